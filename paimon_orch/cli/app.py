@@ -115,6 +115,7 @@ INDEX: Mapping[str, IndexEntry] = MappingProxyType(
         "doctor": IndexEntry(
             "check", Panel.CHECK, "Find tables that are damaged, slow or not maintained."
         ),
+        "repair": IndexEntry("check", Panel.CHECK, "Repair what doctor finds in a table."),
         "check": IndexEntry("check", Panel.CHECK, "Verify a table."),
         "remove-unexisting-files": IndexEntry(
             "check", Panel.CHECK, "Remove missing data files from the metadata."

@@ -4,6 +4,7 @@ import json
 import sys
 from fnmatch import fnmatchcase
 from itertools import groupby
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -33,10 +34,18 @@ from paimon_orch.steps.cleanup import remove_unexisting_manifests as manifest_st
 from paimon_orch.steps.common.executor_choice import ExecutorKind
 from paimon_orch.steps.common.step import EmptyRequest, run_step
 from paimon_orch.steps.inspection import check_table
-from paimon_orch.steps.inspection.doctor import DoctorReport, Severity, examine_catalog
+from paimon_orch.steps.inspection.doctor import examine_catalog
+from paimon_orch.steps.inspection.doctor_findings import (
+    DoctorReport,
+    DoctorRule,
+    Severity,
+    format_count,
+)
+from paimon_orch.steps.inspection.doctor_page import build_page
 from paimon_orch.steps.maintenance import mark_done as mark_step
 from paimon_orch.steps.maintenance import sync_iceberg as iceberg_step
 from paimon_orch.steps.maintenance import sync_partitions as partition_step
+from paimon_orch.steps.repairs import repair as repair_step
 from paimon_orch.table.iceberg.status import IcebergStatus
 
 _Drop = Annotated[
@@ -59,6 +68,21 @@ _Pattern = Annotated[
         metavar="[PATTERN]", help="Shell pattern of DATABASE.TABLE, such as 'sales.*'; all tables."
     ),
 ]
+_Html = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Also write the report as an HTML page.")
+]
+_Rules = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--rule",
+        metavar="RULE",
+        help="Finding of doctor to repair, such as snapshot-gap; repeatable.",
+        show_default="all that can be repaired",
+    ),
+]
+_Yes = Annotated[
+    bool, typer.Option("--yes", help="Do not ask for confirmation; required without a terminal.")
+]
 _CheckFiles = Annotated[
     bool, typer.Option("--check", help="Also verify that all files exist, as check does.")
 ]
@@ -70,8 +94,21 @@ def add_commands(app: typer.Typer) -> None:
         app,
         doctor,
         Panel.CHECK,
-        examples=["doctor /lake", "doctor /lake 'sales.*' --json"],
+        examples=[
+            "doctor /lake",
+            "doctor /lake 'sales.*' --json",
+            "doctor /lake --html report.html",
+        ],
         has_allowances=False,
+    )
+    register_command(
+        app,
+        repair,
+        Panel.CHECK,
+        examples=[
+            "repair /lake db.orders --dry-run",
+            "repair /lake db.orders --rule snapshot-gap --yes",
+        ],
     )
     register_command(app, check, Panel.CHECK, has_allowances=False)
     register_command(app, remove_unexisting_files, Panel.CHECK)
@@ -95,6 +132,7 @@ def doctor(
     location: CatalogLocation,
     pattern: _Pattern = "*",
     check_files: _CheckFiles = False,
+    html: _Html = None,
     as_json: AsJson = False,
 ) -> None:
     """Find tables that are damaged, slow or not maintained.
@@ -118,12 +156,71 @@ def doctor(
             progress(done, len(names))
 
         report = examine_catalog(catalog, names, check_files=check_files, advance=advance)
+    if html is not None:
+        html.write_text(build_page(report, location), encoding="utf-8")
     if as_json:
         print(json.dumps(_to_document(report, location), indent=2))
     else:
         _print_report(report, location)
     if report.count(Severity.ERROR):
         sys.exit(1)
+
+
+def repair(
+    ctx: typer.Context,
+    location: CatalogLocation,
+    table: Identifier,
+    rules: _Rules = None,
+    yes: _Yes = False,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Repair what doctor finds in a table.
+
+    Each repair commits a snapshot or writes a hint. Nothing is deleted: replaced hints and rows are
+    put into the quarantine. Rows that are lost already remain lost. The exit status is 1 if a
+    finding with severity error cannot be repaired.
+    """
+    target = open_table(ctx, location, table)
+    planned = repair_step.plan(target, repair_step.RepairRequest(rules=_parse_rules(rules)))
+    lines = _format_repairs(planned)
+    if dry_run or not planned:
+        end = "nothing was changed" if planned else "nothing to repair"
+        values = planned.to_dict() | {"results": []}
+        print_values(values, as_json, "\n".join([*lines, end]))
+    else:
+        if not yes:
+            print("\n".join(lines), file=sys.stderr)
+            count = format_count(len(planned.actions), "repair")
+            if not typer.confirm(f"do {count} of {table}?", err=True):
+                raise InputError("nothing was changed")
+        result = run_step(repair_step.REPAIR, target, planned)
+        done = [
+            f"{action.rule}: {action.text}: {text}"
+            for action, text in zip(planned.actions, result.results, strict=True)
+        ]
+        print_values(result.to_dict(), as_json, "\n".join([*done, *lines[len(done) :]]))
+    if planned.refused:
+        sys.exit(1)
+
+
+def _parse_rules(names: list[str] | None) -> frozenset[DoctorRule] | None:
+    if not names:
+        return None
+    unknown = sorted(set(names) - set(DoctorRule))
+    if unknown:
+        raise InputError(
+            f"--rule {', '.join(unknown)}: unknown; the rules are {', '.join(DoctorRule)}"
+        )
+    return frozenset(map(DoctorRule, names))
+
+
+def _format_repairs(planned: repair_step.RepairPlan) -> list[str]:
+    lines = [f"{action.rule}: {action.text}" for action in planned.actions]
+    lines += [f"not repaired: {each.rule}: {each.reason}" for each in planned.refused]
+    if planned.deferred:
+        lines.append(f"after these repairs, run repair again for: {', '.join(planned.deferred)}")
+    return lines
 
 
 def check(
@@ -143,7 +240,10 @@ def check(
     runner = build_executor(executor, master)
     report = check_table.check(open_table(ctx, location, table), deep=deep, executor=runner)
     lines = [str(finding) for finding in report.findings]
-    text = f"{len(lines)} findings in {report.versions} versions and {report.data_files} data files"
+    text = (
+        f"{format_count(len(lines), 'finding')} in {format_count(report.versions, 'version')} and "
+        f"{format_count(report.data_files, 'data file')}"
+    )
     print_values(report.to_dict(), as_json, "\n".join([*lines, *report.stale_indexes, text]))
     if not report:
         sys.exit(1)
@@ -291,6 +391,7 @@ def _to_document(report: DoctorReport, location: str) -> dict[str, object]:
                 "rule": finding.rule.value,
                 "severity": finding.severity.value,
                 "text": finding.text,
+                "cost": dict(finding.cost),
                 "command": finding.format_command(location),
             }
             for finding in report.findings
@@ -309,5 +410,5 @@ def _print_report(report: DoctorReport, location: str) -> None:
     counts = ", ".join(
         f"{severity.name.lower()}: {report.count(severity)}" for severity in Severity
     )
-    sound = len(report.tables) - len({finding.table for finding in report.findings})
-    print(f"{len(report.tables)} tables, {sound} without findings; {counts}")
+    tables = format_count(len(report.tables), "table")
+    print(f"{tables}, {report.sound_tables} without findings; {counts}")

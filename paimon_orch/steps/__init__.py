@@ -144,6 +144,7 @@ if TYPE_CHECKING:
         SyncPartitionsRequest,
         sync_partitions,
     )
+    from paimon_orch.steps.repairs.repair import REPAIR, RepairRequest, RepairResult, repair
     from paimon_orch.steps.row_level.row_level_write import RowLevelRequest, RowLevelResult, delete
 
 _MODULES = {
@@ -263,6 +264,7 @@ _MODULES = {
         "SyncPartitionsRequest",
         "sync_partitions",
     ),
+    "repairs.repair": ("REPAIR", "RepairRequest", "RepairResult", "repair"),
     "row_level.row_level_write": ("RowLevelRequest", "RowLevelResult", "delete"),
 }
 _MODULE_BY_NAME = {name: module for module, names in _MODULES.items() for name in names}
@@ -288,6 +290,7 @@ __all__ = [
     "REMOVE_ORPHAN_FILES",
     "REMOVE_UNEXISTING_FILES",
     "REMOVE_UNEXISTING_MANIFESTS",
+    "REPAIR",
     "RESCALE",
     "REWRITE_FILE_INDEX",
     "ROLLBACK_AS_LATEST",
@@ -331,6 +334,8 @@ __all__ = [
     "Progress",
     "Quarantine",
     "RemoveOrphanFilesRequest",
+    "RepairRequest",
+    "RepairResult",
     "RescaleRequest",
     "RewriteFileIndexRequest",
     "RollbackAsLatestRequest",
@@ -371,6 +376,7 @@ __all__ = [
     "remove_orphan_files",
     "remove_unexisting_files",
     "remove_unexisting_manifests",
+    "repair",
     "rescale",
     "rewrite_file_index",
     "rollback_as_latest",

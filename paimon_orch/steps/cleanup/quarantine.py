@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import IO
 
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.storage import FileIO
@@ -13,6 +14,8 @@ from paimon_orch.table.cleanup.safe_delete import SafeDeleter
 from paimon_orch.table.table import Table
 
 _QUARANTINE_FOLDER = ".quarantine"  # engines ignore folders that they do not know
+_ROWS_FOLDER = "rows"
+"""The part of a dated folder with rows in Parquet files, which were not files of the table."""
 _FOLDER_NAME_FORMAT = "%Y%m%dT%H%M%S%f"
 _COMPARE_BYTES = 1 << 20
 _FOLDER_NAME = re.compile(r"\d{8}T\d{12}")
@@ -80,11 +83,16 @@ class Quarantine:
             )
         return remover.refused
 
+    def open_rows(self, folder: str, name: str) -> IO[bytes]:
+        """Create a file for rows in a folder; :meth:`restore` leaves it there."""
+        self._check_not_links()
+        return self.io.open_output(f"{self.path}/{folder}/{_ROWS_FOLDER}/{name}")
+
     def restore(self, folder: str | None = None) -> int:
         """Move the files of a folder, by default of all folders, to their original paths.
 
-        Returns the number of restored files. Skips files whose original path exists again or leads
-        through a symbolic link. After a failure, repeat the call. Raises :class:`NotFoundError` for
+        Returns the number of restored files. Skips rows, and files whose original path exists again
+        or leads through a symbolic link. After a failure, repeat the call. Raises :class:`NotFoundError` for
         an unknown folder.
         """
         restored = 0
@@ -105,7 +113,7 @@ class Quarantine:
         restored, remover = 0, SafeDeleter(io=self.io, roots=(root,))
         for path in list(self._list_files(base)):
             target = f"{root}/{path.removeprefix(f'{base}/')}"
-            if not remover.is_safe_path(target):
+            if path.startswith(f"{base}/{_ROWS_FOLDER}/") or not remover.is_safe_path(target):
                 continue
             if self.io.move(path, target):
                 restored += 1

@@ -63,21 +63,26 @@ def plan(table: Table, request: EmptyRequest) -> MissingFilesPlan:
     refuse_chain_table(
         table.identifier, schema, "the removal of missing files", "drop the partitions instead"
     )
+    entries = find_missing_files(table)
+    return MissingFilesPlan(request=request, paths=tuple(entries), entries=tuple(entries.values()))
+
+
+def find_missing_files(table: Table) -> dict[str, ManifestEntry]:
+    """Return the live data files of the latest snapshot that do not exist, by path."""
     snapshot = table.stores.snapshots.latest()
+    missing = dict[str, ManifestEntry]()
     if snapshot is None:
-        return MissingFilesPlan(request=request)
+        return missing
     listed: dict[str, set[str]] = {}
-    paths, entries = [], []
     for entry in table.stores.manifests.read_live_entries(snapshot):
-        path = table.paths.data_file(schema, entry.partition, entry.bucket, entry.file)
+        path = table.paths.data_file(table.schema, entry.partition, entry.bucket, entry.file)
         directory, _, name = path.rpartition("/")
         if directory not in listed:
             listed[directory] = {info.name for info in table.io.list_dir(directory)}
         # A listing may be outdated or not permitted, so each file is also checked.
         if name not in listed[directory] and not table.io.exists(path):
-            paths.append(path)
-            entries.append(entry)
-    return MissingFilesPlan(request=request, paths=tuple(paths), entries=tuple(entries))
+            missing[path] = entry
+    return missing
 
 
 def commit(
@@ -86,15 +91,15 @@ def commit(
     """Remove the files and their deletion vectors from the table in one snapshot."""
     if not plan:
         return MissingFilesResult(plan=plan)
-    index = _rewrite_deletion_vectors(table, {entry.file.file_name for entry in plan.entries})
+    index = rewrite_deletion_vectors(table, {entry.file.file_name for entry in plan.entries})
     entries = tuple(entry.deleted() for entry in plan.entries)
     changes = CommitChanges(kind=CommitKind.OVERWRITE, entries=entries, index=tuple(index))
     snapshot = table.stores.new_commit(StepKind.DELETE).commit(changes)
     return MissingFilesResult(plan=plan, snapshot=snapshot)
 
 
-def _rewrite_deletion_vectors(table: Table, names: set[str]) -> Iterable[IndexManifestEntry]:
-    """Yield the index entries of buckets without the deletion vectors of the missing files."""
+def rewrite_deletion_vectors(table: Table, names: set[str]) -> Iterable[IndexManifestEntry]:
+    """Yield the index entries of buckets without the deletion vectors of some files."""
     schema = table.schema
     index = table.stores.manifests.read_index_entries(table.stores.snapshots.latest())
     items_by_bucket: dict[PartitionBucket, list[IndexManifestEntry]] = {}

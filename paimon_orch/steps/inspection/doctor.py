@@ -4,94 +4,46 @@ Reads only metadata, and changes nothing. :mod:`paimon_orch.steps.inspection.che
 the files of one table; this module finds the tables that need attention.
 """
 
-import shlex
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from enum import StrEnum
+
+import numpy as np
 
 from paimon_orch.catalog.catalog import Catalog
-from paimon_orch.errors import PaimonError, UnsupportedError
+from paimon_orch.errors import (
+    CorruptFileError,
+    MissingFileError,
+    PaimonError,
+    UnsupportedError,
+)
 from paimon_orch.format.options.blocking_options import describe_options
+from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.steps.expiration.retention import (
     Retention,
     RetentionRequest,
     find_first_retained_snapshot,
 )
+from paimon_orch.steps.inspection.doctor_findings import (
+    DoctorFinding,
+    DoctorReport,
+    DoctorRule,
+    ExaminedTable,
+    Severity,
+    format_count,
+    format_size,
+)
 from paimon_orch.steps.inspection.health import TableHealth
 from paimon_orch.steps.inspection.health_metrics import HEALTH_METRICS
+from paimon_orch.steps.inspection.index_damage import find_index_damage
 from paimon_orch.steps.inspection.inspect import TableReport, inspect
+from paimon_orch.steps.inspection.snapshot_chain import SnapshotChain
 from paimon_orch.table.iceberg.status import read_iceberg_status
 from paimon_orch.table.metadata.snapshot_store import EARLIEST, LATEST
 from paimon_orch.table.table import Table
 
 _CLOCK_TOLERANCE_SECONDS = 300
-
-
-class Severity(StrEnum):
-    """How much a finding matters, the most important first."""
-
-    ERROR = "error"
-    """Readers or writers fail, or see wrong rows."""
-    WARNING = "warning"
-    """Readers are slow or see old rows, or files stay that nobody reads."""
-    ADVICE = "advice"
-    """Something is unusual, and may be intended."""
-
-
-class DoctorRule(StrEnum):
-    """What the doctor looks for; docs/doctor.md describes each rule."""
-
-    UNREADABLE_TABLE = "unreadable-table"
-    UNSUPPORTED_TABLE = "unsupported-table"
-    INCONSISTENT_METADATA = "inconsistent-metadata"
-    DAMAGED_FILES = "damaged-files"
-    SNAPSHOT_GAP = "snapshot-gap"
-    WRONG_HINT = "wrong-hint"
-    FUTURE_SNAPSHOT = "future-snapshot"
-    ROWS_NOT_VISIBLE = "rows-not-visible"
-    LEVEL0_BACKLOG = "level0-backlog"
-    SORTED_RUNS = "sorted-runs"
-    SMALL_FILES = "small-files"
-    DELETED_ROWS = "deleted-rows"
-    MISSING_FILE_INDEXES = "missing-file-indexes"
-    MANY_MANIFESTS = "many-manifests"
-    EXPIRED_SNAPSHOTS = "expired-snapshots"
-    CONSUMER_RETAINS_SNAPSHOTS = "consumer-retains-snapshots"
-    STALE_ICEBERG_METADATA = "stale-iceberg-metadata"
-    OPTION = "option"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DoctorFinding:
-    """One finding in one table."""
-
-    table: str
-    rule: DoctorRule
-    severity: Severity
-    text: str
-    command: str | None = None
-    """The command that fixes this, without the catalog and the table; None if no command does."""
-
-    def format_command(self, location: str) -> str | None:
-        """Return the whole command line for a catalog; None if no command fixes the finding."""
-        if self.command is None:
-            return None
-        name, separator, options = self.command.partition(" --")
-        arguments = shlex.join([location, self.table])
-        return f"paimon-orch {name} {arguments}{separator}{options}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DoctorReport:
-    """The findings in the tables of a catalog, grouped by table."""
-
-    tables: tuple[str, ...]
-    findings: tuple[DoctorFinding, ...]
-
-    def count(self, severity: Severity) -> int:
-        """Return the number of findings of a severity."""
-        return sum(finding.severity is severity for finding in self.findings)
+_MAX_COMPACTION_AGE_SECONDS = 24 * 3600
+_MANIFEST_PREFIXES = ("manifest-list-", "index-manifest-")
 
 
 def examine_catalog(
@@ -111,39 +63,82 @@ def examine_catalog(
     :param now: the time in epoch seconds; None means the current time
     :param advance: called after each table
     """
-    findings = list[DoctorFinding]()
+    tables, findings = list[ExaminedTable](), list[DoctorFinding]()
     for name in names:
-        findings += examine_table(catalog, name, check_files=check_files, now=now)
+        examined, found = _examine(catalog, name, check_files=check_files, now=now)
+        tables.append(examined)
+        findings += found
         advance()
-    return DoctorReport(tables=tuple(names), findings=tuple(findings))
+    return DoctorReport(tables=tuple(tables), findings=tuple(findings))
 
 
 def examine_table(
     catalog: Catalog, name: str, *, check_files: bool = False, now: float | None = None
 ) -> list[DoctorFinding]:
     """Return the findings in one table, the most important first."""
+    return _examine(catalog, name, check_files=check_files, now=now)[1]
+
+
+def examine_opened_table(
+    table: Table, *, check_files: bool = False, now: float | None = None
+) -> list[DoctorFinding]:
+    """Return the findings in a table that was opened, the most important first."""
+    examination = _Examination(table, time.time() if now is None else now)
     findings = list[DoctorFinding]()
+    _collect(findings, table.identifier, examination.run(check_files=check_files))
+    return _sort(findings)
+
+
+def _examine(
+    catalog: Catalog, name: str, *, check_files: bool, now: float | None
+) -> tuple[ExaminedTable, list[DoctorFinding]]:
+    findings, examined = list[DoctorFinding](), ExaminedTable(name=name)
+
+    def run() -> Iterator[DoctorFinding]:
+        nonlocal examined
+        examination = _Examination(catalog.table(name), time.time() if now is None else now)
+        yield from examination.run(check_files=check_files)
+        examined = ExaminedTable(name=name, files=examination.files, bytes=examination.bytes)
+
+    _collect(findings, name, run())
+    return examined, _sort(findings)
+
+
+def _collect(findings: list[DoctorFinding], name: str, found: Iterator[DoctorFinding]) -> None:
+    """Add findings; an error of the examination is also a finding."""
     try:
-        table = catalog.table(name)
-        examination = _Examination(table, time.time() if now is None else now)
-        for finding in examination.run(check_files=check_files):
-            findings.append(finding)
+        for finding in found:
+            findings.append(finding)  # noqa: PERF402 - keeps the findings before an error
     except UnsupportedError as error:
         findings.append(_describe_error(name, DoctorRule.UNSUPPORTED_TABLE, error))
+    except MissingFileError as error:
+        is_manifest = _is_manifest(error.path)
+        rule = DoctorRule.MISSING_MANIFESTS if is_manifest else DoctorRule.UNREADABLE_TABLE
+        findings.append(_describe_error(name, rule, error))
     except (PaimonError, OSError) as error:
         findings.append(_describe_error(name, DoctorRule.UNREADABLE_TABLE, error))
+
+
+def _sort(findings: list[DoctorFinding]) -> list[DoctorFinding]:
     order = list(Severity)
     return sorted(findings, key=lambda finding: order.index(finding.severity))
 
 
+def _is_manifest(path: str) -> bool:
+    """Return whether a path is that of a manifest, and not of a list or an index manifest."""
+    directory, _, name = path.rpartition("/")
+    return directory.endswith("/manifest") and not name.startswith(_MANIFEST_PREFIXES)
+
+
 def _describe_error(name: str, rule: DoctorRule, error: Exception) -> DoctorFinding:
+    commands = {DoctorRule.UNSUPPORTED_TABLE: None, DoctorRule.MISSING_MANIFESTS: "repair"}
     is_unsupported = rule is DoctorRule.UNSUPPORTED_TABLE
     return DoctorFinding(
         table=name,
         rule=rule,
         severity=Severity.WARNING if is_unsupported else Severity.ERROR,
         text=str(error),
-        command=None if is_unsupported else "check",
+        command=commands.get(rule, "check"),
     )
 
 
@@ -171,29 +166,47 @@ class _Examination:
         self._table = table
         self._now = now
         self._snapshots = table.stores.snapshots
+        self.files = 0
+        self.bytes = 0
 
     def run(self, *, check_files: bool) -> Iterator[DoctorFinding]:
         yield from self._check_options()
-        report = inspect(self._table)
-        if report.problem is not None:
+        try:
+            latest = self._snapshots.latest()
+        except MissingFileError as error:
             yield self._find(
-                DoctorRule.INCONSISTENT_METADATA, Severity.ERROR, report.problem, "check"
+                DoctorRule.WRONG_HINT, Severity.ERROR, f"{error.path} {error.reason}", "repair"
             )
-        if report.snapshot is not None:
-            yield from self._check_snapshots(report.snapshot.id)
-            yield from self._check_visibility(report)
-            if report.health is not None:
-                yield from self._check_health(report.health)
+            return
+        if latest is not None:
+            yield from self._check_snapshot_files(latest)
+            chain = self._read_chain()
+            if isinstance(chain, SnapshotChain):
+                yield from self._check_chain(chain)
+            else:
+                yield chain
+            yield from self._check_state(chain if isinstance(chain, SnapshotChain) else None)
             yield from self._check_retention()
             yield from self._check_iceberg()
+            yield from self._check_catalog_partitions()
         if check_files:
             yield from self._check_files()
 
     def _find(
-        self, rule: DoctorRule, severity: Severity, text: str, command: str | None = None
+        self,
+        rule: DoctorRule,
+        severity: Severity,
+        text: str,
+        command: str | None = None,
+        **cost: int,
     ) -> DoctorFinding:
         return DoctorFinding(
-            table=self._table.identifier, rule=rule, severity=severity, text=text, command=command
+            table=self._table.identifier,
+            rule=rule,
+            severity=severity,
+            text=text,
+            command=command,
+            cost=cost,
         )
 
     def _check_options(self) -> Iterator[DoctorFinding]:
@@ -203,28 +216,30 @@ class _Examination:
         ):
             yield self._find(DoctorRule.OPTION, Severity.WARNING, text)
 
-    def _check_snapshots(self, latest: int) -> Iterator[DoctorFinding]:
+    def _check_snapshot_files(self, latest: Snapshot) -> Iterator[DoctorFinding]:
         ids = self._snapshots.ids()
         earliest = self._snapshots.earliest_id()
         if earliest is not None:
-            expected = latest - earliest + 1
-            found = sum(earliest <= number <= latest for number in ids)
-            if found < expected:
+            expected = latest.id - earliest + 1
+            missing = expected - sum(earliest <= number <= latest.id for number in ids)
+            if missing > 0:
+                verb = "is" if missing == 1 else "are"
                 yield self._find(
                     DoctorRule.SNAPSHOT_GAP,
                     Severity.ERROR,
-                    f"{expected - found} snapshots between {earliest} and {latest} are missing: "
-                    "time travel, streaming reads and expiration fail",
-                    "repair-earliest-snapshot",
+                    f"{format_count(missing, 'snapshot')} between {earliest} and {latest.id} "
+                    f"{verb} missing: time travel, streaming reads and expiration fail",
+                    "repair",
+                    snapshots=missing,
                 )
         if self._snapshots.catalog is None:
-            yield from self._check_hints(latest, ids)
-        age = self._now - self._snapshots.get(latest).time_millis / 1000
+            yield from self._check_hints(latest.id, ids)
+        age = self._now - latest.time_millis / 1000
         if age < -_CLOCK_TOLERANCE_SECONDS:
             yield self._find(
-                DoctorRule.FUTURE_SNAPSHOT,
+                DoctorRule.CLOCK_SKEW,
                 Severity.WARNING,
-                f"snapshot {latest} was committed {-age:,.0f} s in the future: the clock of a "
+                f"snapshot {latest.id} was committed {-age:,.0f} s in the future: the clock of a "
                 "writer or of this machine is wrong, and expiration by age deletes too much or "
                 "too little",
             )
@@ -244,16 +259,125 @@ class _Examination:
                     DoctorRule.WRONG_HINT,
                     Severity.WARNING,
                     f"the hint {name} {state}, and the snapshot is {snapshot}: readers list the "
-                    "directory of all snapshots until the next commit or expiration writes it",
+                    f"{format_count(len(ids), 'file')} of the snapshot directory until the next "
+                    "commit or expiration writes it",
+                    "repair",
+                    files=len(ids),
                 )
+
+    def _read_chain(self) -> SnapshotChain | DoctorFinding:
+        try:
+            return SnapshotChain.read(self._snapshots)
+        except (PaimonError, OSError) as error:
+            return self._describe_unreadable_snapshot(error)
+
+    def _check_chain(self, chain: SnapshotChain) -> Iterator[DoctorFinding]:
+        try:
+            for before, after in chain.find_breaks(self._table.stores.manifests):
+                yield self._find(
+                    DoctorRule.OVERWRITTEN_SNAPSHOT,
+                    Severity.ERROR,
+                    f"snapshot {after.id} does not continue snapshot {before.id}: its base has "
+                    f"other files. Another writer has overwritten one of them, for example on a "
+                    "store without exclusive creation; rows may be lost, and streaming readers "
+                    "saw other rows than batch readers",
+                    "check",
+                )
+        except (PaimonError, OSError) as error:
+            # the newest snapshot is read again, with a rule of its own
+            if self._has_snapshots(chain):
+                yield self._describe_unreadable_snapshot(error)
+        for before, after in chain.find_backward_times(_CLOCK_TOLERANCE_SECONDS * 1000):
+            seconds = (before.time_millis - after.time_millis) / 1000
+            yield self._find(
+                DoctorRule.CLOCK_SKEW,
+                Severity.WARNING,
+                f"snapshot {after.id} was committed {seconds:,.0f} s before snapshot {before.id}: "
+                "the clocks of the writers differ, and time travel by timestamp finds a wrong "
+                "snapshot",
+            )
+
+    def _has_snapshots(self, chain: SnapshotChain) -> bool:
+        """Return whether the snapshots have not expired during the examination."""
+        return self._snapshots.catalog is not None or self._snapshots.exists(chain.oldest.id)
+
+    def _describe_unreadable_snapshot(self, error: Exception) -> DoctorFinding:
+        return self._find(
+            DoctorRule.UNREADABLE_SNAPSHOT,
+            Severity.ERROR,
+            f"a retained snapshot cannot be read: {error}",
+            "check",
+        )
+
+    def _check_state(self, chain: SnapshotChain | None) -> Iterator[DoctorFinding]:
+        """Check the newest snapshot."""
+        report = inspect(self._table)
+        self.files, self.bytes = report.file_count, report.bytes
+        if report.problem is not None:
+            yield self._describe_problem(report, report.problem)
+        yield from self._check_visibility(report)
+        yield from self._check_indexes(report)
+        if report.health is not None:
+            yield from self._check_health(report.health)
+            if chain is not None:
+                yield from self._check_compactions(chain, report, report.health)
+
+    def _describe_problem(self, report: TableReport, problem: str) -> DoctorFinding:
+        rule, command = DoctorRule.INCONSISTENT_METADATA, "check"
+        if report.live is not None and report.schema.primary_keys:
+            try:
+                report.live.take(np.flatnonzero(report.live.groups.buckets >= 0)).check_levels()
+            except CorruptFileError:
+                rule, command = DoctorRule.OVERLAPPING_FILES, "repair"
+                problem += ": compactions fail, and readers may see several rows of a key"
+        cost = f"{format_count(report.file_count, 'file')}, {format_size(report.bytes)}"
+        return self._find(rule, Severity.ERROR, f"{problem} ({cost})", command)
 
     def _check_visibility(self, report: TableReport) -> Iterator[DoctorFinding]:
         if report.rows_not_visible:
             yield self._find(
                 DoctorRule.ROWS_NOT_VISIBLE,
                 Severity.WARNING,
-                f"batch readers do not see {report.rows_not_visible:,} records before a compaction",
+                f"batch readers do not see {format_count(report.rows_not_visible, 'record')} "
+                "before a compaction",
                 "compact",
+                rows=report.rows_not_visible,
+            )
+
+    def _check_indexes(self, report: TableReport) -> Iterator[DoctorFinding]:
+        assert report.snapshot is not None
+        assert report.live is not None
+        damage = find_index_damage(self._table, report.snapshot, report.live)
+        if damage.missing_vectors:
+            count = len(damage.missing_vectors)
+            files = sum(len(entry.ranges or ()) for entry in damage.missing_vectors)
+            yield self._find(
+                DoctorRule.MISSING_DELETION_VECTORS,
+                Severity.ERROR,
+                f"{format_count(count, 'file')} with the deletion vectors of "
+                f"{format_count(files, 'data file')} {'is' if count == 1 else 'are'} missing: "
+                "readers fail, or see deleted rows",
+                "check",
+                files=files,
+            )
+        if len(damage.unindexed_buckets):
+            yield self._find(
+                DoctorRule.MISSING_HASH_INDEX,
+                Severity.ERROR,
+                f"{format_count(len(damage.unindexed_buckets), 'dynamic bucket')} without a hash "
+                "index: writers of Java Paimon insert existing keys again in another bucket",
+                "repair",
+                buckets=len(damage.unindexed_buckets),
+            )
+        if damage.stale:
+            yield self._find(
+                DoctorRule.STALE_DELETION_VECTORS,
+                Severity.WARNING,
+                f"{format_count(len(damage.stale), 'deletion vector')} "
+                f"({format_size(damage.stale_bytes)}) of files that are not live any more: "
+                "planning reads them, and they grow with each compaction",
+                "repair",
+                bytes=damage.stale_bytes,
             )
 
     def _check_health(self, health: TableHealth) -> Iterator[DoctorFinding]:
@@ -267,15 +391,44 @@ class _Examination:
             yield self._find(
                 rule,
                 Severity.WARNING,
-                f"{text.format(value)} ({comparison} {bound}; {health.files:,} files, "
-                f"{health.bytes / 1e6:,.1f} MB)",
+                f"{text.format(value)} ({comparison} {bound}; "
+                f"{format_count(health.files, 'file')}, {format_size(health.bytes)})",
                 metric.command,
+                files=health.files,
+                bytes=health.bytes,
             )
+
+    def _check_compactions(
+        self, chain: SnapshotChain, report: TableReport, health: TableHealth
+    ) -> Iterator[DoctorFinding]:
+        compaction = chain.find_newest_compaction()
+        since = chain.oldest if compaction is None else compaction
+        age = self._now - since.time_millis / 1000
+        is_costly = health.max_sorted_runs > 1 or report.rows_not_visible
+        if not health.level0_files or not is_costly or age < _MAX_COMPACTION_AGE_SECONDS:
+            return
+        days = format_count(int(age // _MAX_COMPACTION_AGE_SECONDS), "day")
+        last = f"snapshot {since.id} {'is older' if compaction is None else 'was the last one'}"
+        yield self._find(
+            DoctorRule.NO_COMPACTION,
+            Severity.WARNING,
+            f"no compaction for {days} ({last}): readers merge up to "
+            f"{format_count(health.max_sorted_runs, 'sorted run')} in a bucket; "
+            f"{format_count(health.level0_files, 'file')} of {format_size(health.level0_bytes)} "
+            "in level 0",
+            "compact",
+            files=health.level0_files,
+            bytes=health.level0_bytes,
+            runs=health.max_sorted_runs,
+        )
 
     def _check_retention(self) -> Iterator[DoctorFinding]:
         options = self._table.schema.typed_options
+        ids = self._snapshots.ids()
+        if not ids:  # not every catalog writes the file of its newest snapshot
+            return
         retention = Retention.of_snapshots(
-            options, int(self._now * 1000), RetentionRequest(max_deletes=self._snapshots.ids()[-1])
+            options, int(self._now * 1000), RetentionRequest(max_deletes=ids[-1])
         )
         end = find_first_retained_snapshot(self._snapshots, retention)
         if end is None:
@@ -283,22 +436,26 @@ class _Examination:
         consumers = self._table.stores.consumers.read_next_snapshots()
         retained = {path: number for path, number in consumers.items() if number < end}
         first = min([end, *retained.values()])
-        expired = sum(number < first for number in self._snapshots.ids())
+        expired = sum(number < first for number in ids)
         if expired:
             yield self._find(
                 DoctorRule.EXPIRED_SNAPSHOTS,
                 Severity.WARNING,
-                f"{expired:,} snapshots have expired by the table's options, and their files are "
-                "still stored",
+                f"{format_count(expired, 'snapshot')} expired by the table's options, and their "
+                "files are still stored",
                 "expire-snapshots",
+                snapshots=expired,
             )
         for path, number in sorted(retained.items()):
+            count = sum(number <= other < end for other in ids)
             yield self._find(
                 DoctorRule.CONSUMER_RETAINS_SNAPSHOTS,
                 Severity.WARNING,
-                f"consumer {path.rpartition('consumer-')[2]} retains the snapshots from {number} "
-                f"on; without consumers, those before {end} would expire",
+                f"consumer {path.rpartition('consumer-')[2]} retains "
+                f"{format_count(count, 'snapshot')} from {number} on; without consumers, those "
+                f"before {end} would expire",
                 "consumer list",
+                snapshots=count,
             )
 
     def _check_iceberg(self) -> Iterator[DoctorFinding]:
@@ -309,16 +466,53 @@ class _Examination:
                 Severity.ADVICE if status.is_current else Severity.WARNING,
                 status.problem,
                 "sync-iceberg",
+                **({} if not status.missing_snapshots else {"snapshots": status.missing_snapshots}),
+            )
+
+    def _check_catalog_partitions(self) -> Iterator[DoctorFinding]:
+        reports = self._table.stores.catalog_reports
+        if reports.partitions is None and reports.tag_partitions is None:
+            return
+        difference = reports.compare()
+        missing, surplus = len(difference.missing), len(difference.surplus)
+        if missing or surplus:
+            yield self._find(
+                DoctorRule.STALE_CATALOG_PARTITIONS,
+                Severity.WARNING if missing else Severity.ADVICE,
+                f"the catalog lacks {format_count(missing, 'partition')} of the table, which "
+                f"other engines do not read, and has {surplus} without rows",
+                "sync-partitions" if missing else "sync-partitions --drop",
+                partitions=missing + surplus,
             )
 
     def _check_files(self) -> Iterator[DoctorFinding]:
+        from paimon_orch.steps.cleanup.remove_unexisting_files import find_missing_files
         from paimon_orch.steps.inspection.check_table import check
 
         findings = check(self._table).findings
-        if findings:
+        if not findings:
+            return
+        missing = list(find_missing_files(self._table).values())
+        if missing:
+            size = sum(entry.file.file_size for entry in missing)
+            rows = sum(entry.file.row_count for entry in missing)
+            yield self._find(
+                DoctorRule.MISSING_FILES,
+                Severity.ERROR,
+                f"{format_count(len(missing), 'data file')} of {format_size(size)} with "
+                f"{format_count(rows, 'row')} {'is' if len(missing) == 1 else 'are'} missing; the "
+                f"first: {missing[0].file.file_name}",
+                "repair",
+                files=len(missing),
+                bytes=size,
+                rows=rows,
+            )
+        if len(findings) > len(missing):
             yield self._find(
                 DoctorRule.DAMAGED_FILES,
                 Severity.ERROR,
-                f"{len(findings)} findings of check; the first: {findings[0]}",
+                f"{format_count(len(findings), 'finding')} of check in all snapshots; the first: "
+                f"{findings[0]}",
                 "check",
+                findings=len(findings),
             )

@@ -173,9 +173,9 @@ class HashIndex:
             for bucket, entry in self.files.items()
             if bucket.partition == partition
         }
-        for bucket, files in self.unindexed_files.items():
+        for bucket in self.unindexed_files:
             if bucket.partition == partition:
-                hashes_by_bucket[bucket.bucket] = self._read_keys(bucket, files)
+                hashes_by_bucket[bucket.bucket] = self.read_keys(bucket)
         options = self.reader.schema.typed_options
         target = options.get(DYNAMIC_BUCKET_TARGET_ROW_NUM)
         return BucketAssigner(hashes_by_bucket, target, options.get(DYNAMIC_BUCKET_MAX_BUCKETS))
@@ -184,11 +184,12 @@ class HashIndex:
         path = self.path(entry)
         return decode_hash_index(self.reader.io.read_bytes(path), path)
 
-    def _read_keys(self, bucket: PartitionBucket, files: Iterable[DataFileMeta]) -> Int32Array:
+    def read_keys(self, bucket: PartitionBucket) -> Int32Array:
+        """Return the distinct hashes of the keys in a bucket without an index file."""
         schema = self.reader.schema
         parts = [
             compute_key_hashes(batch, schema)
-            for file in files
+            for file in self.unindexed_files[bucket]
             for batch in self.reader.read(BucketFile(*bucket, file), schema.key_fields)
         ]
         return np.unique(np.concatenate([np.empty(0, np.int32), *parts]))
@@ -196,6 +197,30 @@ class HashIndex:
     def path(self, entry: IndexManifestEntry) -> str:
         """Return the path of an index file."""
         return self.reader.paths.index_file(self.reader.schema, entry)
+
+
+def write_hash_index(
+    reader: FileReader,
+    bucket: PartitionBucket,
+    hashes: Int32Array,
+    written: list[IndexManifestEntry],
+) -> None:
+    """Write the index file of a bucket, and add its ADD entry to ``written`` before."""
+    data, name = encode_hash_index(hashes), FileNameGenerator().next("index-")
+    place = reader.paths.new_index_file(reader.schema, *bucket, name)
+    entry = IndexManifestEntry(
+        kind=FileKind.ADD,
+        partition=bucket.partition,
+        bucket=bucket.bucket,
+        index_type=HASH_INDEX,
+        file_name=name,
+        file_size=len(data),
+        row_count=len(hashes),
+        external_path=place.external,
+    )
+    written.append(entry)
+    with reader.io.open_output(place.path) as file:
+        file.write(data)
 
 
 @dataclass(slots=True)
@@ -214,24 +239,10 @@ class HashIndexWriter(UncommittedFiles):
 
     def close(self) -> list[IndexManifestEntry]:
         """Write the index of each bucket with new keys; return an ADD entry for each index."""
-        names, reader = FileNameGenerator(), self.index.reader
         for partition, assigner in self._assigners.items():
             for bucket, hashes in assigner.changed.items():
-                data, name = encode_hash_index(hashes), names.next("index-")
-                place = reader.paths.new_index_file(reader.schema, partition, bucket, name)
-                entry = IndexManifestEntry(
-                    kind=FileKind.ADD,
-                    partition=partition,
-                    bucket=bucket,
-                    index_type=HASH_INDEX,
-                    file_name=name,
-                    file_size=len(data),
-                    row_count=len(hashes),
-                    external_path=place.external,
-                )
-                self._written.append(entry)
-                with reader.io.open_output(place.path) as file:
-                    file.write(data)
+                bucket_id = PartitionBucket(partition, bucket)
+                write_hash_index(self.index.reader, bucket_id, hashes, self._written)
         return self._written
 
     def delete_files(self) -> None:

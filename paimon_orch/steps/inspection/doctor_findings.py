@@ -1,0 +1,118 @@
+"""What the doctor reports: rules, severities and findings, and the words for their costs."""
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Severity(StrEnum):
+    """How much a finding matters, the most important first."""
+
+    ERROR = "error"
+    """Readers or writers fail, or see wrong rows."""
+    WARNING = "warning"
+    """Readers are slow or see old rows, or files stay that nobody reads."""
+    ADVICE = "advice"
+    """Something is unusual, and may be intended."""
+
+
+class DoctorRule(StrEnum):
+    """What the doctor looks for; docs/doctor.md describes each rule."""
+
+    UNREADABLE_TABLE = "unreadable-table"
+    UNSUPPORTED_TABLE = "unsupported-table"
+    UNREADABLE_SNAPSHOT = "unreadable-snapshot"
+    INCONSISTENT_METADATA = "inconsistent-metadata"
+    MISSING_MANIFESTS = "missing-manifests"
+    MISSING_FILES = "missing-files"
+    DAMAGED_FILES = "damaged-files"
+    OVERLAPPING_FILES = "overlapping-files"
+    OVERWRITTEN_SNAPSHOT = "overwritten-snapshot"
+    SNAPSHOT_GAP = "snapshot-gap"
+    WRONG_HINT = "wrong-hint"
+    CLOCK_SKEW = "clock-skew"
+    MISSING_DELETION_VECTORS = "missing-deletion-vectors"
+    MISSING_HASH_INDEX = "missing-hash-index"
+    STALE_DELETION_VECTORS = "stale-deletion-vectors"
+    ROWS_NOT_VISIBLE = "rows-not-visible"
+    LEVEL0_BACKLOG = "level0-backlog"
+    NO_COMPACTION = "no-compaction"
+    SORTED_RUNS = "sorted-runs"
+    SMALL_FILES = "small-files"
+    DELETED_ROWS = "deleted-rows"
+    MISSING_FILE_INDEXES = "missing-file-indexes"
+    MANY_MANIFESTS = "many-manifests"
+    EXPIRED_SNAPSHOTS = "expired-snapshots"
+    CONSUMER_RETAINS_SNAPSHOTS = "consumer-retains-snapshots"
+    STALE_ICEBERG_METADATA = "stale-iceberg-metadata"
+    STALE_CATALOG_PARTITIONS = "stale-catalog-partitions"
+    OPTION = "option"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoctorFinding:
+    """One finding in one table."""
+
+    table: str
+    rule: DoctorRule
+    severity: Severity
+    text: str
+    command: str | None = None
+    """The command that fixes this, without the catalog and the table; None if no command does."""
+    cost: Mapping[str, int] = field(default_factory=dict)
+    """What the finding costs readers or storage, for example ``files`` and ``bytes``."""
+
+    def format_command(self, location: str) -> str | None:
+        """Return the whole command line for a catalog; None if no command fixes the finding."""
+        if self.command is None:
+            return None
+        name, separator, options = self.command.partition(" --")
+        arguments = shlex.join([location, self.table])
+        return f"paimon-orch {name} {arguments}{separator}{options}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExaminedTable:
+    """The size of a table that was examined."""
+
+    name: str
+    files: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoctorReport:
+    """The findings in the tables of a catalog, grouped by table."""
+
+    tables: tuple[ExaminedTable, ...]
+    findings: tuple[DoctorFinding, ...]
+
+    def count(self, severity: Severity) -> int:
+        """Return the number of findings of a severity."""
+        return sum(finding.severity is severity for finding in self.findings)
+
+    @property
+    def sound_tables(self) -> int:
+        """Return the number of tables without findings."""
+        return len(self.tables) - len({finding.table for finding in self.findings})
+
+
+def format_count(count: int, noun: str) -> str:
+    """Return a number with its noun: ``1 file``, ``2,000 files``, ``3 indexes``."""
+    if count == 1:
+        return f"1 {noun}"
+    return f"{count:,} {noun}{'es' if noun.endswith('x') else 's'}"
+
+
+_UNITS = ("KB", "MB", "GB", "TB", "PB")
+
+
+def format_size(size: int) -> str:
+    """Return a number of bytes with a unit: ``812 bytes``, ``3.4 MB``."""
+    if size < 1000:
+        return format_count(size, "byte")
+    exponent = 1
+    while exponent < len(_UNITS) and round(size / 1000**exponent, 1) >= 1000:
+        exponent += 1
+    return f"{size / 1000**exponent:,.1f} {_UNITS[exponent - 1]}"

@@ -1,0 +1,1 @@
+"""Repairs what the doctor finds; each repair is a new snapshot, or puts a file aside."""

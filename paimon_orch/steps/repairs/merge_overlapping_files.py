@@ -1,0 +1,129 @@
+"""Merges files of one level whose keys overlap, which writers of Java Paimon refuse to compact.
+
+The merge engine of the table decides which row of a key remains. Readers that do not merge files of
+one level saw all of them before. The files stay on their level, and no changelog is written: the
+rows were in a changelog when they were compacted. See docs/format/levels-and-sorted-runs.md.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from paimon_orch.files.data_file_reader import FileReader
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta
+from paimon_orch.format.options.table_option import StepKind
+from paimon_orch.merge.compact.bucket_compaction import CompactionTask
+from paimon_orch.merge.compact.bucket_deletion_vectors import read_deletion_vectors
+from paimon_orch.merge.engine.merge_engine import create_merge_engine
+from paimon_orch.merge.tree.compact_reason import CompactReason
+from paimon_orch.merge.tree.levels import split_into_sections
+from paimon_orch.steps.cleanup.quarantine import Quarantine
+from paimon_orch.steps.common.partition_selection import open_reader, plan_live_buckets
+from paimon_orch.steps.compaction.compact import COMPACT
+from paimon_orch.steps.compaction.plan import CompactionPlan, CompactRequest
+from paimon_orch.steps.compaction.primary_key import (
+    PrimaryKeyCompactionUnit,
+    select_primary_key_units,
+)
+from paimon_orch.steps.repairs.replaced_rows import ReplacedRows, put_rows_aside
+from paimon_orch.table.chain.chain_branches import refuse_chain_table
+from paimon_orch.table.commit.conflict_detection import BucketGuard
+from paimon_orch.table.filter.partition_spec import format_partition
+from paimon_orch.table.scan.bucket_split import BucketSplit
+from paimon_orch.table.table import Table
+
+
+def plan(table: Table, request: CompactRequest) -> CompactionPlan:
+    """Find the files of the latest snapshot that overlap others of their level."""
+    schema, snapshot = table.schema, table.stores.snapshots.latest()
+    if snapshot is None or not schema.primary_keys:
+        return CompactionPlan(request=request)
+    live = plan_live_buckets(table, schema, snapshot, request)
+    live = live.take(np.flatnonzero(live.groups.buckets >= 0))
+    splits = live.build_splits(live.levels.find_possible_overlaps())
+    units = [unit for split in splits for unit in _plan_units(table, split)]
+    if not units:
+        return CompactionPlan(request=request)
+    table.stores.check_step(StepKind.COMPACT)
+    create_merge_engine(schema)
+    refuse_chain_table(
+        table.identifier, schema, "merging overlapping files", "drop the partitions instead"
+    )
+    buckets = {unit.partition_bucket for unit in units}
+    return CompactionPlan(
+        request=request,
+        snapshot_id=snapshot.id,
+        reader=open_reader(table, schema, live),
+        units=tuple(units),
+        guards=tuple(_build_guard(s) for s in splits if s.partition_bucket in buckets),
+    )
+
+
+def _build_guard(split: BucketSplit) -> BucketGuard:
+    files = [(file.level, file.file_name) for file in split.files]
+    return BucketGuard.of(split.partition_bucket, files, split.vectors)
+
+
+def _plan_units(table: Table, split: BucketSplit) -> list[PrimaryKeyCompactionUnit]:
+    """Return a unit for each level of a bucket with overlapping files."""
+    schema, levels = table.schema, sorted({file.level for file in split.files} - {0})
+    overlapping = {level: _find_overlapping(table, split, level) for level in levels}
+    tasks = [
+        CompactionTask(
+            partition_bucket=split.partition_bucket,
+            files=files,
+            higher_level_files=(),
+            output_level=level,
+            # Below the highest level, a merge writes no changelog.
+            max_level=level + 1,
+            drop_delete=schema.typed_options.has_deletion_vectors or level == levels[-1],
+            vectors=split.vectors,
+            is_partial=sum(map(bool, overlapping.values())) > 1,
+        )
+        for level, files in overlapping.items()
+        if files
+    ]
+    return [
+        PrimaryKeyCompactionUnit(
+            partition=split.partition,
+            bucket=split.bucket,
+            total_buckets=split.total_buckets,
+            partition_text=format_partition(split.partition, schema),
+            reason=CompactReason.OVERLAPPING_FILES,
+            task=task,
+        )
+        for task in tasks
+    ]
+
+
+def _find_overlapping(table: Table, split: BucketSplit, level: int) -> tuple[DataFileMeta, ...]:
+    """Return the files of a level that share a range of keys with others of this level."""
+    files = [file for file in split.files if file.level == level]
+    sections = split_into_sections(files, table.schema.key_fields)
+    return tuple(file for runs in sections if len(runs) > 1 for run in runs for file in run)
+
+
+def _put_replaced_rows_aside(table: Table, plan: CompactionPlan) -> CompactionPlan:
+    """Write the rows that the merge replaces to the quarantine, before anything is merged."""
+    assert plan.reader is not None
+    folder = Quarantine.of(table).build_folder_name()
+    for unit in select_primary_key_units(plan):
+        rows = _list_replaced_rows(plan.reader, unit).find()
+        directory = table.paths.bucket_dir(table.schema, unit.partition, unit.bucket)
+        bucket = directory.removeprefix(f"{table.paths.root}/")
+        put_rows_aside(table, folder, f"{bucket}/level-{unit.output_level}.parquet", rows)
+    return plan
+
+
+def _list_replaced_rows(reader: FileReader, unit: PrimaryKeyCompactionUnit) -> ReplacedRows:
+    vectors = read_deletion_vectors(reader.io, reader.paths, reader.schema, unit.task.vectors)
+    return ReplacedRows(reader, unit.partition_bucket, unit.inputs, vectors)
+
+
+MERGE_OVERLAPPING_FILES = replace(
+    COMPACT,
+    title="merge the overlapping files of",
+    plan=plan,
+    replan=None,
+    prepare=_put_replaced_rows_aside,
+)

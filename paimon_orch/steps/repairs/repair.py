@@ -1,0 +1,344 @@
+"""Repairs what the doctor finds in a table, with other steps; plans all repairs first.
+
+Each repair is one commit, or writes a hint after the old one was put aside. A kill between two
+repairs leaves a table that can be read as before. See docs/doctor.md.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from paimon_orch.errors import InputError, PaimonError, UnsupportedError
+from paimon_orch.format.paths import MAIN_BRANCH
+from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.steps.cleanup import remove_unexisting_files, remove_unexisting_manifests
+from paimon_orch.steps.common.step import (
+    EmptyRequest,
+    Step,
+    StepOutcome,
+    build_metadata_step,
+    run_step,
+)
+from paimon_orch.steps.compaction.plan import CompactionResult, CompactRequest
+from paimon_orch.steps.inspection.doctor import examine_opened_table
+from paimon_orch.steps.inspection.doctor_findings import (
+    DoctorRule,
+    Severity,
+    format_count,
+    format_size,
+)
+from paimon_orch.steps.maintenance import sync_iceberg, sync_partitions
+from paimon_orch.steps.repairs import merge_overlapping_files, rebuild_indexes, repair_hints
+from paimon_orch.table.iceberg.iceberg_settings import is_iceberg_enabled
+from paimon_orch.table.metadata.rollback import check_can_repair_earliest
+from paimon_orch.table.table import Table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairRequest:
+    """Selects the findings to repair."""
+
+    rules: frozenset[DoctorRule] | None = None
+    """The rules to repair; None means all of :data:`REPAIRABLE_RULES`."""
+
+    def includes(self, rule: DoctorRule) -> bool:
+        """Return whether a rule is selected."""
+        return self.rules is None or rule in self.rules
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairAction:
+    """One planned repair."""
+
+    rule: DoctorRule
+    text: str
+    """What is done, and which rows are lost."""
+    run: Callable[[], str] = field(repr=False, compare=False)
+    """Does the repair, and returns its result."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedRepair:
+    """A finding that is not repaired."""
+
+    rule: DoctorRule
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairPlan:
+    """The repairs of a table, in their order. The plan is falsy if there are none."""
+
+    request: RepairRequest
+    actions: tuple[RepairAction, ...] = ()
+    refused: tuple[RefusedRepair, ...] = ()
+    deferred: tuple[DoctorRule, ...] = ()
+    """The rules that can be planned only after these repairs."""
+
+    def __bool__(self) -> bool:
+        """Return whether there is anything to repair."""
+        return bool(self.actions)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the plan as JSON values."""
+        return {
+            "repairs": [{"rule": each.rule.value, "text": each.text} for each in self.actions],
+            "refused": [{"rule": each.rule.value, "reason": each.reason} for each in self.refused],
+            "deferred": [rule.value for rule in self.deferred],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairResult(StepOutcome):
+    """The results of the repairs, in the order of the plan."""
+
+    plan: RepairPlan
+    results: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the plan and the results as JSON values."""
+        return self.plan.to_dict() | {"results": list(self.results)}
+
+
+def _plan_hints(table: Table) -> RepairAction | None:
+    planned = repair_hints.plan(table, EmptyRequest())
+    if not planned:
+        return None
+    texts = [f"write the hint {hint.name} = {hint.snapshot}" for hint in planned.hints]
+    lost = sum(hint.lost_snapshots for hint in planned.hints)
+    if lost:
+        texts.append(
+            f"the rows of {format_count(lost, 'missing snapshot')} are lost unless its file is "
+            "restored before"
+        )
+    return _build_action(
+        DoctorRule.WRONG_HINT, "; ".join(texts), table, repair_hints.REPAIR_HINTS, planned
+    )
+
+
+def _plan_gap(table: Table) -> RepairAction | None:
+    store = table.stores.snapshots
+    latest, earliest, ids = store.latest_id(), store.earliest_id(), set(store.ids())
+    if latest is None or earliest is None or latest not in ids:
+        return None
+    first = latest
+    while first - 1 in ids and first > earliest:
+        first -= 1
+    if first == earliest:
+        return None
+    check_can_repair_earliest(store, first)
+    older = sum(earliest <= number < first for number in ids)
+
+    def run() -> str:
+        table.repair_earliest_snapshot(first)
+        return f"snapshot {first} is the earliest one"
+
+    return RepairAction(
+        rule=DoctorRule.SNAPSHOT_GAP,
+        text=f"make snapshot {first} the earliest one; {format_count(older, 'older snapshot')} "
+        "before the gap can then not be read by time travel",
+        run=run,
+    )
+
+
+def _plan_missing_manifests(table: Table) -> RepairAction | None:
+    planned = remove_unexisting_manifests.plan(table, EmptyRequest())
+    if not planned:
+        return None
+    return _build_action(
+        DoctorRule.MISSING_MANIFESTS,
+        f"commit the state without {format_count(len(planned.paths), 'missing manifest')}; "
+        f"{format_count(planned.added_files, 'file')} that they added are lost, and "
+        f"{format_count(planned.deleted_files, 'file')} that they deleted are read again",
+        table,
+        remove_unexisting_manifests.REMOVE_UNEXISTING_MANIFESTS,
+        planned,
+    )
+
+
+def _plan_missing_files(table: Table) -> RepairAction | None:
+    planned = remove_unexisting_files.plan(table, EmptyRequest())
+    if not planned:
+        return None
+    return _build_action(
+        DoctorRule.MISSING_FILES,
+        f"commit the state without {format_count(len(planned.paths), 'missing data file')}; their "
+        f"{format_count(planned.rows, 'row')} are lost",
+        table,
+        remove_unexisting_files.REMOVE_UNEXISTING_FILES,
+        planned,
+    )
+
+
+def _plan_overlapping_files(table: Table) -> RepairAction | None:
+    planned = merge_overlapping_files.plan(table, CompactRequest())
+    if not planned:
+        return None
+    return _build_action(
+        DoctorRule.OVERLAPPING_FILES,
+        f"merge {format_count(len(planned.inputs), 'overlapping file')} "
+        f"({format_size(planned.bytes)}) of {format_count(planned.buckets, 'bucket')}; rows that a "
+        "newer row of their key replaces are put into the quarantine",
+        table,
+        merge_overlapping_files.MERGE_OVERLAPPING_FILES,
+        planned,
+    )
+
+
+def _plan_stale_vectors(table: Table) -> RepairAction | None:
+    planned = rebuild_indexes.plan_stale_vectors(table, EmptyRequest())
+    if not planned:
+        return None
+    return _build_action(
+        DoctorRule.STALE_DELETION_VECTORS,
+        f"drop {format_count(len(planned.stale), 'deletion vector')} of files that are not live",
+        table,
+        rebuild_indexes.DROP_STALE_VECTORS,
+        planned,
+    )
+
+
+def _plan_hash_indexes(table: Table) -> RepairAction | None:
+    planned = rebuild_indexes.plan_hash_indexes(table, EmptyRequest())
+    if not planned:
+        return None
+    return _build_action(
+        DoctorRule.MISSING_HASH_INDEX,
+        f"read the keys of {format_count(len(planned.buckets), 'bucket')} "
+        f"({format_size(planned.bytes)}), and write their hash indexes",
+        table,
+        rebuild_indexes.REBUILD_HASH_INDEXES,
+        planned,
+    )
+
+
+def _plan_iceberg(table: Table) -> RepairAction | None:
+    if not is_iceberg_enabled(table.schema) or table.paths.branch != MAIN_BRANCH:
+        return None
+    planned = sync_iceberg.plan(table, EmptyRequest())
+    if not planned:
+        return None
+    return _build_action(
+        DoctorRule.STALE_ICEBERG_METADATA,
+        f"publish the newest snapshot as Iceberg metadata: {planned.status.problem}",
+        table,
+        sync_iceberg.SYNC_ICEBERG,
+        planned,
+    )
+
+
+def _plan_partitions(table: Table) -> RepairAction | None:
+    reports = table.stores.catalog_reports
+    if reports.partitions is None and reports.tag_partitions is None:
+        return None
+    planned = sync_partitions.plan(table, sync_partitions.SyncPartitionsRequest())
+    if not planned:
+        return None
+    return _build_action(
+        DoctorRule.STALE_CATALOG_PARTITIONS,
+        f"add {format_count(len(planned.missing), 'partition')} to the catalog",
+        table,
+        sync_partitions.SYNC_PARTITIONS,
+        planned,
+    )
+
+
+def _build_action(
+    rule: DoctorRule,
+    text: str,
+    table: Table,
+    step: Step[Any, Any, Any, Any, Any, Any],
+    planned: Any,
+) -> RepairAction:
+    return RepairAction(rule=rule, text=text, run=partial(_run_step, table, step, planned))
+
+
+def _run_step(table: Table, step: Step[Any, Any, Any, Any, Any, Any], planned: Any) -> str:
+    outcome = run_step(step, table, planned)
+    snapshot = getattr(outcome, "snapshot", None)
+    if isinstance(outcome, CompactionResult):
+        return f"committed snapshot {outcome.snapshot_id}"
+    return f"committed snapshot {snapshot.id}" if isinstance(snapshot, Snapshot) else "done"
+
+
+_PLANNERS: Mapping[DoctorRule, Callable[[Table], RepairAction | None]] = {
+    # Later repairs read what earlier ones make readable.
+    DoctorRule.WRONG_HINT: _plan_hints,
+    DoctorRule.SNAPSHOT_GAP: _plan_gap,
+    DoctorRule.MISSING_MANIFESTS: _plan_missing_manifests,
+    DoctorRule.MISSING_FILES: _plan_missing_files,
+    DoctorRule.OVERLAPPING_FILES: _plan_overlapping_files,
+    DoctorRule.STALE_DELETION_VECTORS: _plan_stale_vectors,
+    DoctorRule.MISSING_HASH_INDEX: _plan_hash_indexes,
+    DoctorRule.STALE_ICEBERG_METADATA: _plan_iceberg,
+    DoctorRule.STALE_CATALOG_PARTITIONS: _plan_partitions,
+}
+REPAIRABLE_RULES = tuple(_PLANNERS)
+"""The rules that can be repaired, in the order of the repairs."""
+
+
+def plan(table: Table, request: RepairRequest) -> RepairPlan:
+    """Plan the repairs of a table; changes nothing.
+
+    Raises :class:`InputError` if a selected rule cannot be repaired. Refused are findings with
+    severity error that no repair fixes.
+    """
+    _check_rules(request)
+    findings = [f for f in examine_opened_table(table) if request.includes(f.rule)]
+    wanted = {finding.rule for finding in findings} | (request.rules or set())
+    actions, refused, deferred = list[RepairAction](), list[RefusedRepair](), list[DoctorRule]()
+    for rule, plan_rule in _PLANNERS.items():
+        if not request.includes(rule):
+            continue
+        try:
+            action = plan_rule(table)
+        except (UnsupportedError, InputError) as error:
+            # A step may be refused although there is nothing to repair.
+            refused += [RefusedRepair(rule=rule, reason=str(error))] if rule in wanted else []
+        except (PaimonError, OSError):
+            # If nothing is planned before, the findings have the error.
+            deferred += [rule] if actions else []
+        else:
+            actions += [] if action is None else [action]
+    planned = {action.rule for action in actions} | {each.rule for each in refused}
+    refused += [
+        RefusedRepair(rule=finding.rule, reason=finding.text)
+        for finding in findings
+        if finding.severity is Severity.ERROR and finding.rule not in planned and not deferred
+    ]
+    return RepairPlan(
+        request=request,
+        actions=tuple(actions),
+        refused=tuple(refused),
+        deferred=tuple(deferred),
+    )
+
+
+def _check_rules(request: RepairRequest) -> None:
+    unknown = sorted((request.rules or frozenset()) - set(_PLANNERS))
+    if unknown:
+        raise InputError(
+            f"{', '.join(unknown)}: not repaired by this command; docs/doctor.md says what to do. "
+            f"Rules that can be repaired: {', '.join(REPAIRABLE_RULES)}"
+        )
+
+
+def commit(_table: Table, plan: RepairPlan, _results: Sequence[bytes] = ()) -> RepairResult:
+    """Do the planned repairs, one after the other."""
+    return RepairResult(plan=plan, results=tuple(action.run() for action in plan.actions))
+
+
+REPAIR = build_metadata_step("repair", plan, commit, max_attempts=1)
+
+
+def repair(table: Table, rules: Sequence[DoctorRule | str] | None = None) -> RepairResult:
+    """Repair what the doctor finds in a table, or only the findings of some rules.
+
+    Nothing is deleted: each repair is a new snapshot, or puts a file or rows into the quarantine.
+    Rows that are lost already remain lost. Raises :class:`InputError` for a rule that cannot be
+    repaired, and the errors of the steps; the repairs before the failed one are complete.
+    """
+    selected = None if rules is None else frozenset(DoctorRule(rule) for rule in rules)
+    planned = plan(table, RepairRequest(rules=selected))
+    return run_step(REPAIR, table, planned)

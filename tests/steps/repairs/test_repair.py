@@ -1,0 +1,200 @@
+"""Damage of the corpus is repaired: the doctor no longer finds it, and the rows are right."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from support.damage import edit_files
+from support.damaged_tables import CORPUS, DamagedTable
+from support.golden import canonical_rows
+from support.kill import MARKS, kill_at_each_change
+from support.storage_state import read_storage_state
+from support.tables import new_table, rows_of, table_of
+
+from paimon_orch.errors import InputError
+from paimon_orch.format.bucket.hash_index import decode_hash_index
+from paimon_orch.format.manifest.index_manifest import HASH_INDEX
+from paimon_orch.steps.cleanup.quarantine import Quarantine
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.inspection.check_table import check
+from paimon_orch.steps.inspection.doctor import examine_opened_table
+from paimon_orch.steps.inspection.doctor_findings import DoctorRule, Severity
+from paimon_orch.steps.repairs.repair import RepairRequest, plan, repair
+from paimon_orch.table.table import Table
+
+REPAIRED = {name: case for name, case in CORPUS.items() if case.is_repaired}
+REFUSED = {name: case for name, case in CORPUS.items() if not case.is_repaired}
+RESTORED = {
+    "a snapshot in the middle is deleted (#4743)",
+    "LATEST is deleted",
+    "EARLIEST names an expired snapshot",
+    "files of one level overlap (#3520)",
+    "deletion vectors of replaced files stay (#8778)",
+    "a commit loses the hash index",
+    "a hash index is deleted",
+}
+"""The cases without lost rows."""
+
+
+def find_rules(table: Table, case: DamagedTable) -> set[DoctorRule]:
+    findings = examine_opened_table(table, check_files=case.needs_check)
+    return {finding.rule for finding in findings}
+
+
+def read_rows(table: Table) -> Counter[str]:
+    return Counter(map(str, canonical_rows(table.scan().to_arrow())))
+
+
+@pytest.mark.parametrize("name", REPAIRED)
+def test_damage_is_repaired(name: str, tmp_path: Path) -> None:
+    case = REPAIRED[name]
+    table = case.open(tmp_path / "lake")
+    rows = read_rows(table)
+    lost = case.damage(table)
+    before = read_storage_state(tmp_path)
+
+    planned = plan(table, RepairRequest())
+
+    assert [action.rule for action in planned.actions] == [case.rule]
+    assert planned.refused == ()
+    assert read_storage_state(tmp_path) == before, "a plan must change nothing"
+    assert len(repair(table).results) == 1
+    assert case.rule not in find_rules(table, case)
+    assert not plan(table, RepairRequest())
+    after = read_rows(table)
+    if name in RESTORED:
+        assert after == rows
+    else:
+        assert after < rows
+    if lost is not None:
+        assert lost == (rows - after).total()
+    latest = table.stores.snapshots.latest_id()
+    findings = check(table, deep=True).findings
+    assert [finding for finding in findings if f"snapshot {latest}" in finding.where] == []
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_damage_that_cannot_be_repaired_is_refused_by_name(name: str, tmp_path: Path) -> None:
+    case = REFUSED[name]
+    table = case.open(tmp_path / "lake")
+    case.damage(table)
+    findings = examine_opened_table(table)
+    errors = {finding.rule for finding in findings if finding.severity is Severity.ERROR}
+
+    planned = plan(table, RepairRequest())
+
+    assert planned.actions == ()
+    assert {refusal.rule for refusal in planned.refused} == errors
+    with pytest.raises(InputError, match=f"{case.rule}: not repaired by this command"):
+        repair(table, [case.rule])
+
+
+@pytest.mark.parametrize("name", ["a commit loses the hash index", "a hash index is deleted"])
+def test_a_rebuilt_hash_index_has_the_hashes_that_java_wrote_for_live_keys(
+    name: str, tmp_path: Path
+) -> None:
+    case = CORPUS[name]
+    table = case.open(tmp_path / "lake")
+    expected = read_hashes(table)
+    case.damage(table)
+
+    repair(table)
+
+    actual = read_hashes(table)
+    assert expected.keys() == actual.keys()
+    # Java Paimon also keeps the hashes of keys whose rows a compaction dropped.
+    assert all(set(actual[key]) <= set(expected[key]) for key in expected)
+    assert sum(map(len, actual.values())) >= table.scan().to_arrow().num_rows
+
+
+def read_hashes(table: Table) -> dict[object, list[int]]:
+    entries = table.stores.manifests.read_index_entries(table.stores.snapshots.latest())
+    paths = {e.partition_bucket: table.paths.index_file(table.schema, e) for e in entries
+             if e.index_type == HASH_INDEX}  # fmt: skip
+    return {
+        key: decode_hash_index(Path(path).read_bytes(), path).tolist()
+        for key, path in paths.items()
+    }
+
+
+def overlap(root: Path, **options: str) -> Table:
+    """Return a table whose newest file overlaps the one before on the highest level."""
+    table = new_table(root, **options)
+    table.upsert(table_of("k v", [(1, "old"), (2, "old"), (3, "old")]))
+    compact(table, InProcessExecutor(), strategy="full")
+    table.upsert(table_of("k v", [(2, "new"), (3, "new"), (4, "new")]))
+    edit_files(table, 3, level=5)
+    return table
+
+
+EXPECTED = [(1, "old"), (2, "new"), (3, "new"), (4, "new")]
+
+
+@pytest.mark.parametrize("with_vectors", ["true", "false"])
+def test_the_newest_row_of_a_key_wins_and_the_others_are_put_aside(
+    tmp_path: Path, with_vectors: str
+) -> None:
+    table = overlap(tmp_path, deletion_vectors__enabled=with_vectors)
+    assert len(rows_of(table)) == 6, "readers do not merge files of one level"
+
+    repair(table, ["overlapping-files"])
+
+    assert rows_of(table) == EXPECTED
+    [folder] = Quarantine.of(table).list_folders()
+    [path] = (Path(table.paths.root) / ".quarantine" / folder / "rows").rglob("*.parquet")
+    replaced = pq.read_table(path)
+    assert replaced.select(["k", "v"]).to_pylist() == [{"k": 2, "v": "old"}, {"k": 3, "v": "old"}]
+    assert Quarantine.of(table).restore(folder) == 0, "rows are not files of the table"
+    assert path.exists()
+
+
+@pytest.mark.parametrize("producer", ["lookup", "full-compaction"])
+def test_merging_overlapping_files_writes_no_changelog(tmp_path: Path, producer: str) -> None:
+    table = overlap(tmp_path, changelog_producer=producer)
+
+    repair(table)
+
+    newest = table.snapshot()
+    assert newest is not None
+    assert (newest.changelog_manifest_list, newest.commit_kind.value) == (None, "COMPACT")
+    assert rows_of(table) == EXPECTED
+
+
+def test_a_first_row_table_keeps_the_first_row(tmp_path: Path) -> None:
+    table = overlap(tmp_path, merge_engine="first-row")
+
+    repair(table)
+
+    assert rows_of(table) == [(1, "old"), (2, "old"), (3, "old"), (4, "new")]
+
+
+def test_a_repair_that_needs_an_earlier_one_is_deferred(tmp_path: Path) -> None:
+    table = CORPUS["the newest snapshot is deleted"].open(tmp_path / "lake")
+    CORPUS["the newest snapshot is deleted"].damage(table)
+
+    planned = plan(table, RepairRequest())
+
+    assert [action.rule for action in planned.actions] == [DoctorRule.WRONG_HINT]
+    assert DoctorRule.MISSING_FILES in planned.deferred
+    assert planned.refused == ()
+
+
+class TestKills:
+    """A killed repair leaves a table that can be read, and repeating it completes it."""
+
+    pytestmark = MARKS
+
+    def test_a_killed_repair_is_completed_by_repeating_it(self, tmp_path: Path) -> None:
+        table = overlap(tmp_path / "lake")
+        (Path(table.paths.root) / "snapshot" / "LATEST").unlink()
+        damaged = rows_of(table)
+
+        for number, dead in enumerate(kill_at_each_change(table, tmp_path, repair)):
+            assert rows_of(dead) in (damaged, EXPECTED)
+            if number % 4 == 0:  # between the repairs, and within the second one
+                repair(dead)
+                assert rows_of(dead) == EXPECTED
