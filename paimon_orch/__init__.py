@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         InputError,
         LockTimeoutError,
         MissingFileError,
+        MissingPackageError,
         NotFoundError,
         PaimonError,
         StorageError,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from paimon_orch.table.filter.expression import col
     from paimon_orch.table.table import Table
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "AccessDeniedError",
     "AlreadyExistsError",
@@ -46,6 +47,7 @@ __all__ = [
     "InputError",
     "LockTimeoutError",
     "MissingFileError",
+    "MissingPackageError",
     "NotFoundError",
     "PaimonError",
     "StorageError",

@@ -11,6 +11,7 @@
     │       └── CommitOutcomeUnknownError   the commit may have succeeded: do not retry blindly
     ├── InputError                          an argument, option or input data cannot be used
     │   ├── AlreadyExistsError              a database, table, branch or column exists already
+    │   ├── MissingPackageError             a Python package is not installed
     │   └── NotFoundError                   a table, snapshot, tag or column does not exist
     ├── AccessDeniedError                   a catalog refuses the credentials or the permission
     ├── CorruptFileError                    the content of a stored file violates the format
@@ -69,6 +70,10 @@ class NotFoundError(InputError):
 
 class AlreadyExistsError(InputError):
     """A database, table, branch or column with this name exists already."""
+
+
+class MissingPackageError(InputError, ImportError):
+    """A feature needs a package that is not installed. The message has the command to install it."""
 
 
 class AccessDeniedError(PaimonError):

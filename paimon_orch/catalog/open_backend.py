@@ -16,6 +16,7 @@ from paimon_orch.catalog.file_system import FileSystemBackend
 from paimon_orch.catalog.named_catalogs import find_named_catalog
 from paimon_orch.catalog.store_options import open_location
 from paimon_orch.errors import InputError
+from paimon_orch.optional_packages import require_package
 
 
 def resolve_options(
@@ -68,6 +69,7 @@ def _open_rest(options: Mapping[str, Any]) -> CatalogBackend:
 
 
 def _open_jdbc(options: Mapping[str, Any]) -> CatalogBackend:
+    require_package("sqlalchemy", "a JDBC catalog", install="paimon-orch[jdbc]")
     from paimon_orch.catalog.jdbc.jdbc_backend import open_jdbc_backend
 
     return open_jdbc_backend(options)

@@ -36,6 +36,7 @@ from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
 from paimon_orch.cli.table_layout import format_count
 from paimon_orch.errors import InputError
+from paimon_orch.optional_packages import is_installed
 from paimon_orch.steps import ingest as ingest_step
 from paimon_orch.steps.common import executor as executors
 from paimon_orch.steps.common.executor_choice import ChoosingExecutor, ExecutorKind
@@ -198,7 +199,7 @@ def _run(
         try:
             return _run_here(load)
         except SparkRequiredError as error:
-            if runner.kind is ExecutorKind.LOCAL:
+            if runner.kind is ExecutorKind.LOCAL or not is_installed("pyspark"):
                 raise
             logger.info("the files are loaded on Spark: %s", error)
     return _run_on_spark(load, master, progress)

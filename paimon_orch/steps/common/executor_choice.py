@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from paimon_orch.errors import InputError
+from paimon_orch.optional_packages import is_installed
 from paimon_orch.steps.common.executor import Executor, ForwardingExecutor, InProcessExecutor
 
 MAX_LOCAL_BYTES = 256 << 20
@@ -26,7 +27,7 @@ class ChoosingExecutor(ForwardingExecutor):
     """Runs each job on the executor that its size and the user's choice require.
 
     ``auto`` chooses Spark if a Spark master is given, in programs that ``spark-submit`` started, and
-    for work of more than 256 MB.
+    for work of more than 256 MB if PySpark is installed.
     """
 
     make_spark: Callable[[], Executor]
@@ -47,7 +48,9 @@ class ChoosingExecutor(ForwardingExecutor):
         if self.kind is not ExecutorKind.AUTO:
             return self.kind is ExecutorKind.LOCAL
         is_submitted = _SUBMIT_VARIABLE in os.environ
-        return not (self.has_master or is_submitted) and (work_bytes or 0) <= MAX_LOCAL_BYTES
+        if self.has_master or is_submitted:
+            return False
+        return (work_bytes or 0) <= MAX_LOCAL_BYTES or not is_installed("pyspark")
 
     def choose_executor(self, unit_count: int, work_bytes: int | None) -> Executor:
         """Return the executor for a job; Spark is not started for a job without units."""

@@ -18,6 +18,7 @@ from paimon_orch.errors import (
 )
 from paimon_orch.format.options.core_options import ICEBERG_REST_SETTING, ICEBERG_STORAGE
 from paimon_orch.format.options.secret_options import is_secret_setting
+from paimon_orch.optional_packages import require_package
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.rest import RestCatalog
@@ -36,13 +37,8 @@ def read_rest_properties(options: Mapping[str, str]) -> dict[str, str]:
 
     Raises :class:`InputError` if they are incomplete, or if an optional package is missing.
     """
-    try:
-        import pyiceberg.catalog.rest  # noqa: F401
-    except ImportError as error:
-        raise InputError(
-            f"'{ICEBERG_STORAGE.key}' = 'rest-catalog' needs the package pyiceberg ({error}); "
-            "install paimon-orch[iceberg-rest]"
-        ) from error
+    purpose = f"'{ICEBERG_STORAGE.key}' = 'rest-catalog'"
+    require_package("pyiceberg", purpose, install="paimon-orch[iceberg-rest]")
     properties = {
         key.removeprefix(REST_PREFIX): value
         for key, value in options.items()

