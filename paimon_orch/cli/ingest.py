@@ -1,15 +1,17 @@
 """The command ``ingest``: loads files into a table, in one snapshot."""
 
 import logging
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Annotated
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
 
 import pyarrow as pa
 import typer
 from rich.progress import Progress
 
+from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.cli.arguments import (
     AsJson,
     CatalogLocation,
@@ -27,6 +29,7 @@ from paimon_orch.cli.common import (
     check_files_exist,
     compact_after_write,
     error_console,
+    open_catalog,
     open_table_for_write,
     print_values,
     print_write_result,
@@ -36,6 +39,8 @@ from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
 from paimon_orch.cli.table_layout import format_count
 from paimon_orch.errors import InputError
+from paimon_orch.format.options.core_options import ROWKIND_FIELD
+from paimon_orch.format.types.data_types import DataType, type_to_sql
 from paimon_orch.optional_packages import is_installed
 from paimon_orch.steps import ingest as ingest_step
 from paimon_orch.steps.common import executor as executors
@@ -50,16 +55,23 @@ from paimon_orch.steps.ingest import (
 )
 from paimon_orch.steps.ingest_columns import find_columns
 from paimon_orch.steps.ingest_files import (
+    CsvFormat,
     SparkRequiredError,
     detect_common_format,
     measure_files,
     read_input_files,
 )
+from paimon_orch.steps.merge_schema import find_new_columns
 from paimon_orch.table.commit.commit import CommitId
 from paimon_orch.table.filter.partition_spec import PartitionSpec, parse_partition_spec
+from paimon_orch.table.schema_change.schema_changes import AddColumn
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.table_write import write_rows
+from paimon_orch.table.write.text_formats import TextFormats
 from paimon_orch.table.write.write_plan import WritePlan
+
+if TYPE_CHECKING:
+    from paimon_orch.steps.compaction.compact import CompactionResult
 
 logger = logging.getLogger(__name__)
 
@@ -67,6 +79,7 @@ _EXAMPLES = [
     "ingest /lake db.orders --from orders.csv --dry-run",
     "ingest /lake db.orders --from orders-*.parquet --compact",
     "ingest /lake db.orders --from day.csv --mode overwrite",
+    "ingest /lake db.orders --from day.csv --delimiter ';' --date-format dd.MM.yyyy --null NULL",
 ]
 
 
@@ -90,6 +103,47 @@ _Partition = Annotated[
         metavar="DT=2026-01-01",
         help="Partition that an overwrite replaces.",
         show_default="all partitions of the loaded rows",
+    ),
+]
+_Delimiter = Annotated[
+    str,
+    typer.Option(
+        metavar="CHARACTER", help=r"Character between the fields of CSV files; \t is a tab."
+    ),
+]
+_NoHeader = Annotated[
+    bool,
+    typer.Option(
+        "--no-header",
+        help="CSV files have no header; their columns are those of the table, in its order.",
+    ),
+]
+_Null = Annotated[
+    str | None,
+    typer.Option(metavar="TEXT", help="Text of CSV files that is null, besides empty fields."),
+]
+_DateFormat = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FORMAT",
+        help="Format of dates in CSV and JSON files, e.g. dd.MM.yyyy.",
+        show_default="ISO 8601",
+    ),
+]
+_TimestampFormat = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FORMAT",
+        help="Format of timestamps in CSV and JSON files, e.g. 'dd.MM.yyyy HH:mm:ss.SSS'.",
+        show_default="ISO 8601",
+    ),
+]
+_MergeSchema = Annotated[
+    bool,
+    typer.Option(
+        "--merge-schema",
+        help="First add the columns that only the files have, as nullable columns; their type is "
+        "STRING in CSV and JSON files. They stay if the load fails.",
     ),
 ]
 _CommitUser = Annotated[
@@ -117,7 +171,13 @@ def ingest(
     more_files: _MoreFiles = None,
     mode: _Mode = IngestMode.APPEND,
     row_kind: _RowKind = None,
+    delimiter: _Delimiter = ",",
     encoding: Encoding = None,
+    no_header: _NoHeader = False,
+    null: _Null = None,
+    date_format: _DateFormat = None,
+    timestamp_format: _TimestampFormat = None,
+    merge_schema: _MergeSchema = False,
     partition: _Partition = None,
     commit_user: _CommitUser = None,
     commit_identifier: _CommitIdentifier = None,
@@ -129,24 +189,30 @@ def ingest(
 ) -> None:
     """Load files into a table, in one snapshot.
 
-    Reads Parquet, CSV and JSON lines. With --dry-run, all rows are read and checked, but no rows are
+    Reads Parquet, CSV and JSON lines. Nullable columns that the files lack are null, or have the
+    default value of the column. With --dry-run, all rows are read and checked, but no rows are
     written.
     """
     runner = build_executor(executor, master)
     target = open_table_for_write(ctx, location, table, compact=compact_after)
     paths = [*source, *(more_files or [])]
     check_files_exist(paths)
-    detect_common_format(paths)
+    columns = target.schema.names if no_header else None
     load = _Load(
         table=target,
         paths=paths,
-        encoding=encoding,
+        csv_format=CsvFormat(_parse_delimiter(delimiter), encoding, columns),
+        text_formats=TextFormats(null, date_format, timestamp_format),
         mode="overwrite" if mode is IngestMode.OVERWRITE else "append",
         row_kind=row_kind,
         partitions=None if partition is None else parse_partition_spec(partition, target.schema),
         commit_id=_parse_commit_id(commit_user, commit_identifier),
         dry_run=dry_run,
     )
+    load.check_formats()
+    added = list[str]()
+    if merge_schema:
+        load, added = _merge_schema(load, partial(open_catalog, ctx, location))
     with Progress(console=error_console, transient=True) as bars:
         progress = add_progress_bar(bars, f"ingest {target.identifier}")
         outcome = _run(load, runner, master, progress)
@@ -154,15 +220,9 @@ def ingest(
         if compact_after and isinstance(outcome, IngestResult):
             compaction = compact_after_write(target, outcome.snapshot_id, runner, bars)
     if isinstance(outcome, IngestPreview):
-        _print_preview(outcome, as_json)
-        return
-    print_write_result(
-        target,
-        _to_values(outcome),
-        as_json,
-        empty_text="no rows: nothing was committed",
-        compaction=compaction,
-    )
+        _print_preview(outcome, added, as_json)
+    else:
+        _print_result(target, outcome, added, as_json, compaction)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,17 +231,35 @@ class _Load:
 
     table: Table
     paths: Sequence[str]
-    encoding: str | None
+    csv_format: CsvFormat
+    text_formats: TextFormats
     mode: WriteMode
     row_kind: str | None
     partitions: PartitionSpec | None
     commit_id: CommitId | None
     dry_run: bool
+    ignored: frozenset[str] = frozenset()
+    """Columns of the files that a dry run does not add to the table."""
+
+    def check_formats(self) -> None:
+        """Raise :class:`InputError` for options of text that the files do not have."""
+        form, formats = detect_common_format(self.paths), self.text_formats
+        self.csv_format.check_file_format(form)
+        if formats.null is not None and form != "csv":
+            raise InputError(f"--null is for CSV only: the files are {form}")
+        for option, text in (
+            ("--date-format", formats.date),
+            ("--timestamp-format", formats.timestamp),
+        ):
+            if text is not None and form == "parquet":
+                raise InputError(f"{option} is for CSV and JSON only: the files are {form}")
 
     def plan(self, columns: Sequence[str], *, are_complete: bool = True) -> WritePlan:
         """Check the columns of the rows, and plan the write."""
         request = IngestRequest(
-            columns=columns,
+            columns=[name for name in columns if name not in self.ignored],
+            may_lack_columns=True,
+            text_formats=self.text_formats,
             are_columns_complete=are_complete,
             mode=self.mode,
             row_kind=self.row_kind,
@@ -206,8 +284,9 @@ def _run(
 
 
 def _run_here(load: _Load) -> IngestResult | IngestPreview:
-    rows = read_input_files(load.paths, load.table.schema, encoding=load.encoding)
+    rows = read_input_files(load.paths, load.table.schema, csv_format=load.csv_format)
     plan = load.plan(rows.columns)
+    _note_missing_columns(plan, rows.columns)
 
     def read() -> Iterator[pa.Table]:
         return plan.prepare(rows.read())
@@ -231,9 +310,11 @@ def _run_on_spark(
         plan = load.plan(columns)
         source = open_parquet_files(session, load.paths, plan)
     else:
-        rows = read_files(session, load.paths, encoding=load.encoding)
-        plan = load.plan(rows.columns)
+        rows = read_files(session, load.paths, csv_format=load.csv_format)
+        columns = rows.columns
+        plan = load.plan(columns)
         source = RowSource(rows, plan.prepare)
+    _note_missing_columns(plan, columns)
     if load.dry_run:
         return preview(source, load.table, plan, progress=progress)
     return run_ingest(source, load.table, plan, progress=progress)
@@ -241,9 +322,43 @@ def _run_on_spark(
 
 def _check_known_columns(load: _Load) -> None:
     """Plan the write before Spark starts, unless only Spark can find the columns."""
-    columns = find_columns(load.paths, load.table.io, encoding=load.encoding)
+    columns = find_columns(load.paths, load.table.io, csv_format=load.csv_format)
     if columns is not None:
         load.plan(columns.names, are_complete=columns.is_complete)
+
+
+def _merge_schema(load: _Load, open_catalog: Callable[[], Catalog]) -> tuple[_Load, list[str]]:
+    """Add the columns of the files to the table, unless it is a dry run; return their texts."""
+    new = _find_new_columns(load)
+    added = [f"{name} {type_to_sql(kind)}" for name, kind in new.items()]
+    if load.dry_run:
+        return replace(load, ignored=frozenset(new)), added
+    if new:
+        changes = [AddColumn(column=name, type=kind) for name, kind in new.items()]
+        open_catalog().alter_table(load.table.identifier, changes)
+    return load, added
+
+
+def _find_new_columns(load: _Load) -> dict[str, DataType]:
+    """Return the columns of the files that the table lacks, if all other columns can be written."""
+    columns = find_columns(load.paths, load.table.io, csv_format=load.csv_format)
+    row_kind = load.row_kind or load.table.options.get(ROWKIND_FIELD)
+    new = find_new_columns(columns, load.table.schema, row_kind=row_kind)
+    assert columns is not None
+    load.plan([name for name in columns.names if name not in new])
+    return new
+
+
+def _note_missing_columns(plan: WritePlan, columns: Sequence[str]) -> None:
+    missing = [name for name in plan.schema.names if name not in columns]
+    if missing:
+        error_console.print(
+            f"note: the files lack {', '.join(missing)}; null or the default value is written"
+        )
+
+
+def _parse_delimiter(text: str) -> str:
+    return "\t" if text == r"\t" else text
 
 
 def _find_parquet_columns(load: _Load) -> Sequence[str] | None:
@@ -254,6 +369,24 @@ def _find_parquet_columns(load: _Load) -> Sequence[str] | None:
         return read_input_files(load.paths, load.table.schema).columns
     except SparkRequiredError:
         return None
+
+
+def _print_result(
+    table: Table,
+    result: IngestResult,
+    added: list[str],
+    as_json: bool,
+    compaction: "CompactionResult | None",
+) -> None:
+    if added and not as_json:
+        print(f"added columns {', '.join(added)}")
+    print_write_result(
+        table,
+        _to_values(result) | ({"added_columns": added} if as_json else {}),
+        as_json,
+        empty_text="no rows: nothing was committed",
+        compaction=compaction,
+    )
 
 
 def _to_values(result: IngestResult) -> dict[str, object]:
@@ -267,12 +400,14 @@ def _to_values(result: IngestResult) -> dict[str, object]:
     }
 
 
-def _print_preview(preview: IngestPreview, as_json: bool) -> None:
-    lines = [f"would replace partition {name}" for name in preview.replaced_partitions if name]
+def _print_preview(preview: IngestPreview, added: list[str], as_json: bool) -> None:
+    lines = [f"would add column {column}" for column in added]
+    lines += [f"would replace partition {name}" for name in preview.replaced_partitions if name]
     text = f"would load {format_count(preview.rows, 'row')}"
     if preview.replaced_rows:
         text += f" in place of {preview.replaced_rows:,}"
-    print_values(preview.to_dict(), as_json, "\n".join([*lines, f"{text}; nothing was changed"]))
+    values = preview.to_dict() | {"added_columns": added}
+    print_values(values, as_json, "\n".join([*lines, f"{text}; nothing was changed"]))
 
 
 def _parse_commit_id(user: str | None, identifier: int | None) -> CommitId | None:

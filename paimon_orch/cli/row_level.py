@@ -228,6 +228,7 @@ def merge_into(
     from paimon_orch.spark import update_and_merge as on_spark
     from paimon_orch.spark.execution.spark_executor import SparkExecutor
     from paimon_orch.spark.input_files import read_files
+    from paimon_orch.steps.ingest_files import CsvFormat
 
     target = open_table_for_write(ctx, location, table, compact=compact_after)
     check_files_exist(source)
@@ -241,7 +242,7 @@ def merge_into(
     with Progress(console=error_console, transient=True) as bars:
         progress = add_progress_bar(bars, f"merge into {table}")
         session = start_spark(master)
-        rows = read_files(session, source, encoding=encoding)
+        rows = read_files(session, source, csv_format=CsvFormat(encoding=encoding))
         if dry_run:
             _print_merge_preview(on_spark.preview_merge(rows, target, on, **clauses), as_json)
             return

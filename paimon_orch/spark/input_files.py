@@ -1,4 +1,4 @@
-"""Reads the input files of an ingest: Parquet, CSV with a header, and JSON lines."""
+"""Reads the input files of an ingest: Parquet, CSV, and JSON lines."""
 
 from collections.abc import Sequence
 
@@ -9,44 +9,60 @@ from pyspark.sql import functions as fn
 
 from paimon_orch.errors import InputError
 from paimon_orch.spark.row_conversion import quote_column
-from paimon_orch.steps.ingest_files import decode_upper_bytes, detect_common_format
+from paimon_orch.steps.ingest_files import (
+    DEFAULT_CSV_FORMAT,
+    CsvFormat,
+    check_column_count,
+    detect_common_format,
+)
 
 _BYTE_ENCODING = "ISO-8859-1"  # each character is one byte
 _ASCII_SIZE = 128
 
 
 def read_files(
-    session: SparkSession, paths: Sequence[str], *, encoding: str | None = None
+    session: SparkSession,
+    paths: Sequence[str],
+    *,
+    csv_format: CsvFormat = DEFAULT_CSV_FORMAT,
 ) -> DataFrame:
     """Return the rows of files or directories of one format.
 
     CSV and JSON values are text, which a write casts to the table's types. Empty CSV fields are
-    null. The encoding is UTF-8; for CSV files, ``encoding`` sets another encoding with one byte per
-    character. Errors are raised when rows are read: for values that cannot be cast, for bytes that
-    cannot be decoded, and for rows that do not have the columns of the header.
+    null. Errors are raised when rows are read: for values that cannot be cast, for bytes that
+    cannot be decoded, and for rows that do not have the columns of the first line.
     """
     form = detect_common_format(paths)
-    characters = None if encoding is None else decode_upper_bytes(encoding, form)
+    csv_format.check_file_format(form)
     reader = session.read
     if form == "csv":
         # without enforceSchema, Spark refuses files with different headers
         reader = reader.options(
-            header=True, encoding=_BYTE_ENCODING, mode="FAILFAST", enforceSchema=False
+            header=csv_format.columns is None,
+            sep=csv_format.delimiter,
+            encoding=_BYTE_ENCODING,
+            mode="FAILFAST",
+            enforceSchema=False,
         )
     elif form == "json":
         reader = reader.options(primitivesAsString=True, mode="FAILFAST")
     try:
         frame = reader.format(form).load(list(paths))
-        return _decode_frame(frame, characters, encoding or "UTF-8") if form == "csv" else frame
+        return _decode_frame(frame, paths, csv_format) if form == "csv" else frame
     except (PySparkException, Py4JJavaError) as error:
         raise InputError(
             f"{', '.join(paths)} cannot be read as {form}: {_find_reason(error)}"
         ) from error
 
 
-def _decode_frame(frame: DataFrame, characters: list[str] | None, encoding: str) -> DataFrame:
+def _decode_frame(frame: DataFrame, paths: Sequence[str], csv_format: CsvFormat) -> DataFrame:
     """Decode the column names and values of a frame in which each character is one byte."""
-    names = [_decode_name(name, characters, encoding) for name in frame.columns]
+    characters, encoding = csv_format.upper_bytes, csv_format.encoding or "UTF-8"
+    names = csv_format.columns
+    if names is None:
+        names = [_decode_name(name, characters, encoding) for name in frame.columns]
+    else:
+        check_column_count(", ".join(paths), len(frame.columns), names)
     columns = [
         _decode_column(fn.col(quote_column(name)), new, characters, encoding).alias(new)
         for name, new in zip(frame.columns, names, strict=True)

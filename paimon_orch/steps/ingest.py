@@ -21,8 +21,9 @@ from paimon_orch.table.filter.partition_spec import (
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.bucket_routing import serialize_partitions
 from paimon_orch.table.write.commit_message import CommitMessage, combine_messages
-from paimon_orch.table.write.conform_rows import check_columns
+from paimon_orch.table.write.conform_rows import check_columns, list_optional_columns
 from paimon_orch.table.write.partition_overwrite import build_overwrite_filter
+from paimon_orch.table.write.text_formats import TextFormats
 from paimon_orch.table.write.write_builder import WriteBuilder
 from paimon_orch.table.write.write_plan import WritePlan
 
@@ -37,6 +38,10 @@ class IngestRequest:
     """The columns of the rows to load."""
     are_columns_complete: bool = True
     """Whether the rows have no other columns; if they may, missing columns are not reported."""
+    may_lack_columns: bool = False
+    """Whether nullable columns that the rows lack are null, except those of keys."""
+    text_formats: TextFormats | None = None
+    """How to convert text before it is cast to the types of columns."""
     mode: WriteMode = "append"
     row_kind: str | None = None
     """A text column of ``+I``, ``-U``, ``+U``, ``-D`` among the columns."""
@@ -79,8 +84,11 @@ def plan(table: Table, request: IngestRequest) -> WritePlan:
     if not request.are_columns_complete:
         expected = [*planned.schema.names, *([planned.row_kind] if planned.row_kind else [])]
         columns += [name for name in expected if name not in columns]
-    check_columns(columns, planned.schema, row_kind=planned.row_kind)
-    return planned
+    optional = list_optional_columns(planned.schema) if request.may_lack_columns else ()
+    check_columns(columns, planned.schema, row_kind=planned.row_kind, optional=optional)
+    return replace(
+        planned, may_lack_columns=request.may_lack_columns, text_formats=request.text_formats
+    )
 
 
 @dataclass(frozen=True, slots=True)

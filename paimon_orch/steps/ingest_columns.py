@@ -6,16 +6,19 @@ doubt, nothing is known, and Spark reads the columns.
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
 from urllib.parse import unquote, urlparse
 
+import pyarrow as pa
+
 from paimon_orch.errors import InputError, PaimonError
 from paimon_orch.steps.ingest_files import (
+    DEFAULT_CSV_FORMAT,
+    CsvFormat,
     SparkRequiredError,
     check_equal_headers,
-    decode_upper_bytes,
     detect_common_format,
     detect_file_format,
     open_decompressed,
@@ -35,10 +38,14 @@ class InputColumns:
     names: tuple[str, ...]
     is_complete: bool = True
     """Whether the files have no other columns."""
+    has_types: bool = field(default=False, compare=False)
+    """Whether the files have types; the values of other files are text."""
+    parquet_schema: pa.Schema | None = field(default=None, compare=False)
+    """The types of the columns of Parquet files, if all files have the same."""
 
 
 def find_columns(
-    paths: Sequence[str], table_io: FileIO, *, encoding: str | None = None
+    paths: Sequence[str], table_io: FileIO, *, csv_format: CsvFormat = DEFAULT_CSV_FORMAT
 ) -> InputColumns | None:
     """Return the columns of files, directories and URLs, or None if only Spark can find them.
 
@@ -46,7 +53,7 @@ def find_columns(
     are in the store of the table.
     """
     form = detect_common_format(paths)
-    is_utf8 = encoding is None or decode_upper_bytes(encoding, form) is None
+    csv_format.check_file_format(form)
     try:
         files = [file for path in paths for file in _list_files(path, form, table_io)]
         if not files or len({file.partition_keys for file in files}) > 1:
@@ -54,7 +61,7 @@ def find_columns(
         if form == "json":
             columns = _find_json_columns(files)
         elif form == "csv":
-            columns = _find_csv_columns(files, None if is_utf8 else encoding)
+            columns = _find_csv_columns(files, csv_format)
         else:
             columns = _find_parquet_columns(files)
     except (_UnknownColumnsError, SparkRequiredError, OSError):
@@ -133,21 +140,26 @@ def _walk(io: FileIO, entries: Sequence[FileInfo], keys: tuple[str, ...]) -> Ite
 
 
 def _find_parquet_columns(files: Sequence[_InputFile]) -> InputColumns:
-    names = set[tuple[str, ...]]()
+    schemas = list[pa.Schema]()
     for file in files[:_MAX_FILES]:
         with file.open() as opened:
-            _, schema = read_parquet_footer(opened, file.given_path)
-        names.add(tuple(schema.names))
-    if len(names) > 1:  # Spark chooses one of the schemas
+            schemas.append(read_parquet_footer(opened, file.given_path)[1].remove_metadata())
+    if len({tuple(schema.names) for schema in schemas}) > 1:  # Spark chooses one of the schemas
         raise _UnknownColumnsError
-    return InputColumns(names=names.pop())
+    first = schemas[0]
+    have_same_types = all(schema.equals(first) for schema in schemas)
+    return InputColumns(
+        names=tuple(first.names),
+        has_types=True,
+        parquet_schema=first if have_same_types else None,
+    )
 
 
-def _find_csv_columns(files: Sequence[_InputFile], encoding: str | None) -> InputColumns:
+def _find_csv_columns(files: Sequence[_InputFile], csv_format: CsvFormat) -> InputColumns:
     headers = dict[str, list[str]]()
     for file in files[:_MAX_FILES]:
         with file.open() as opened, open_decompressed(opened, file.given_path) as text:
-            header = read_csv_header(text, file.given_path, encoding)
+            header = read_csv_header(text, file.given_path, csv_format)
         if header:  # Spark ignores empty files
             headers[file.given_path] = header
     if len({tuple(map(str.lower, header)) for header in headers.values()}) > 1:

@@ -1,4 +1,4 @@
-"""Reads the files of an ingest in this process: Parquet, CSV with a header, and JSON lines.
+"""Reads the files of an ingest in this process: Parquet, CSV, and JSON lines.
 
 The rows are those that Spark returns. Content that Spark reads in its own way, such as backslashes
 in CSV or nested JSON, raises :class:`SparkRequiredError`.
@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any, cast
@@ -33,8 +33,8 @@ _FORMAT_BY_SUFFIX = {
     ".ndjson": "json",
 }
 _ASCII_SIZE = 128
+_NO_DELIMITERS = '"\\\r\n\0'
 _BLOCK_BYTES = 8 << 20
-_QUOTED_FIELD = re.compile(rb'(?:(?<=[,\r\n])|\A)"[^"\\\r\n]*"(?=[,\r\n]|\Z)')
 _BLANK_LINE = re.compile(rb"^[\x00-\x09\x0b-\x20]+$", re.MULTILINE)
 _BARE_CARRIAGE_RETURN = re.compile(rb"\r(?!\n)")
 
@@ -54,29 +54,77 @@ class InputRows:
     read: Callable[[], Iterator[pa.RecordBatch]]
 
 
+@dataclass(frozen=True, slots=True)
+class CsvFormat:
+    """How to parse CSV files."""
+
+    delimiter: str = ","
+    """The ASCII character between fields."""
+    encoding: str | None = None
+    """UTF-8 by default, or an encoding with one byte per character."""
+    columns: Sequence[str] | None = None
+    """The columns of files without a header."""
+
+    def __post_init__(self) -> None:
+        text = self.delimiter
+        if len(text) != 1 or not text.isascii() or text in _NO_DELIMITERS:
+            raise InputError(
+                f"delimiter {text!r} must be one ASCII character, and no quote, backslash or line "
+                "break"
+            )
+
+    @property
+    def upper_bytes(self) -> list[str] | None:
+        """Return the characters of the bytes 128 to 255, or None if the encoding is UTF-8.
+
+        The character of an invalid byte is an empty string.
+        """
+        return None if self.encoding is None else _decode_upper_bytes(self.encoding)
+
+    @property
+    def decoder(self) -> str | None:
+        """Return the encoding, or None if it is UTF-8."""
+        return None if self.upper_bytes is None else self.encoding
+
+    def check_file_format(self, form: str) -> None:
+        """Raise :class:`InputError` for options of CSV that do not apply, or are not supported."""
+        if form == "csv":
+            _ = self.upper_bytes
+            return
+        for is_set, option in (
+            (self.encoding is not None, "--encoding"),
+            (self.delimiter != ",", "--delimiter"),
+            (self.columns is not None, "--no-header"),
+        ):
+            if is_set:
+                raise InputError(f"{option} is for CSV only: the files are {form}")
+
+
+DEFAULT_CSV_FORMAT = CsvFormat()
+
+
 def measure_files(paths: Iterable[str]) -> int:
     """Return the size of local files in bytes; other files and directories count as 0."""
     return sum(Path(path).stat().st_size for path in paths if Path(path).is_file())
 
 
 def read_input_files(
-    paths: Sequence[str], schema: TableSchema, *, encoding: str | None = None
+    paths: Sequence[str], schema: TableSchema, *, csv_format: CsvFormat = DEFAULT_CSV_FORMAT
 ) -> InputRows:
     """Return the rows of local files of one format, to be written to a table with a schema.
 
     CSV and JSON values are text, which a write casts to the table's types. Empty CSV fields are
-    null. The encoding is UTF-8; for CSV files, ``encoding`` sets another encoding with one byte per
-    character. Errors in rows are raised when the rows are read.
+    null. Errors in rows are raised when the rows are read.
     """
     form = detect_common_format(paths)
-    decoding = None if encoding is None else decode_upper_bytes(encoding, form)
+    csv_format.check_file_format(form)
     for path in paths:
         if not Path(path).is_file() or Path(path).name.startswith(("_", ".")):
             raise SparkRequiredError(path, "it is not a visible file of this machine")
     if form == "parquet":
         rows = _open_parquet(paths, schema)
     elif form == "csv":
-        rows = _open_csv(paths, None if decoding is None else encoding)
+        rows = _open_csv(paths, csv_format)
     else:
         rows = _open_json(paths)
     folded = [name.lower() for name in rows.columns]
@@ -114,13 +162,8 @@ def _detect_format(path: str) -> str:
     return formats.pop()
 
 
-def decode_upper_bytes(encoding: str, form: str) -> list[str] | None:
-    """Return the characters of the bytes 128 to 255, or None if the encoding is UTF-8.
-
-    The character of an invalid byte is an empty string.
-    """
-    if form != "csv":
-        raise InputError(f"--encoding is for CSV only: {form} has a fixed encoding")
+@cache
+def _decode_upper_bytes(encoding: str) -> list[str] | None:
     try:
         name = codecs.lookup(encoding).name
         if name in ("utf-8", "utf-8-sig"):
@@ -216,13 +259,13 @@ _PLAIN_KINDS = (
 )
 
 
-def _open_csv(paths: Sequence[str], encoding: str | None) -> InputRows:
+def _open_csv(paths: Sequence[str], csv_format: CsvFormat) -> InputRows:
     headers = dict[str, list[str]]()
     for path in paths:
         with _open(path) as file:
-            headers[path] = read_csv_header(file, path, encoding)
+            headers[path] = read_csv_header(file, path, csv_format)
     check_equal_headers(headers)
-    read = partial(_read_csv, columns=headers[paths[0]], encoding=encoding)
+    read = partial(_read_csv, columns=headers[paths[0]], csv_format=csv_format)
     return InputRows(headers[paths[0]], lambda: chain.from_iterable(map(read, paths)))
 
 
@@ -238,17 +281,27 @@ def check_equal_headers(headers: Mapping[str, Sequence[str]]) -> None:
             )
 
 
-def read_csv_header(file: IO[bytes], path: str, encoding: str | None) -> list[str]:
+def read_csv_header(file: IO[bytes], path: str, csv_format: CsvFormat) -> list[str]:
     """Return the columns of a CSV file, or no columns if it is empty; ``path`` is for messages."""
     for line in file:
-        _check_csv(path, line)
+        _check_csv(path, line, csv_format.delimiter)
         if line.strip():
-            return [
-                _decode_name(name.as_py() or b"", encoding)
-                for name in _parse_csv(path, line, None).to_batches()[0].columns
-                for name in name
-            ]
+            names = _parse_csv(path, line, None, csv_format.delimiter).to_batches()[0].columns
+            if csv_format.columns is not None:
+                check_column_count(path, len(names), csv_format.columns)
+                return list(csv_format.columns)
+            encoding = csv_format.decoder
+            return [_decode_name(name.as_py() or b"", encoding) for name in chain(*names)]
     return []
+
+
+def check_column_count(path: str, count: int, columns: Sequence[str]) -> None:
+    """Raise :class:`InputError` if a file without a header does not have these columns."""
+    if count != len(columns):
+        raise InputError(
+            f"{path} has {count} columns, but the table has {len(columns)}; a file without a "
+            f"header needs the columns {', '.join(columns)}. Nothing was committed"
+        )
 
 
 def _decode_name(name: bytes, encoding: str | None) -> str:
@@ -262,13 +315,14 @@ def _decode_name(name: bytes, encoding: str | None) -> str:
         ) from None
 
 
-def _read_csv(path: str, columns: list[str], encoding: str | None) -> Iterator[pa.RecordBatch]:
+def _read_csv(path: str, columns: list[str], csv_format: CsvFormat) -> Iterator[pa.RecordBatch]:
+    encoding, delimiter = csv_format.decoder, csv_format.delimiter
     with _open(path) as file:
-        is_first = True
+        is_first = csv_format.columns is None
         while lines := file.readlines(_BLOCK_BYTES):
             block = b"".join(lines)
-            _check_csv(path, block)
-            table = _parse_csv(path, block, columns)
+            _check_csv(path, block, delimiter)
+            table = _parse_csv(path, block, columns, delimiter)
             if is_first and table.num_rows:  # without the header
                 table, is_first = table.slice(1), False
             decoded = [
@@ -278,16 +332,23 @@ def _read_csv(path: str, columns: list[str], encoding: str | None) -> Iterator[p
             yield from pa.table(decoded, names=columns).to_batches()
 
 
-def _check_csv(path: str, block: bytes) -> None:
+def _check_csv(path: str, block: bytes, delimiter: str) -> None:
     """Raise an error if Spark may parse a block of lines differently."""
-    rest = _QUOTED_FIELD.sub(b"", block) if b'"' in block else block
+    rest = _compile_quoted_field(delimiter).sub(b"", block) if b'"' in block else block
     if b'"' in rest or b"\\" in block:
         raise SparkRequiredError(path, "it has quotes inside of fields, or backslashes")
     if _BARE_CARRIAGE_RETURN.search(block) or _BLANK_LINE.search(block.replace(b"\r\n", b"\n")):
         raise SparkRequiredError(path, "it has lines of spaces, or lines that end with CR only")
 
 
-def _parse_csv(path: str, block: bytes, columns: list[str] | None) -> pa.Table:
+@cache
+def _compile_quoted_field(delimiter: str) -> re.Pattern[bytes]:
+    """Return a pattern of quoted fields without quotes, backslashes and line breaks."""
+    end = rb"[" + re.escape(delimiter.encode()) + rb"\r\n]"
+    return re.compile(rb"(?:(?<=" + end + rb')|\A)"[^"\\\r\n]*"(?=' + end + rb"|\Z)")
+
+
+def _parse_csv(path: str, block: bytes, columns: list[str] | None, delimiter: str) -> pa.Table:
     """Parse lines; the values are bytes, and empty fields are null."""
     count = 0 if columns is None else len(columns)
     names = [str(number) for number in range(count)]
@@ -297,7 +358,7 @@ def _parse_csv(path: str, block: bytes, columns: list[str] | None) -> pa.Table:
             read_options=csv.ReadOptions(
                 column_names=names or None, autogenerate_column_names=not names, use_threads=False
             ),
-            parse_options=csv.ParseOptions(double_quote=False),
+            parse_options=csv.ParseOptions(delimiter=delimiter, double_quote=False),
             convert_options=csv.ConvertOptions(
                 column_types=dict.fromkeys(names or _ANY_COLUMNS, pa.binary()),
                 null_values=[""],

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from support.commands import run_command
+from support.commands import invoke, run_command
 from support.tables import new_table, rows_of, stored_files, table_of
 
 from paimon_orch.errors import InputError
@@ -88,6 +89,45 @@ def test_encodings_are_decoded(executor: str, table: Table, root: str, tmp_path:
     assert [row[2] for row in rows_of(table) if row[0] == "c"] == [*texts.values(), "z"]
 
 
+def test_text_is_parsed_by_the_formats_of_the_command(executor: str, tmp_path: Path) -> None:
+    table = new_table(tmp_path / "f", "k BIGINT, d DATE, t TIMESTAMP(3), v STRING")
+    path = write_file(tmp_path, "f.csv", '1;31.1.2026;2026/02/01 03:04:05.678;"a;b"\n2;NULL;;caf\xe9\n'.encode("latin-1"))  # fmt: skip
+    command = ["ingest", str(tmp_path / "f"), "db.t", "--executor", executor, "--from", path]
+    command += ["--delimiter", ";", "--no-header", "--null", "NULL", "--encoding", "latin-1"]
+
+    run_command(
+        *command, "--date-format", "d.M.yyyy", "--timestamp-format", "yyyy/MM/dd HH:mm:ss.SSS"
+    )
+
+    assert rows_of(table) == [
+        (1, date(2026, 1, 31), datetime(2026, 2, 1, 3, 4, 5, 678_000), "a;b"),
+        (2, None, None, "caf\xe9"),
+    ]
+    before = stored_files(table)
+    with pytest.raises(
+        InputError, match=r"'31\.1\.2026', which does not have the format 'yyyyMMdd'"
+    ):
+        run_command(*command, "--date-format", "yyyyMMdd")
+    narrow = write_file(tmp_path, "narrow.csv", "1;2\n")
+    with pytest.raises(InputError, match="has 2 columns, but the table has 4"):
+        run_command(*command[:6], narrow, *command[7:])
+    assert stored_files(table) == before
+
+
+def test_columns_that_the_files_lack_are_null(
+    executor: str, table: Table, root: str, tmp_path: Path
+) -> None:
+    path = write_file(tmp_path, "m.csv", "k,p\n7,c\n")
+
+    answer = invoke("ingest", root, "db.t", "--executor", executor, "--from", path)
+
+    assert "note: the files lack v, n; null or the default value is written" in answer.stderr
+    assert ("c", 7, None, None) in rows_of(table)
+    without_key = write_file(tmp_path, "w.csv", "k,v\n7,c\n")
+    with pytest.raises(InputError, match=r"missing p, n \(of the primary key: p\)"):
+        run_command("ingest", root, "db.t", "--executor", executor, "--from", without_key)
+
+
 def test_files_with_different_headers_are_refused(
     executor: str, table: Table, root: str, tmp_path: Path
 ) -> None:
@@ -145,6 +185,7 @@ def test_a_dry_run_of_an_ingest_counts_and_checks_the_rows(
         "rows": 2,
         "replaced_partitions": ["p=b"],
         "replaced_rows": 1,
+        "added_columns": [],
     }
     with pytest.raises(InputError, match=r"column 'k' .*'x'"):
         run_command("ingest", root, "db.t", "--executor", executor, "--from", wrong, *overwrite)

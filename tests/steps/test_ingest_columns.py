@@ -11,6 +11,7 @@ import pytest
 from paimon_orch.errors import InputError
 from paimon_orch.steps import ingest_columns
 from paimon_orch.steps.ingest_columns import InputColumns, find_columns
+from paimon_orch.steps.ingest_files import CsvFormat
 from paimon_orch.storage import FsspecFileIO, LocalFileIO, resolve_warehouse
 
 
@@ -27,7 +28,9 @@ def write(folder: Path, files: dict[str, str]) -> None:
 
 
 def find(*paths: object, encoding: str | None = None) -> InputColumns | None:
-    return find_columns([str(path) for path in paths], LocalFileIO(), encoding=encoding)
+    return find_columns(
+        [str(path) for path in paths], LocalFileIO(), csv_format=CsvFormat(encoding=encoding)
+    )
 
 
 FOLDERS: dict[str, tuple[dict[str, str], tuple[str, ...] | None]] = {

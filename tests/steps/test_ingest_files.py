@@ -15,7 +15,7 @@ from support.tables import new_table
 from paimon_orch.errors import InputError
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.steps import ingest_files
-from paimon_orch.steps.ingest_files import SparkRequiredError, read_input_files
+from paimon_orch.steps.ingest_files import CsvFormat, SparkRequiredError, read_input_files
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +58,49 @@ def test_csv_rows_are_those_of_spark(
 
     assert read(tmp_path / "f.csv", schema) == (["a", "b"], CSV_ROWS[text])
     assert read(tmp_path / "f.csv.gz", schema) == (["a", "b"], CSV_ROWS[text])
+
+
+FORMATTED_ROWS: dict[str, tuple[CsvFormat, list[tuple[Any, ...]]]] = {
+    "a\tb\n1\t'2'\n\t\"3\t4\"\n": (CsvFormat("\t"), [("1", "'2'"), (None, "3\t4")]),
+    "a|b\n1,2|3\n": (CsvFormat("|"), [("1,2", "3")]),
+    "1,2\n\n3,\n": (CsvFormat(columns=("a", "b")), [("1", "2"), ("3", None)]),
+    "": (CsvFormat(columns=("a", "b")), []),
+}
+
+
+@pytest.mark.parametrize("block_bytes", [1, 1 << 20], ids=["small blocks", "one block"])
+@pytest.mark.parametrize("text", FORMATTED_ROWS, ids=range(len(FORMATTED_ROWS)))
+def test_csv_files_can_have_another_delimiter_and_no_header(
+    tmp_path: Path, schema: TableSchema, monkeypatch: pytest.MonkeyPatch,
+    text: str, block_bytes: int,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(ingest_files, "_BLOCK_BYTES", block_bytes)
+    (tmp_path / "f.csv").write_text(text)
+    csv_format, expected = FORMATTED_ROWS[text]
+
+    rows = read_input_files([str(tmp_path / "f.csv")], schema, csv_format=csv_format)
+
+    assert [tuple(row.values()) for batch in rows.read() for row in batch.to_pylist()] == expected
+
+
+@pytest.mark.parametrize("delimiter", ["", ";;", '"', "\\", "\n", "\u20ac"])
+def test_a_delimiter_that_cannot_separate_fields_is_refused(delimiter: str) -> None:
+    with pytest.raises(InputError, match="must be one ASCII character"):
+        CsvFormat(delimiter)
+
+
+def test_options_of_csv_files_are_refused_for_other_files(
+    tmp_path: Path, schema: TableSchema
+) -> None:
+    (tmp_path / "f.json").write_text('{"a": 1}')
+
+    for option, csv_format in (
+        ("--delimiter", CsvFormat(";")),
+        ("--encoding", CsvFormat(encoding="latin-1")),
+        ("--no-header", CsvFormat(columns=("a",))),
+    ):
+        with pytest.raises(InputError, match=f"{option} is for CSV only: the files are json"):
+            read_input_files([str(tmp_path / "f.json")], schema, csv_format=csv_format)
 
 
 def test_a_csv_file_of_one_column_can_have_empty_fields(

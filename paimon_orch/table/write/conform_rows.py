@@ -3,7 +3,7 @@
 All writers use this module: :class:`Table`, the command line, Spark and its data source.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import pyarrow as pa
 
@@ -51,10 +51,39 @@ def convert_rows(
     return add_bucket_column(pa.table(columns), schema)
 
 
-def check_columns(names: Iterable[str], schema: TableSchema, *, row_kind: str | None) -> None:
-    """Raise :class:`InputError` if the columns differ from the table's; lists all differences."""
-    differences = _find_column_differences(list(names), schema, row_kind)
-    if differences:
+def list_optional_columns(schema: TableSchema) -> list[str]:
+    """Return the columns that rows of files may lack: nullable, and with no part in keys."""
+    required = {*schema.primary_keys, *schema.partition_keys}
+    required |= {field.name for field in schema.bucket_key_fields}
+    required |= set(schema.typed_options.get(SEQUENCE_FIELD))
+    return [f.name for f in schema.fields if f.type.nullable and f.name not in required]
+
+
+def add_missing_columns(rows: pa.Table, schema: TableSchema) -> pa.Table:
+    """Add the optional columns that rows lack, with null or later the default of the column."""
+    for name in list_optional_columns(schema):
+        if name not in rows.column_names:
+            target = to_arrow_type(schema.field(name).type)
+            rows = rows.append_column(name, pa.nulls(rows.num_rows, target))
+    return rows
+
+
+def check_columns(
+    names: Iterable[str],
+    schema: TableSchema,
+    *,
+    row_kind: str | None,
+    optional: Collection[str] = (),
+) -> None:
+    """Raise :class:`InputError` if the columns differ from the table's; lists all differences.
+
+    The ``optional`` columns may be missing. If there are other differences, they are listed too,
+    because the name of a column may be misspelled.
+    """
+    given = list(names)
+    differences = _find_column_differences(given, schema, row_kind)
+    completed = [*given, *(name for name in optional if name not in given)]
+    if differences and _find_column_differences(completed, schema, row_kind):
         raise InputError(
             f"the rows do not have the table's columns: {'; '.join(differences)}. The table has "
             f"{', '.join(schema.names)}; nothing was written."

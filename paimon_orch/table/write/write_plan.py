@@ -11,9 +11,10 @@ from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.schema import SEQUENCE_NUMBER, TableSchema
 from paimon_orch.table.commit.commit import CommitId
 from paimon_orch.table.filter.partition_spec import PartitionSpec
-from paimon_orch.table.write.conform_rows import convert_rows
+from paimon_orch.table.write.conform_rows import add_missing_columns, convert_rows
 from paimon_orch.table.write.dynamic_bucket import HashIndex
 from paimon_orch.table.write.postpone_bucket import PostponeBuckets
+from paimon_orch.table.write.text_formats import TextFormats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +26,10 @@ class WritePlan:
     """The next sequence number of each bucket that has files."""
     row_kind: str | None = None
     """The name of a text column of the rows with the values +I, -U, +U, -D."""
+    text_formats: TextFormats | None = None
+    """How to convert text before it is cast to the types of columns."""
+    may_lack_columns: bool = False
+    """Whether nullable columns that the rows lack are null."""
     rows_are_new: bool = True
     """False for rows of the table itself, which keep their nulls in columns with a default."""
     is_overwrite: bool = False
@@ -40,6 +45,11 @@ class WritePlan:
         """Return the schema that rows are written with."""
         return self.factory.schema
 
+    def _complete(self, rows: pa.Table) -> pa.Table:
+        if self.text_formats is not None:
+            rows = self.text_formats.apply(rows, self.schema)
+        return add_missing_columns(rows, self.schema) if self.may_lack_columns else rows
+
     def prepare(
         self, batches: Iterable[pa.RecordBatch], first_row: int | None = None
     ) -> Iterator[pa.Table]:
@@ -48,7 +58,7 @@ class WritePlan:
         row_number = first_row or 0
         for batch in batches:
             rows = convert_rows(
-                pa.Table.from_batches([batch]),
+                self._complete(pa.Table.from_batches([batch])),
                 self.schema,
                 row_kind=self.row_kind,
                 are_new=self.rows_are_new,
