@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from paimon_orch.optional_packages import require_package
 
 if TYPE_CHECKING:
-    from paimon_orch.spark.datasource.batch_read import register
+    from paimon_orch.spark.datasource.register import register
     from paimon_orch.spark.execution.spark_executor import SparkExecutor
     from paimon_orch.spark.frame_reader import read
     from paimon_orch.spark.frame_writer import write
@@ -37,7 +37,7 @@ _MODULE_BY_NAME = {
     "package_archive": "session.package_archive",
     "preview_merge": "update_and_merge",
     "read": "frame_reader",
-    "register": "datasource.batch_read",
+    "register": "datasource.register",
     "ship_package": "session.package_archive",
     "sort_table": "sort_compact",
     "spark_session": "session.session",

@@ -28,13 +28,16 @@ def build_visible_schema(rows: pa.Schema) -> pa.Schema:
     return pa.schema([(field.name, _to_visible_type(field.type, field.name)) for field in rows])
 
 
-def build_target_schema(rows: pa.Schema, requested: StructType) -> pa.Schema:
+def build_target_schema(
+    rows: pa.Schema, requested: StructType, names: Sequence[str] | None = None
+) -> pa.Schema:
     """Return the types of the requested columns, in the requested order.
 
+    ``names`` are the names of the columns in ``rows``, if they differ from the requested ones.
     Raises :class:`InputError` if the requested type of a column differs from the table's.
     """
     visible = build_visible_schema(rows)
-    arrow_fields = [visible.field(name) for name in requested.names]
+    arrow_fields = [visible.field(name) for name in names or requested.names]
     fields = []
     for request, actual in zip(requested, to_spark_schema(pa.schema(arrow_fields)), strict=True):
         if request.dataType != actual.dataType:
@@ -42,13 +45,19 @@ def build_target_schema(rows: pa.Schema, requested: StructType) -> pa.Schema:
                 f"column {actual.name!r} is {actual.dataType.simpleString()} in the table, but "
                 f"{request.dataType.simpleString()} in the schema of the read; cast after reading"
             )
-        fields.append(visible.field(actual.name).with_nullable(request.nullable))
+        field = visible.field(actual.name).with_name(request.name)
+        fields.append(field.with_nullable(request.nullable))
     return pa.schema(fields)
 
 
-def convert_batch(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
-    """Return the columns of ``target``, cast to its types."""
-    columns = [_cast_column(batch.column(field.name), field.type) for field in target]
+def convert_batch(
+    batch: pa.RecordBatch, target: pa.Schema, names: Sequence[str] | None = None
+) -> pa.RecordBatch:
+    """Return the columns of ``target``, cast to its types; ``names`` are those in the batch."""
+    columns = [
+        _cast_column(batch.column(name), field.type)
+        for name, field in zip(names or target.names, target, strict=True)
+    ]
     return pa.RecordBatch.from_arrays(columns, schema=target)
 
 

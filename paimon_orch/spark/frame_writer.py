@@ -13,6 +13,7 @@ from pyspark.sql import functions as fn
 from paimon_orch.format.arrays import Int64Array
 from paimon_orch.format.bucket.bucket_function import hash_rows
 from paimon_orch.format.schema import TableSchema
+from paimon_orch.spark.datasource.session_settings import is_case_sensitive, match_columns
 from paimon_orch.spark.execution.spark_executor import (
     RESULT_COLUMNS,
     SparkExecutor,
@@ -64,7 +65,10 @@ def write(
     :param partitions: column values of the partitions to replace; an empty mapping means all
     :param commit_id: makes the call safe to repeat: a second call writes nothing
     :raises InputError: if the rows are not valid for the table, which is then unchanged
+
+    Column names ignore case, unless ``spark.sql.caseSensitive`` is true.
     """
+    frame = match_frame_columns(frame, table)
     request = IngestRequest(
         columns=frame.columns,
         mode=mode,
@@ -74,6 +78,14 @@ def write(
     )
     planned = ingest.plan(table, request)
     return run_ingest(RowSource(frame, planned.prepare), table, planned, progress=progress)
+
+
+def match_frame_columns(frame: DataFrame, table: Table) -> DataFrame:
+    """Return a frame with the table's names of its columns, which may differ in case."""
+    if is_case_sensitive(frame.sparkSession):
+        return frame
+    names = match_columns(frame.columns, table.schema.names)
+    return frame if names == frame.columns else frame.toDF(*names)
 
 
 @dataclass(frozen=True, slots=True)

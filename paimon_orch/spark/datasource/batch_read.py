@@ -10,19 +10,27 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
-from pyspark.errors import AnalysisException
-from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from paimon_orch.errors import NotFoundError
 from paimon_orch.format.types.predicate import And
 from paimon_orch.spark.column_types import build_target_schema, build_visible_schema, convert_batch
-from paimon_orch.spark.datasource.datasource_options import (
-    READ_OPTIONS,
-    STREAM_READ_OPTIONS,
-    DataSourceOptions,
-)
+from paimon_orch.spark.datasource.datasource_options import DataSourceOptions
 from paimon_orch.spark.datasource.filters import to_predicate
+from paimon_orch.spark.datasource.option_names import READ_OPTIONS, STREAM_READ_OPTIONS
+from paimon_orch.spark.datasource.session_settings import (
+    NO_PLANNED_SETTINGS,
+    PlannedSettings,
+    list_renamed,
+    match_columns,
+)
+from paimon_orch.spark.datasource.version_options import (
+    build_rows,
+    check_scan_mode,
+    is_incremental,
+)
+from paimon_orch.spark.datasource.worker_errors import hide_traceback
 from paimon_orch.spark.execution.tasks import lighten_worker
 from paimon_orch.spark.row_conversion import to_spark_schema
 from paimon_orch.table.scan.base_scan import ROW_KIND, BaseScan
@@ -40,46 +48,53 @@ logger = logging.getLogger(__name__)
 _PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
-def register(session: SparkSession) -> None:
-    """Register the format ``paimon`` with a session.
-
-    This call is rarely needed: Spark finds :mod:`pyspark_paimon` if paimon-orch is installed for
-    the workers' Python when the session first looks up a format. This lookup starts a worker, which
-    takes seconds.
-    """
-    from pyspark_paimon import DefaultSource
-
-    try:
-        session.dataSource.register(DefaultSource)
-    except AnalysisException as error:
-        # Spark 4.0 raises this error and keeps the registered class; later versions replace it
-        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
-            raise
-
-
 def read_source_schema(spark_options: Mapping[str, str]) -> StructType:
     """Return the columns of the table, for the options of a read or a stream."""
-    allowed = tuple(dict.fromkeys((*READ_OPTIONS, *STREAM_READ_OPTIONS)))
-    options = DataSourceOptions.of(spark_options, allowed)
-    rows = _open_rows(options, options.columns())
+    options = DataSourceOptions.of(spark_options, READ_OPTIONS | STREAM_READ_OPTIONS)
+    try:
+        rows, names = _open_rows(options, options.columns())
+    except NotFoundError:
+        # a stream can start at a snapshot that does not exist yet, and a batch read fails later
+        if options.spell("snapshot") == "snapshot" and options.spell("timestamp") == "timestamp":
+            raise
+        table = options.open()
+        rows, names = table.scan(), options.columns() or table.scan().arrow_schema.names
     lighten_worker()
-    return to_spark_schema(build_visible_schema(_select_offered_columns(rows, options)))
+    return to_spark_schema(build_visible_schema(_select_offered_columns(rows, names)))
 
 
-def _select_offered_columns(rows: BaseScan, options: DataSourceOptions) -> pa.Schema:
+def _select_offered_columns(rows: BaseScan, names: Sequence[str]) -> pa.Schema:
     """Return the selected columns; a read of changes always includes the row kind."""
-    names = options.columns() or rows.arrow_schema.names
     if isinstance(rows, IncrementalScan) and ROW_KIND.name not in names:
         names = [ROW_KIND.name, *names]
     return pa.schema([rows.arrow_schema.field(name) for name in names])
 
 
-def _open_rows(options: DataSourceOptions, columns: Sequence[str] | None) -> BaseScan:
-    if columns is None or "incremental-between" not in options.values:
-        return options.rows(None if columns is None else list(columns))
-    # The row kind is not a column of the table. If no other column is requested, all columns are
-    # read.
-    return options.rows([name for name in columns if name != ROW_KIND.name] or None)
+def _open_rows(
+    options: DataSourceOptions, columns: Sequence[str] | None
+) -> tuple[BaseScan, list[str]]:
+    """Return a scan of columns, and their names in the table."""
+    if columns is None:
+        rows = build_rows(options, None)
+        return rows, rows.arrow_schema.names
+    names = list(columns)
+    try:
+        return build_rows(options, _exclude_row_kind(names, options)), names
+    except NotFoundError:
+        matched = match_columns(names, build_rows(options, None).arrow_schema.names)
+        if matched == names:
+            raise
+        return build_rows(options, _exclude_row_kind(matched, options)), matched
+
+
+def _exclude_row_kind(names: list[str], options: DataSourceOptions) -> list[str] | None:
+    """Return the columns of the table; the row kind of changes is not one of them.
+
+    If no other column is requested, all columns are read.
+    """
+    if not is_incremental(options):
+        return names
+    return [name for name in names if name != ROW_KIND.name] or None
 
 
 def build_reader(spark_options: Mapping[str, str], schema: StructType) -> DataSourceReader:
@@ -89,10 +104,12 @@ def build_reader(spark_options: Mapping[str, str], schema: StructType) -> DataSo
     with other filters, so that rows would be missing.
     """
     options = DataSourceOptions.of(spark_options, READ_OPTIONS)
-    rows = _open_rows(options, schema.names)
-    target = build_target_schema(rows.arrow_schema, schema)
+    check_scan_mode(options)
+    rows, names = _open_rows(options, schema.names)
+    target = build_target_schema(rows.arrow_schema, schema, names)
+    settings = PlannedSettings(list_renamed(schema.names, names), options.session_local_time)
     accepts_filters = options.flag("pushdown", default=False) and _is_pushdown_worker()
-    return (PushdownReader if accepts_filters else PaimonReader)(rows, target)
+    return (PushdownReader if accepts_filters else SourceReader)(rows, target, names, settings)
 
 
 def _is_pushdown_worker() -> bool:
@@ -128,8 +145,16 @@ class BatchInputPartition(InputPartition):
 class PaimonReader(DataSourceReader):
     """Reads the rows of one scan; created when Spark plans, and sent to its tasks."""
 
-    def __init__(self, rows: BaseScan, target: pa.Schema) -> None:
-        self._rows, self.target = rows, target
+    def __init__(
+        self,
+        rows: BaseScan,
+        target: pa.Schema,
+        names: Sequence[str] | None = None,
+        settings: PlannedSettings = NO_PLANNED_SETTINGS,
+    ) -> None:
+        """Read the columns ``names`` of a scan as ``target``; by default, those of its names."""
+        self._rows, self.target, self._settings = rows, target, settings
+        self._names = target.names if names is None else names
 
     def partitions(self) -> list[InputPartition]:
         """Return one partition per task: files or changes, packed by size."""
@@ -148,9 +173,10 @@ class PaimonReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one partition."""
         assert isinstance(partition, BatchInputPartition)
+        self._settings.verify_in_task()
         for batch in self._read_batches(partition):
             if batch.num_rows:
-                yield convert_batch(batch, self.target)
+                yield convert_batch(batch, self.target, self._names)
         lighten_worker()
 
     def _read_batches(self, part: BatchInputPartition) -> Iterator[pa.RecordBatch]:
@@ -161,7 +187,21 @@ class PaimonReader(DataSourceReader):
                 yield from self._rows.read_split(split)
 
 
-class PushdownReader(PaimonReader):
+class SourceReader(PaimonReader):
+    """The reader of the format ``paimon``."""
+
+    @hide_traceback()
+    def partitions(self) -> list[InputPartition]:
+        """Return one partition per task."""
+        return super().partitions()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one partition."""
+        with hide_traceback():
+            yield from super().read(partition)
+
+
+class PushdownReader(SourceReader):
     """A reader that accepts filters, which requires Spark 4.1 and a setting."""
 
     def pushFilters(self, filters: "list[Filter]") -> "Iterable[Filter]":  # noqa: N802 - Spark's name

@@ -1,46 +1,30 @@
 """The options of the data source; Spark ignores the case of their names."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-
-import pendulum
-from pendulum.parsing.exceptions import ParserError
 
 from paimon_orch.catalog.open_catalog import open_catalog
 from paimon_orch.errors import InputError
 from paimon_orch.format.options.blocking_options import Allowances
-from paimon_orch.table.scan.base_scan import BaseScan
-from paimon_orch.table.scan.incremental_scan import IncrementalScan
+from paimon_orch.spark.datasource.option_names import (
+    ALLOW_OPTIONS,
+    MERGE_LEVEL_0,
+    MERGE_ON_READ,
+    SCAN_TIMESTAMP_MILLIS,
+    TIMESTAMP_AS_OF,
+    OptionNames,
+)
+from paimon_orch.spark.datasource.session_settings import LOCAL_ZONE, parse_time
 from paimon_orch.table.system_table import SystemTable
 from paimon_orch.table.table import Table
 
+SESSION_PREFIX = "session."
+"""The prefix of the location that the session sets; users do not set these options."""
+WAREHOUSE_VARIABLE = "PAIMON_WAREHOUSE"
 _STORAGE_PREFIX = "storage."
 _CATALOG_PREFIX = "catalog."
-_LOCATION_OPTIONS = ("catalog", "warehouse", "table", "path", "branch")
-_TIME_TRAVEL_OPTIONS = ("snapshot", "tag", "timestamp", "watermark")
-_INCREMENTAL_OPTIONS = ("incremental-between", "incremental-mode")
-_SELECTION_OPTIONS = (*_LOCATION_OPTIONS, "columns", "filter")
-_MERGE_LEVEL_0, _MERGE_ON_READ = "merge-level-0", "deletion-vectors.merge-on-read"
-READ_OPTIONS = (
-    *_SELECTION_OPTIONS,
-    *_TIME_TRAVEL_OPTIONS,
-    *_INCREMENTAL_OPTIONS,
-    _MERGE_LEVEL_0,
-    _MERGE_ON_READ,
-    "pushdown",
-)
-STREAM_READ_OPTIONS = (
-    *_SELECTION_OPTIONS,
-    *("scan-mode", "from-snapshot", "from-timestamp"),
-    *("max-snapshots-per-trigger", "fail-on-data-loss", "consumer-id"),
-)
-_ALLOW_OPTIONS = ("allow-stale-external", "allow-unknown-options")
-WRITE_OPTIONS = (
-    *_LOCATION_OPTIONS,
-    *_ALLOW_OPTIONS,
-    *("row-kind", "commit-user", "commit-identifier", "overwrite-partition"),
-)
-STREAM_WRITE_OPTIONS = (*_LOCATION_OPTIONS, *_ALLOW_OPTIONS, "row-kind", "checkpointlocation")
+_PREFIXES = (_STORAGE_PREFIX, _CATALOG_PREFIX, SESSION_PREFIX)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -54,8 +38,13 @@ class DataSourceOptions:
     catalog: Mapping[str, str] = field(default_factory=dict)
     """The options of the catalog, without their prefix; never put secrets in errors."""
 
+    session: Mapping[str, str] = field(default_factory=dict)
+    """The default location of the session: ``catalog`` or ``warehouse``."""
+    spellings: Mapping[str, str] = field(default_factory=dict)
+    """The names of the options as the user wrote them."""
+
     @classmethod
-    def of(cls, options: Mapping[str, str], allowed: tuple[str, ...]) -> "DataSourceOptions":
+    def of(cls, options: Mapping[str, str], allowed: OptionNames) -> "DataSourceOptions":
         """Validate options; raises :class:`InputError` for unknown ones, which Spark ignores."""
         lowered = {name.lower(): value for name, value in options.items()}
         if "provider" in lowered:
@@ -63,47 +52,49 @@ class DataSourceOptions:
                 "paimon: CREATE TABLE ... USING paimon is not supported, because Spark reads such "
                 "a table without its options; create a temporary view"
             )
-        storage = {n: v for n, v in lowered.items() if n.startswith(_STORAGE_PREFIX)}
-        catalog = {n: v for n, v in lowered.items() if n.startswith(_CATALOG_PREFIX)}
-        values = {n: v for n, v in lowered.items() if n not in storage and n not in catalog}
-        unknown = sorted(set(values) - set(allowed))
-        if unknown:
-            raise InputError(
-                f"paimon: unknown option {', '.join(unknown)}; the options are "
-                f"{', '.join(allowed)}, {_CATALOG_PREFIX}<name> for options of the catalog, and "
-                f"{_STORAGE_PREFIX}<name> for options of the object store"
-            )
-        return cls(
-            values,
-            {name.removeprefix(_STORAGE_PREFIX): value for name, value in storage.items()},
-            {name.removeprefix(_CATALOG_PREFIX): value for name, value in catalog.items()},
+        storage, catalog, session = (
+            {n.removeprefix(prefix): v for n, v in lowered.items() if n.startswith(prefix)}
+            for prefix in _PREFIXES
         )
+        own = {n: v for n, v in lowered.items() if not n.startswith(_PREFIXES)}
+        resolved = allowed.resolve(own)
+        values = {name: value for name, (_, value) in resolved.items()}
+        spellings = {name: spelling for name, (spelling, _) in resolved.items()}
+        return cls(values, storage, catalog, session, spellings)
+
+    def spell(self, name: str) -> str:
+        """Return the name of an option as the user wrote it."""
+        return self.spellings.get(name, name)
 
     def open(self) -> Table | SystemTable:
         """Open the table, branch or system table that the options name."""
-        location, identifier = self._locate()
+        location, name, identifier = self._locate()
         if branch := self.values.get("branch"):
-            name, separator, system = identifier.partition("$")
-            identifier = f"{name}$branch_{branch}{separator}{system}"
-        stale, unknown = (self.flag(name, default=False) for name in _ALLOW_OPTIONS)
+            table, separator, system = identifier.partition("$")
+            identifier = f"{table}$branch_{branch}{separator}{system}"
+        stale, unknown = (self.flag(option, default=False) for option in ALLOW_OPTIONS)
         allowances = Allowances(stale_external=stale, unknown_options=unknown)
         catalog = open_catalog(
             location,
-            name=self.values.get("catalog"),
+            name=name,
             catalog_options=self.catalog,
             storage_options=self.storage,
             allowances=allowances,
         )
         return catalog.open(identifier)
 
-    def _locate(self) -> tuple[str | None, str]:
-        """Return the warehouse, if the options name one, and the identifier of the table."""
-        warehouse, table = self.values.get("warehouse"), self.values.get("table")
-        has_catalog = warehouse or self.values.get("catalog") or self.catalog
-        path = self.values.get("path", "")
-        if table and not path and has_catalog:
-            return warehouse, table
-        directory, _, name = path.rstrip("/").rpartition("/")
+    def _locate(self) -> tuple[str | None, str | None, str]:
+        """Return the warehouse, the name of the catalog, and the identifier of the table."""
+        table, path = self.values.get("table"), self.values.get("path", "").rstrip("/")
+        warehouse, catalog = self.values.get("warehouse"), self.values.get("catalog")
+        has_catalog = warehouse or catalog or self.catalog
+        if path and "/" not in path and not table:
+            table, path = path, ""
+        if table and not path:
+            if not has_catalog:
+                warehouse, catalog = self._get_default_location(table)
+            return warehouse, catalog, table
+        directory, _, name = path.rpartition("/")
         root, _, database = directory.rpartition("/")
         if has_catalog or table or not (name and database.endswith(".db")):
             raise InputError(
@@ -113,7 +104,20 @@ class DataSourceOptions:
         default_root = "/" if directory.startswith("/") else "."
         if root and "/" not in root:
             root = f"./{root}"  # a directory, even if a catalog has this name
-        return root or default_root, f"{database.removesuffix('.db')}.{name}"
+        return root or default_root, None, f"{database.removesuffix('.db')}.{name}"
+
+    def _get_default_location(self, table: str) -> tuple[str | None, str | None]:
+        """Return the warehouse and the catalog of the session, or that of the environment."""
+        if self.session:
+            return self.session.get("warehouse"), self.session.get("catalog")
+        warehouse = os.environ.get(WAREHOUSE_VARIABLE)
+        if not warehouse:
+            raise InputError(
+                f"paimon: the catalog of table {table!r} is unknown: set the option catalog (a "
+                f"configured name) or warehouse, or the variable {WAREHOUSE_VARIABLE} of the "
+                "driver's environment"
+            )
+        return warehouse, None
 
     def columns(self) -> list[str] | None:
         """Return the columns of the option ``columns``, or None for all columns."""
@@ -129,7 +133,9 @@ class DataSourceOptions:
         """Return whether an option is true."""
         text = self.values.get(name, str(default)).lower()
         if text not in ("true", "false"):
-            raise InputError(f"paimon: option {name} must be true or false, not {text!r}")
+            raise InputError(
+                f"paimon: option {self.spell(name)} must be true or false, not {text!r}"
+            )
         return text == "true"
 
     def number(self, name: str) -> int | None:
@@ -138,84 +144,56 @@ class DataSourceOptions:
         try:
             return None if text is None else int(text)
         except ValueError:
-            raise InputError(f"paimon: option {name} must be an integer, not {text!r}") from None
+            raise InputError(
+                f"paimon: option {self.spell(name)} must be an integer, not {text!r}"
+            ) from None
 
     def positive_number(self, name: str) -> int | None:
         """Return an option that is an integer of at least 1."""
         number = self.number(name)
         if number is not None and number < 1:
-            raise InputError(f"paimon: option {name} must be at least 1, not {number}")
+            raise InputError(f"paimon: option {self.spell(name)} must be at least 1, not {number}")
         return number
 
-    def rows(self, columns: list[str] | None) -> BaseScan:
-        """Return a scan of one snapshot, or of the changes between two snapshots."""
-        table, condition = self.open(), self.values.get("filter")
-        if "incremental-between" in self.values:
-            return self._build_incremental_scan(table, columns)
-        if "incremental-mode" in self.values:
-            raise InputError("paimon: option incremental-mode requires incremental-between")
-        return table.scan(
-            columns,
-            condition,
-            snapshot_id=self.number("snapshot"),
-            tag=self.values.get("tag"),
-            timestamp=self.epoch_millis("timestamp"),
-            watermark=self.number("watermark"),
-            merge_level_0=self._merge_level_0(table),
-        )
-
-    def _merge_level_0(self, table: Table | SystemTable) -> bool | None:
+    def merge_level_0(self, table: Table | SystemTable) -> bool | None:
         """Return whether level 0 is read, or None for the default of the table.
 
         As in Java Paimon, ``deletion-vectors.merge-on-read`` has no effect on tables without
         deletion vectors.
         """
-        if _MERGE_LEVEL_0 in self.values and _MERGE_ON_READ in self.values:
+        if MERGE_LEVEL_0 in self.values and MERGE_ON_READ in self.values:
             raise InputError(
-                f"paimon: options {_MERGE_LEVEL_0} and {_MERGE_ON_READ} cannot be combined"
+                f"paimon: options {MERGE_LEVEL_0} and {MERGE_ON_READ} cannot be combined"
             )
-        if _MERGE_LEVEL_0 in self.values:
-            return self.flag(_MERGE_LEVEL_0, default=False)
-        if _MERGE_ON_READ not in self.values:
+        if MERGE_LEVEL_0 in self.values:
+            return self.flag(MERGE_LEVEL_0, default=False)
+        if MERGE_ON_READ not in self.values:
             return None
-        merges = self.flag(_MERGE_ON_READ, default=False)
+        merges = self.flag(MERGE_ON_READ, default=False)
         plain = table.table if isinstance(table, SystemTable) else table
         return merges if plain.options.has_deletion_vectors else None
 
-    def _build_incremental_scan(
-        self, table: Table | SystemTable, columns: list[str] | None
-    ) -> IncrementalScan:
-        time_travel = sorted({*_TIME_TRAVEL_OPTIONS} & set(self.values))
-        if time_travel or isinstance(table, SystemTable):
-            excluded = ", ".join(time_travel) or "a system table"
-            raise InputError(f"paimon: incremental-between and {excluded} cannot be combined")
-        text = self.values["incremental-between"]
-        start, separator, end = (part.strip() for part in text.partition(".."))
-        if not (start and separator and end):
-            raise InputError(
-                f"paimon: incremental-between must be a..b, two snapshots or two tags, not {text!r}"
-            )
-        are_ids = start.isdecimal() and end.isdecimal()
-        return table.incremental(
-            int(start) if are_ids else start,
-            int(end) if are_ids else end,
-            self.values.get("incremental-mode", "auto"),
-            columns=columns,
-            filter=self.values.get("filter"),
-            merge_level_0=self._merge_level_0(table),
-        )
-
     def epoch_millis(self, name: str) -> int | None:
-        """Return a time option as epoch milliseconds; a time without a time zone is UTC."""
-        text = self.values.get(name)
-        if text is None or text.isdecimal():
+        """Return a time option as epoch milliseconds, by the rules of its spelling.
+
+        A time without a zone is UTC; with Java Paimon's ``scan.timestamp``, and with Spark's
+        ``timestampAsOf``, it is in the time zone of the machine.
+        """
+        text, spelling = self.values.get(name), self.spell(name)
+        if text is None:
+            return None
+        if spelling == SCAN_TIMESTAMP_MILLIS or (spelling == name and text.isdecimal()):
             return self.number(name)
-        try:
-            parsed = pendulum.parse(text, tz="UTC")
-        except (ParserError, ValueError):
-            parsed = None
-        if not isinstance(parsed, pendulum.DateTime):
-            raise InputError(
-                f"paimon: option {name} must be ISO 8601 or epoch milliseconds, not {text!r}"
-            )
-        return int(parsed.timestamp() * 1000)
+        millis = parse_time(text, "UTC" if spelling == name else LOCAL_ZONE)
+        if millis is None:
+            kinds = "ISO 8601 or epoch milliseconds" if spelling == name else "ISO 8601"
+            raise InputError(f"paimon: option {spelling} must be {kinds}, not {text!r}")
+        return millis
+
+    @property
+    def session_local_time(self) -> str | None:
+        """Return the time of ``timestampAsOf`` if it has no zone, so that the session's counts."""
+        text = self.values.get("timestamp")
+        if text is None or self.spell("timestamp") != TIMESTAMP_AS_OF:
+            return None
+        return None if parse_time(text, "UTC") == parse_time(text, "Etc/GMT-1") else text

@@ -68,6 +68,8 @@ def _translate_filter(item: Any, schema: pa.Schema) -> Predicate | None:
 
 
 def _can_push_down(name: str, schema: pa.Schema) -> bool:
+    if name not in schema.names:  # Spark's name differs in case
+        return False
     arrow_type = schema.field(name).type
     return is_exact(arrow_type) and not pa.types.is_floating(arrow_type)
 

@@ -21,6 +21,7 @@ FROM_SNAPSHOT, FROM_SNAPSHOT_FULL, FROM_TIMESTAMP = (
     "from-timestamp",
 )
 SCAN_MODES = (LATEST_FULL, LATEST, FROM_SNAPSHOT, FROM_SNAPSHOT_FULL, FROM_TIMESTAMP)
+_DEFAULT_MODE, _FULL = "default", "full"  # Java Paimon's names
 _NEW_CHECKPOINT_ADVICE = "start the query again with a new checkpoint"
 
 
@@ -85,18 +86,20 @@ class StreamFollower:
             if FROM_TIMESTAMP in values
             else LATEST_FULL
         )
-        mode = values.get("scan-mode", implied)
+        spelled_mode = values.get("scan-mode", _DEFAULT_MODE)
+        mode = {_DEFAULT_MODE: implied, _FULL: LATEST_FULL}.get(spelled_mode, spelled_mode)
         if mode not in SCAN_MODES:
             raise InputError(
-                f"paimon: option scan-mode must be one of {', '.join(SCAN_MODES)}, not {mode!r}"
+                f"paimon: option {self.options.spell('scan-mode')} of a stream must be one of "
+                f"{', '.join(SCAN_MODES)}, not {mode!r}"
             )
         needed = FROM_SNAPSHOT if mode == FROM_SNAPSHOT_FULL else mode
         start_options = {FROM_SNAPSHOT, FROM_TIMESTAMP} & set(values)
         if start_options != {needed} & {FROM_SNAPSHOT, FROM_TIMESTAMP}:
-            option_names = ", ".join(sorted(start_options)) or "neither of them"
+            option_names = ", ".join(map(self.options.spell, sorted(start_options)))
             raise InputError(
                 f"paimon: scan-mode {mode} does not match the options {FROM_SNAPSHOT} and "
-                f"{FROM_TIMESTAMP}: {option_names} is set"
+                f"{FROM_TIMESTAMP}: {option_names or 'neither of them'} is set"
             )
         return mode
 
@@ -124,7 +127,7 @@ class StreamFollower:
         number = self.options.number(FROM_SNAPSHOT)
         if number is None or not FIRST_SNAPSHOT_ID <= number <= latest + 1:
             raise InputError(
-                f"paimon: option {FROM_SNAPSHOT} must be from {FIRST_SNAPSHOT_ID} to {latest + 1} "
+                f"paimon: option {self.options.spell(FROM_SNAPSHOT)} must be from {FIRST_SNAPSHOT_ID} to {latest + 1} "
                 f"(the next snapshot), not {number}"
             )
         return replace(self._build_position(number), whole=mode == FROM_SNAPSHOT_FULL)

@@ -22,7 +22,8 @@ from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.format.types.data_types import type_to_sql
 from paimon_orch.format.types.predicate import collect_columns
 from paimon_orch.spark.column_types import build_target_schema, convert_batch
-from paimon_orch.spark.datasource.datasource_options import STREAM_READ_OPTIONS, DataSourceOptions
+from paimon_orch.spark.datasource.datasource_options import DataSourceOptions
+from paimon_orch.spark.datasource.option_names import STREAM_READ_OPTIONS
 from paimon_orch.spark.datasource.stream_follower import StreamFollower, StreamOffset
 from paimon_orch.table.chain.chain_branches import find_chain_branches
 from paimon_orch.table.metadata.manifest_io import ManifestReader

@@ -14,15 +14,18 @@ from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceStreamWriter, WriterCommitMessage
 
 from paimon_orch.errors import UnsupportedError
-from paimon_orch.spark.datasource.datasource_options import STREAM_WRITE_OPTIONS, DataSourceOptions
+from paimon_orch.spark.datasource.datasource_options import DataSourceOptions
+from paimon_orch.spark.datasource.option_names import STREAM_WRITE_OPTIONS
+from paimon_orch.spark.datasource.session_settings import get_task_property
 from paimon_orch.spark.datasource.task_write import (
+    FrameColumns,
     TaskCommitMessage,
     commit_tasks,
     discard_unless_all_finished,
-    get_task_property,
     open_writable_table,
     write_task,
 )
+from paimon_orch.spark.datasource.worker_errors import hide_traceback
 from paimon_orch.steps import ingest
 from paimon_orch.table.commit.commit import CommitId
 from paimon_orch.table.table import Table
@@ -56,13 +59,14 @@ def build_stream_writer(
         )
     options = DataSourceOptions.of(spark_options, STREAM_WRITE_OPTIONS)
     table = open_writable_table(options)
+    frame_columns = FrameColumns.of(columns, table)
     request = ingest.IngestRequest(
-        columns=columns,
+        columns=frame_columns.names,
         mode="overwrite" if overwrite else "append",
         row_kind=options.values.get("row-kind"),
         partitions={} if overwrite else None,
     )
-    return PaimonStreamWriter(table, ingest.plan(table, request))
+    return PaimonStreamWriter(table, frame_columns, ingest.plan(table, request))
 
 
 @dataclass(frozen=True)
@@ -75,14 +79,16 @@ class StreamTaskCommitMessage(TaskCommitMessage):
 class PaimonStreamWriter(_Writer):
     """Writes a batch in tasks, and commits it once in another process."""
 
-    def __init__(self, table: Table, planned: WritePlan) -> None:
-        self._table, self._planned = table, planned
+    def __init__(self, table: Table, columns: FrameColumns, planned: WritePlan) -> None:
+        self._table, self._columns, self._planned = table, columns, planned
 
+    @hide_traceback()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StreamTaskCommitMessage:
         """Write the rows of one task; after an error, delete its files."""
-        message = write_task(iterator, self._planned, _STREAM_TASK_SHIFT_BITS)
+        message = write_task(iterator, self._columns, self._planned, _STREAM_TASK_SHIFT_BITS)
         return StreamTaskCommitMessage(message, get_task_property(_QUERY_ID_PROPERTY) or "")
 
+    @hide_traceback()
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's
         """Commit the rows of a batch in one snapshot, if the batch is not committed yet."""
         queries = {
@@ -94,6 +100,7 @@ class PaimonStreamWriter(_Writer):
         named = replace(self._planned, commit_id=CommitId(query, batchId))
         commit_tasks(self._table, named, messages)
 
+    @hide_traceback()
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
         """Delete the files of finished tasks if other tasks failed."""
         discard_unless_all_finished(self._table, messages)

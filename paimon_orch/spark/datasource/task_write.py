@@ -9,12 +9,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
 from paimon_orch.errors import InputError
 from paimon_orch.spark.column_types import cast_timestamps_as_spark
 from paimon_orch.spark.datasource.datasource_options import DataSourceOptions
+from paimon_orch.spark.datasource.session_settings import (
+    TIME_ZONE_SETTING,
+    PlannedSettings,
+    get_task_property,
+    list_renamed,
+    match_columns,
+)
 from paimon_orch.spark.shuffle import first_row_number
 from paimon_orch.steps import ingest
 from paimon_orch.steps.ingest import IngestResult
@@ -29,7 +35,6 @@ from paimon_orch.table.write.write_plan import WritePlan
 logger = logging.getLogger(__name__)
 
 _USE_WRITE_INSTEAD = "use paimon_orch.spark.write(frame, table), which clusters the rows first"
-_TIME_ZONE_PROPERTY = "spark.sql.session.timeZone"  # a setting that Spark passes to tasks
 
 
 @dataclass(frozen=True)
@@ -56,21 +61,37 @@ def open_writable_table(options: DataSourceOptions) -> Table:
     return table
 
 
-def write_task(batches: Iterator[pa.RecordBatch], planned: WritePlan, task_shift: int) -> bytes:
+@dataclass(frozen=True, slots=True)
+class FrameColumns:
+    """The columns of a frame, in the names of the table."""
+
+    names: tuple[str, ...]
+    settings: PlannedSettings
+
+    @classmethod
+    def of(cls, names: Sequence[str], table: Table) -> "FrameColumns":
+        """Match columns by :func:`match_columns`; tasks verify that the session allows this."""
+        matched = match_columns(names, table.schema.names)
+        return cls(tuple(matched), PlannedSettings(list_renamed(names, matched)))
+
+    def rename(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield batches with the names of the table."""
+        self.settings.verify_in_task()
+        for batch in batches:
+            yield pa.RecordBatch.from_arrays(batch.columns, names=self.names)
+
+
+def write_task(
+    batches: Iterator[pa.RecordBatch], columns: FrameColumns, planned: WritePlan, task_shift: int
+) -> bytes:
     """Write the rows of one task and return an encoded :class:`CommitMessage`.
 
     Rows are numbered by their order in the frame, so that the last row of a key wins even if other
     tasks write it. After an error, the files of the task are deleted.
     """
-    zone = get_task_property(_TIME_ZONE_PROPERTY)
-    rows = (cast_timestamps_as_spark(batch, planned.schema.fields, zone) for batch in batches)
+    zone, fields = get_task_property(TIME_ZONE_SETTING), planned.schema.fields
+    rows = (cast_timestamps_as_spark(batch, fields, zone) for batch in columns.rename(batches))
     return write_rows(planned, planned.prepare(rows, first_row_number(task_shift))).encode()
-
-
-def get_task_property(name: str) -> str | None:
-    """Return a property of the running Spark task, or None outside of a task."""
-    context = TaskContext.get()
-    return None if context is None else context.getLocalProperty(name)
 
 
 def commit_tasks(

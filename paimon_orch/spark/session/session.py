@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
 
 from paimon_orch.errors import InputError, TransientError
-from paimon_orch.spark.datasource.batch_read import register
+from paimon_orch.spark.datasource.register import register
 from paimon_orch.spark.session import package_archive as archive
 from paimon_orch.spark.session.java_home import find_java
 from paimon_orch.spark.session.master_url import (

@@ -82,6 +82,29 @@ class SnapshotRange:
         )
 
 
+def find_range_between_times(
+    store: SnapshotStore, start_millis: int, end_millis: int, mode: str, schema: TableSchema
+) -> tuple[int, int, str]:
+    """Return the snapshots and the mode of a read of the changes between two commit times.
+
+    Equal snapshots mean no changes. See
+    docs/format/incremental-and-streaming-reads.md#bounds.
+    """
+    if start_millis > end_millis:
+        raise InputError(f"the first time, {start_millis} ms, is after the last, {end_millis} ms")
+    earliest = store.earliest_id() or 1
+    start, end = (_find_id_at_time(store, t) or earliest - 1 for t in (start_millis, end_millis))
+    if start == end:
+        return start, end, "delta"
+    by_ids = _resolve_mode_between_ids(schema) if mode == "auto" else mode
+    return (max(start, earliest) if by_ids == "diff" else start), end, mode
+
+
+def _find_id_at_time(store: SnapshotStore, time_millis: int) -> int | None:
+    snapshots = store.walk_back()
+    return next((s.id for s in snapshots if s.time_millis <= time_millis), None)
+
+
 def _resolve_mode_between_ids(schema: TableSchema) -> str:
     """Return the mode between two snapshots according to the table's options."""
     options = schema.typed_options

@@ -27,8 +27,10 @@ from paimon_orch.format.types.predicate import to_arrow_expression
 from paimon_orch.spark.column_types import build_visible_schema, convert_batch
 from paimon_orch.spark.datasource import batch_read as source
 from paimon_orch.spark.datasource.batch_read import BatchInputPartition
-from paimon_orch.spark.datasource.datasource_options import READ_OPTIONS, DataSourceOptions
+from paimon_orch.spark.datasource.datasource_options import DataSourceOptions
 from paimon_orch.spark.datasource.filters import to_predicate
+from paimon_orch.spark.datasource.option_names import READ_OPTIONS
+from paimon_orch.spark.datasource.register import register
 from paimon_orch.spark.row_conversion import to_spark_schema
 
 if TYPE_CHECKING:
@@ -172,7 +174,7 @@ def test_the_format_is_registered_in_a_session_that_looked_up_formats_before(
         pytest.skip("only clients of Spark 4.3 create a separate session")
     session = spark.newSession()
 
-    source.register(session)
+    register(session)
 
     frame = session.read.format("paimon").options(**path_options(table_with_key)).load()
     assert collect_sorted(frame) == rows_of(table_with_key)
@@ -268,9 +270,13 @@ def test_invalid_options_are_refused(
         list(read_in_process(path_options(table_with_key) | options))
 
 
-def test_spark_reports_our_errors(spark: SparkSession, table_with_key: Table) -> None:
-    with pytest.raises(PySparkException, match=r"there is no table db\.u .*tables of db: t"):
+def test_spark_reports_our_errors_without_a_traceback(
+    spark: SparkSession, table_with_key: Table
+) -> None:
+    pattern = r"there is no table db\.u .*tables of db: t"
+    with pytest.raises(PySparkException, match=pattern) as error:
         load(spark, table_with_key, table="db.u")
+    assert "Traceback" not in str(error.value)
 
 
 def test_secrets_do_not_appear_in_plans_or_representations(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -314,6 +320,22 @@ def test_a_table_of_a_catalog_without_a_name_is_read(table_with_key: Table) -> N
         assert rows_read({**location, name: warehouse}) == rows_of(table_with_key)
 
 
+def test_an_identifier_as_path_is_a_table_of_the_default_catalog(
+    table_with_key: Table, named_table: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, warehouse = rows_of(table_with_key), path_options(table_with_key)["warehouse"]
+    path = {"path": "db.t"}
+
+    assert rows_read({**path, "catalog": named_table["catalog"]}) == rows
+    assert rows_read({**path, "warehouse": warehouse}) == rows
+    assert rows_read({**path, "session.catalog": "prod"}) == rows
+    monkeypatch.setenv("PAIMON_WAREHOUSE", "/elsewhere")
+    assert rows_read({**path, "session.warehouse": warehouse}) == rows
+    assert rows_read({**path, "warehouse": warehouse}) == rows
+    monkeypatch.setenv("PAIMON_WAREHOUSE", warehouse)
+    assert rows_read(path) == rows == rows_read({"table": "db.t"})
+
+
 def test_a_table_of_a_jdbc_catalog_is_read(tmp_path: Path) -> None:
     options = {
         "metastore": "jdbc",
@@ -338,7 +360,8 @@ def test_options_of_a_catalog_are_not_in_errors(named_table: dict[str, str]) -> 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"table": "db.t"}, "set the options table .* and either catalog"),
+        ({"table": "db.t"}, "catalog of table 'db.t' is unknown: .* variable PAIMON_WAREHOUSE"),
+        ({"path": "db.t"}, "catalog of table 'db.t' is unknown"),
         ({"catalog": "prod"}, "set the options table .* and either catalog"),
         ({"catalog": "prod", "path": "/wh/db.db/t"}, "set the options table .* and either catalog"),
         ({"catalog.uri": "u", "path": "/wh/db.db/t"}, "set the options table"),

@@ -146,7 +146,7 @@ def test_a_batch_reads_a_limited_number_of_snapshots(log: Table) -> None:
     ("options", "message"),
     [
         ({"snapshot": "1"}, "unknown option snapshot; the options are catalog"),
-        ({"scan_mode": "newest"}, "scan-mode must be one of latest-full"),
+        ({"scan_mode": "newest"}, "scan-mode of a stream must be one of latest-full"),
         ({"scan_mode": "latest", "from_snapshot": "1"}, "does not match"),
         (
             {"scan_mode": "from-timestamp"},
