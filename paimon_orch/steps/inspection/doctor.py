@@ -10,12 +10,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from paimon_orch.catalog.catalog import Catalog
-from paimon_orch.errors import (
-    CorruptFileError,
-    MissingFileError,
-    PaimonError,
-    UnsupportedError,
-)
+from paimon_orch.errors import CorruptFileError, MissingFileError, PaimonError, UnsupportedError
 from paimon_orch.format.options.blocking_options import describe_options
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.steps.expiration.retention import (
@@ -181,10 +176,10 @@ class _Examination:
         if latest is not None:
             yield from self._check_snapshot_files(latest)
             chain = self._read_chain()
-            if isinstance(chain, SnapshotChain):
-                yield from self._check_chain(chain)
-            else:
+            if isinstance(chain, DoctorFinding):
                 yield chain
+            elif chain.snapshots:
+                yield from self._check_chain(chain)
             yield from self._check_state(chain if isinstance(chain, SnapshotChain) else None)
             yield from self._check_retention()
             yield from self._check_iceberg()
@@ -319,7 +314,7 @@ class _Examination:
         yield from self._check_indexes(report)
         if report.health is not None:
             yield from self._check_health(report.health)
-            if chain is not None:
+            if chain is not None and chain.snapshots:
                 yield from self._check_compactions(chain, report, report.health)
 
     def _describe_problem(self, report: TableReport, problem: str) -> DoctorFinding:

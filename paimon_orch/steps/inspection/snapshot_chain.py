@@ -11,7 +11,6 @@ from itertools import islice, pairwise
 import numpy as np
 import pyarrow as pa
 
-from paimon_orch.errors import MissingFileError
 from paimon_orch.format.manifest.manifest_entry import FileKind
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.snapshot import CommitKind, Snapshot
@@ -58,13 +57,18 @@ class SnapshotChain:
                 yield before, after
 
     def find_breaks(self, manifests: ManifestReader) -> Iterator[tuple[Snapshot, Snapshot]]:
-        """Yield pairs of snapshots of which the later one does not continue the earlier one."""
+        """Yield pairs of snapshots of which the later one does not continue the earlier one.
+
+        Raises :class:`MissingFileError` if the earlier one cannot be read: a repair may have
+        removed its missing manifests.
+        """
         state: list[ManifestFileMeta] | None = None
         for before, after in pairwise(self.snapshots):
             state = manifests.manifests(before) if state is None else state
             base = manifests.manifest_list(after.base_manifest_list, after.base_manifest_list_size)
             rows = before.total_record_count + after.delta_record_count
             if after.total_record_count != rows or not _have_same_files(manifests, state, base):
+                _require_manifests(manifests, state)
                 yield before, after
             delta = manifests.manifest_list(
                 after.delta_manifest_list, after.delta_manifest_list_size
@@ -88,10 +92,14 @@ def _have_same_files(
     size = sum(meta.file_size for meta in (*old, *new))
     if not 0 < size <= _MAX_MANIFEST_BYTES:
         return True
-    try:
-        return bool(_count_names(reader, old).equals(_count_names(reader, new)))
-    except MissingFileError:  # a manifest of the older snapshot may have been deleted meanwhile
-        return True
+    return bool(_count_names(reader, old).equals(_count_names(reader, new)))
+
+
+def _require_manifests(reader: ManifestReader, metas: Sequence[ManifestFileMeta]) -> None:
+    existing = {info.name for info in reader.io.list_dir(reader.paths.manifest_dir)}
+    for meta in metas:
+        if meta.file_name not in existing:
+            reader.open(meta)  # raises the error, unless the listing was outdated
 
 
 def _count_files(metas: Sequence[ManifestFileMeta]) -> int:
