@@ -403,7 +403,9 @@ class _Examination:
         if not health.level0_files or not is_costly or age < _MAX_COMPACTION_AGE_SECONDS:
             return
         days = format_count(int(age // _MAX_COMPACTION_AGE_SECONDS), "day")
-        last = f"snapshot {since.id} {'is older' if compaction is None else 'was the last one'}"
+        last = f"snapshot {since.id} was the last one"
+        if compaction is None:
+            last = f"none since snapshot {since.id}"
         yield self._find(
             DoctorRule.NO_COMPACTION,
             Severity.WARNING,

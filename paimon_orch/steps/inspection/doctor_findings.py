@@ -28,6 +28,7 @@ class DoctorRule(StrEnum):
     MISSING_FILES = "missing-files"
     DAMAGED_FILES = "damaged-files"
     OVERLAPPING_FILES = "overlapping-files"
+    DUPLICATE_KEYS = "duplicate-keys"
     OVERWRITTEN_SNAPSHOT = "overwritten-snapshot"
     SNAPSHOT_GAP = "snapshot-gap"
     WRONG_HINT = "wrong-hint"

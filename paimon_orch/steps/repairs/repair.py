@@ -29,7 +29,12 @@ from paimon_orch.steps.inspection.doctor_findings import (
     format_size,
 )
 from paimon_orch.steps.maintenance import sync_iceberg, sync_partitions
-from paimon_orch.steps.repairs import merge_overlapping_files, rebuild_indexes, repair_hints
+from paimon_orch.steps.repairs import (
+    delete_duplicate_keys,
+    merge_overlapping_files,
+    rebuild_indexes,
+    repair_hints,
+)
 from paimon_orch.table.iceberg.iceberg_settings import is_iceberg_enabled
 from paimon_orch.table.metadata.rollback import check_can_repair_earliest
 from paimon_orch.table.table import Table
@@ -40,11 +45,13 @@ class RepairRequest:
     """Selects the findings to repair."""
 
     rules: frozenset[DoctorRule] | None = None
-    """The rules to repair; None means all of :data:`REPAIRABLE_RULES`."""
+    """The rules to repair; None means all that metadata shows, without duplicate keys."""
 
     def includes(self, rule: DoctorRule) -> bool:
         """Return whether a rule is selected."""
-        return self.rules is None or rule in self.rules
+        if self.rules is None:
+            return rule is not DoctorRule.DUPLICATE_KEYS  # finding them reads all keys
+        return rule in self.rules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,6 +193,20 @@ def _plan_overlapping_files(table: Table) -> RepairAction | None:
     )
 
 
+def _plan_duplicate_keys(table: Table) -> RepairAction | None:
+    planned = delete_duplicate_keys.plan(table, EmptyRequest())
+    if not planned:
+        return None
+    return _build_action(
+        DoctorRule.DUPLICATE_KEYS,
+        f"delete {format_count(planned.row_count, 'row')} of keys with a newer row in "
+        f"{format_count(len(planned.buckets), 'bucket')}; the rows are put into the quarantine",
+        table,
+        delete_duplicate_keys.DELETE_DUPLICATE_KEYS,
+        planned,
+    )
+
+
 def _plan_stale_vectors(table: Table) -> RepairAction | None:
     planned = rebuild_indexes.plan_stale_vectors(table, EmptyRequest())
     if not planned:
@@ -269,6 +290,7 @@ _PLANNERS: Mapping[DoctorRule, Callable[[Table], RepairAction | None]] = {
     DoctorRule.MISSING_MANIFESTS: _plan_missing_manifests,
     DoctorRule.MISSING_FILES: _plan_missing_files,
     DoctorRule.OVERLAPPING_FILES: _plan_overlapping_files,
+    DoctorRule.DUPLICATE_KEYS: _plan_duplicate_keys,
     DoctorRule.STALE_DELETION_VECTORS: _plan_stale_vectors,
     DoctorRule.MISSING_HASH_INDEX: _plan_hash_indexes,
     DoctorRule.STALE_ICEBERG_METADATA: _plan_iceberg,

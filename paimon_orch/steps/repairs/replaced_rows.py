@@ -37,8 +37,24 @@ class ReplacedRows:
     def find(self) -> Iterator[pa.Table]:
         """Yield the rows of each file that another row of the same key replaces.
 
-        The rows are those with their key columns and sequence number; deleted rows are left out.
+        Rows that deletion vectors delete are left out.
         """
+        for file, mask in self._find_masks():
+            yield from self._read_rows(file, mask)
+
+    def find_positions(self) -> dict[str, DeletionVector]:
+        """Return the positions of these rows by file name."""
+        positions = {}
+        for file, mask in self._find_masks():
+            is_live = np.ones(file.row_count, bool)
+            vector = self._vector(file)
+            if vector is not None:
+                is_live[vector.positions().astype(np.int64)] = False
+            positions[file.file_name] = DeletionVector.of(np.flatnonzero(is_live)[mask])
+        return positions
+
+    def _find_masks(self) -> Iterator[tuple[DataFileMeta, Mask]]:
+        """Yield the files with such rows, and which of the live rows these are."""
         files = [file for run in sort_oldest_first([[f] for f in self.files]) for file in run]
         keys = [(file, self._read_keys(file)) for file in files]
         keys = [(file, batches) for file, batches in keys if batches]
@@ -48,7 +64,7 @@ class ReplacedRows:
         ends = np.cumsum([sum(batch.num_rows for batch in part) for _, part in keys])
         for (file, _), of_file in zip(keys, np.split(mask, ends[:-1]), strict=True):
             if of_file.any():
-                yield from self._read_rows(file, of_file)
+                yield file, of_file
 
     def _find_replaced(self, keys: pa.Table) -> Mask:
         engine = create_merge_engine(self.reader.schema)

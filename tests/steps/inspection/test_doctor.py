@@ -228,6 +228,23 @@ def test_stale_iceberg_metadata_is_found(tmp_path: Path, monkeypatch: pytest.Mon
     assert finding.command == "sync-iceberg"
 
 
+def test_level_0_without_a_compaction_is_found_after_a_day(tmp_path: Path) -> None:
+    table = write_times(new_table(tmp_path, write_only="true"), 3)
+    assert examine(table) == []
+
+    [finding] = examine(table, now=time.time() + 49 * HOUR)
+
+    assert finding.rule is DoctorRule.NO_COMPACTION
+    assert finding.command == "compact"
+    assert finding.cost["files"] == finding.cost["runs"] == 3
+    assert finding.text.startswith(
+        "no compaction for 2 days (none since snapshot 1): readers merge up to 3 sorted runs in a "
+        "bucket; 3 files of "
+    )
+    compact(table, InProcessExecutor(), strategy="full")
+    assert examine(table, now=time.time() + 49 * HOUR) == []
+
+
 def test_missing_files_are_found_only_by_the_check_of_files(tmp_path: Path) -> None:
     table = write_times(new_table(tmp_path), 1)
     next(Path(table.paths.root).glob("bucket-*/*")).unlink()

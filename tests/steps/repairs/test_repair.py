@@ -11,6 +11,7 @@ from support.damage import edit_files
 from support.damaged_tables import CORPUS, DamagedTable
 from support.golden import canonical_rows
 from support.kill import MARKS, kill_at_each_change
+from support.recorded_partitions import RecordedPartitions, through_catalog
 from support.storage_state import read_storage_state
 from support.tables import new_table, rows_of, table_of
 
@@ -24,6 +25,7 @@ from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.steps.inspection.doctor import examine_opened_table
 from paimon_orch.steps.inspection.doctor_findings import DoctorRule, Severity
 from paimon_orch.steps.repairs.repair import RepairRequest, plan, repair
+from paimon_orch.table.iceberg.publish import IcebergPublisher
 from paimon_orch.table.table import Table
 
 REPAIRED = {name: case for name, case in CORPUS.items() if case.is_repaired}
@@ -154,6 +156,39 @@ def test_the_newest_row_of_a_key_wins_and_the_others_are_put_aside(
     assert path.exists()
 
 
+def test_duplicate_keys_on_several_levels_are_deleted_on_request(tmp_path: Path) -> None:
+    table = new_table(tmp_path, deletion_vectors__enabled="true")
+    table.upsert(table_of("k v", [(0, "gone"), (1, "old"), (2, "old"), (3, "old")]))
+    compact(table, InProcessExecutor(), strategy="full")
+    table.delete(table_of("k", [(0,)]))
+    compact(table, InProcessExecutor())
+    table.upsert(table_of("k v", [(2, "new"), (3, "new"), (4, "new")]))
+    edit_files(table, 5, level=4)
+    assert len(rows_of(table)) == 6
+    assert [f.rule for f in check(table, deep=True).findings] == ["live-twice"]
+    assert not plan(table, RepairRequest())
+
+    result = repair(table, ["duplicate-keys"])
+
+    assert [action.text for action in result.plan.actions] == [
+        "delete 2 rows of keys with a newer row in 1 bucket; the rows are put into the quarantine"
+    ]
+    assert rows_of(table) == EXPECTED
+    assert not plan(table, RepairRequest(rules=frozenset([DoctorRule.DUPLICATE_KEYS])))
+    assert [f.where for f in check(table, deep=True).findings if "snapshot 6" in f.where] == []
+    [path] = Path(table.paths.root).rglob("duplicates.parquet")
+    assert sorted(pq.read_table(path)["k"].to_pylist()) == [2, 3]
+
+
+def test_duplicate_keys_of_a_merge_on_read_table_are_no_damage(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    table.upsert(table_of("k v", [(1, "a")]))
+
+    planned = plan(table, RepairRequest(rules=frozenset([DoctorRule.DUPLICATE_KEYS])))
+
+    assert "no damage" in planned.refused[0].reason
+
+
 @pytest.mark.parametrize("producer", ["lookup", "full-compaction"])
 def test_merging_overlapping_files_writes_no_changelog(tmp_path: Path, producer: str) -> None:
     table = overlap(tmp_path, changelog_producer=producer)
@@ -172,6 +207,40 @@ def test_a_first_row_table_keeps_the_first_row(tmp_path: Path) -> None:
     repair(table)
 
     assert rows_of(table) == [(1, "old"), (2, "old"), (3, "old"), (4, "new")]
+
+
+def test_partitions_that_the_catalog_lacks_are_found_and_added(tmp_path: Path) -> None:
+    recorded = RecordedPartitions(failure="down")
+    created = new_table(
+        tmp_path, key=(), partition_by=["v"], bucket="-1", metastore__partitioned_table="true"
+    )
+    table = through_catalog(created, recorded)
+    table.append(table_of("k v", [(1, "a"), (2, "b")]))
+    recorded.failure = None
+    [finding] = examine_opened_table(table)
+    assert (finding.rule, finding.command) == (
+        DoctorRule.STALE_CATALOG_PARTITIONS,
+        "sync-partitions",
+    )
+
+    repair(table)
+
+    assert recorded.values() == [("a",), ("b",)]
+    assert examine_opened_table(table) == []
+
+
+def test_stale_iceberg_metadata_is_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = new_table(tmp_path, metadata__iceberg__storage="table-location")
+    with monkeypatch.context() as patch:
+        patch.setattr(IcebergPublisher, "publish", lambda _: None)
+        table.upsert(table_of("k v", [(1, "a")]))
+
+    [action] = repair(table).plan.actions
+
+    assert action.rule is DoctorRule.STALE_ICEBERG_METADATA
+    assert examine_opened_table(table) == []
 
 
 def test_a_wrong_hint_is_put_aside(tmp_path: Path) -> None:
