@@ -1,14 +1,17 @@
 """Merges files of one level whose keys overlap, which writers of Java Paimon refuse to compact.
 
 The merge engine of the table decides which row of a key remains. Readers that do not merge files of
-one level saw all of them before. The files stay on their level, and no changelog is written: the
-rows were in a changelog when they were compacted. See docs/format/levels-and-sorted-runs.md.
+one level saw all of them before. The files stay on their level, unless the order of merged values
+needs those of other levels too. No changelog is written: the rows were in a changelog when they
+were compacted. See docs/format/levels-and-sorted-runs.md.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from paimon_orch.errors import UnsupportedError
 from paimon_orch.files.data_file_reader import FileReader
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.options.table_option import StepKind
@@ -16,7 +19,7 @@ from paimon_orch.merge.compact.bucket_compaction import CompactionTask
 from paimon_orch.merge.compact.bucket_deletion_vectors import read_deletion_vectors
 from paimon_orch.merge.engine.merge_engine import create_merge_engine
 from paimon_orch.merge.tree.compact_reason import CompactReason
-from paimon_orch.merge.tree.levels import split_into_sections
+from paimon_orch.merge.tree.levels import has_ascending_sequences, split_into_sections
 from paimon_orch.steps.cleanup.quarantine import Quarantine
 from paimon_orch.steps.common.partition_selection import open_reader, plan_live_buckets
 from paimon_orch.steps.compaction.compact import COMPACT
@@ -65,35 +68,61 @@ def _build_guard(split: BucketSplit) -> BucketGuard:
 
 
 def _plan_units(table: Table, split: BucketSplit) -> list[PrimaryKeyCompactionUnit]:
-    """Return a unit for each level of a bucket with overlapping files."""
-    schema, levels = table.schema, sorted({file.level for file in split.files} - {0})
+    """Return the units of a bucket: one for each level with overlapping files, or one for all."""
+    levels = sorted({file.level for file in split.files} - {0})
     overlapping = {level: _find_overlapping(table, split, level) for level in levels}
-    tasks = [
-        CompactionTask(
-            partition_bucket=split.partition_bucket,
-            files=files,
-            higher_level_files=(),
-            output_level=level,
-            # Below the highest level, a merge writes no changelog.
-            max_level=level + 1,
-            drop_delete=schema.typed_options.has_deletion_vectors or level == levels[-1],
-            vectors=split.vectors,
-            is_partial=sum(map(bool, overlapping.values())) > 1,
-        )
-        for level, files in overlapping.items()
-        if files
-    ]
+    selected = {level: files for level, files in overlapping.items() if files}
+    if selected and not _can_merge_levels_separately(table, split, levels):
+        selected = {levels[-1]: tuple(file for file in split.files if file.level > 0)}
     return [
         PrimaryKeyCompactionUnit(
             partition=split.partition,
             bucket=split.bucket,
             total_buckets=split.total_buckets,
-            partition_text=format_partition(split.partition, schema),
+            partition_text=format_partition(split.partition, table.schema),
             reason=CompactReason.OVERLAPPING_FILES,
-            task=task,
+            task=_build_task(table, split, level, files, is_partial=len(selected) > 1),
         )
-        for task in tasks
+        for level, files in selected.items()
     ]
+
+
+def _build_task(
+    table: Table, split: BucketSplit, level: int, files: Sequence[DataFileMeta], *, is_partial: bool
+) -> CompactionTask:
+    has_other_files = any(file.level > 0 and file not in files for file in split.files)
+    return CompactionTask(
+        partition_bucket=split.partition_bucket,
+        files=tuple(files),
+        higher_level_files=(),
+        output_level=level,
+        # Below the highest level, a merge writes no changelog.
+        max_level=level + 1,
+        # Another level can have older rows, although it is a lower one.
+        drop_delete=table.schema.typed_options.has_deletion_vectors or not has_other_files,
+        vectors=split.vectors,
+        is_partial=is_partial,
+    )
+
+
+def _can_merge_levels_separately(table: Table, split: BucketSplit, levels: Sequence[int]) -> bool:
+    """Return whether merging the files of each level keeps the merged rows of the bucket.
+
+    Aggregations and partial updates need the rows of a key in the order of their sequence numbers.
+    """
+    engine = create_merge_engine(table.schema)
+    if engine.is_deduplicate or engine.is_first_row:
+        return True
+    oldest_first = [[f for f in split.files if f.level == level] for level in levels[::-1]]
+    if has_ascending_sequences(oldest_first):
+        return True
+    if table.schema.typed_options.changelog_producer == "full-compaction":
+        raise UnsupportedError(
+            f"{table.identifier}: files of several levels have rows of the same time, and merging "
+            "them would leave out rows of the changelog ('changelog-producer' = full-compaction); "
+            "rewrite the partition with an overwrite. Nothing was changed"
+        )
+    return False
 
 
 def _find_overlapping(table: Table, split: BucketSplit, level: int) -> tuple[DataFileMeta, ...]:

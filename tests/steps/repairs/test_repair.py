@@ -156,6 +156,52 @@ def test_the_newest_row_of_a_key_wins_and_the_others_are_put_aside(
     assert path.exists()
 
 
+def write_newest_rows_below_older_ones(root: Path, **options: str) -> Table:
+    """Return a table whose newest file is on level 5, and an older one on level 4."""
+    table = new_table(root, "k BIGINT, a STRING, b STRING", **options)
+    table.upsert(table_of("k a b", [(1, "a1", "b1"), (2, "a1", "b1")]))
+    compact(table, InProcessExecutor(), strategy="full")
+    table.upsert(table_of("k a b", [(1, "a2", "b2"), (2, "a2", "b2")]))
+    table.upsert(table_of("k a b", [(1, None, "b3"), (2, "a3", None)]))
+    edit_files(table, 3, level=4)
+    edit_files(table, 4, level=5)
+    return table
+
+
+def test_values_of_a_key_are_merged_in_the_order_of_their_sequence(tmp_path: Path) -> None:
+    table = write_newest_rows_below_older_ones(tmp_path, merge_engine="partial-update")
+
+    repair(table)
+
+    assert rows_of(table) == [(1, "a2", "b3"), (2, "a3", "b2")]
+    assert [file.level for split in table.files() for file in split.files] == [5]
+
+
+def test_an_order_that_a_merge_cannot_keep_is_refused(tmp_path: Path) -> None:
+    table = write_newest_rows_below_older_ones(
+        tmp_path, merge_engine="partial-update", changelog_producer="full-compaction"
+    )
+
+    planned = plan(table, RepairRequest())
+
+    assert planned.actions == ()
+    assert "'changelog-producer' = full-compaction" in planned.refused[0].reason
+
+
+def test_a_deleted_row_stays_deleted_if_another_level_has_an_older_row(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    table.upsert(table_of("k v", [(1, "old"), (2, "old")]))
+    compact(table, InProcessExecutor(), strategy="full")
+    table.upsert(table_of("k v", [(1, "new"), (2, "new")]))
+    table.delete(table_of("k", [(1,)]))
+    edit_files(table, 3, level=4)
+    edit_files(table, 4, level=5)
+
+    repair(table)
+
+    assert rows_of(table) == [(2, "new")]
+
+
 def test_duplicate_keys_on_several_levels_are_deleted_on_request(tmp_path: Path) -> None:
     table = new_table(tmp_path, deletion_vectors__enabled="true")
     table.upsert(table_of("k v", [(0, "gone"), (1, "old"), (2, "old"), (3, "old")]))
