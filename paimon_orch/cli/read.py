@@ -1,5 +1,6 @@
 """The command ``read``: prints the rows of a table or of a system table."""
 
+import re
 import sys
 from enum import StrEnum
 from typing import Annotated
@@ -48,7 +49,10 @@ class OutputFormat(StrEnum):
 _Columns = Annotated[
     str | None,
     typer.Option(
-        metavar="COLUMN,...", help="Columns to read, separated by commas.", show_default="all"
+        metavar="COLUMN,...",
+        help="Columns to read, separated by commas; \"variant_get(v, '$.age', 'int') as age\" is a "
+        "value of a VARIANT column.",
+        show_default="all",
     ),
 ]
 _Filter = Annotated[
@@ -63,6 +67,10 @@ _Branch = Annotated[
     str | None, typer.Option(metavar="BRANCH", help="Branch to read.", show_default="main")
 ]
 _Format = Annotated[OutputFormat, typer.Option("--format", help="Output format.")]
+
+
+_COMMA = re.compile(r",(?=(?:[^()']|'[^']*'|\((?:[^()']|'[^']*')*\))*$)")
+"""A comma that is not an argument separator: what follows has balanced parentheses and quotes."""
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -99,7 +107,7 @@ def read(
     identifier = table if branch is None else f"{table}$branch_{branch}"
     opened = open_readable(ctx, location, identifier)
     scan = opened.scan(
-        None if columns is None else [name.strip() for name in columns.split(",")],
+        None if columns is None else _split_columns(columns),
         where,
         limit=limit,
         order_by=order_by,
@@ -111,3 +119,8 @@ def read(
     )
     note_rows_not_visible(opened, scan)
     write_rows(scan.to_reader(), form.value, sys.stdout.buffer)
+
+
+def _split_columns(text: str) -> list[str]:
+    names = _COMMA.split(text) if "(" in text else text.split(",")
+    return [name.strip() for name in names]

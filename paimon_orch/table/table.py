@@ -136,7 +136,8 @@ class Table:
     ) -> "Scan":
         """Describe a read of one snapshot; data is read when rows are requested from the scan.
 
-        ``columns`` may include ``_ROW_ID`` and ``_SEQUENCE_NUMBER`` in tables with row tracking.
+        ``columns`` may include ``_ROW_ID`` and ``_SEQUENCE_NUMBER`` in tables with row tracking, and
+        values of VARIANT columns, such as ``variant_get(v, '$.age', 'INT') AS age``.
         ``filter`` is an SQL condition or an expression of :func:`paimon_orch.col`. ``order_by`` is
         for example ``"price desc nulls last, id"``; ``limit`` returns the first rows in that order.
 

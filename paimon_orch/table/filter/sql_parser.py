@@ -40,9 +40,10 @@ _FLIPPED_OPERATORS = {
 }
 # Supported conditions have only these arguments; others, such as SYMMETRIC, are refused.
 _KNOWN_ARGS = {"this", "expression", "expressions", "low", "high", "negate"}
+VARIANT_GET = "variant_get"
+_VARIANT_GET_FORM = f"{VARIANT_GET}(column, 'path', 'type')"
 _SUPPORTED_SYNTAX = (
-    "=, <>, <, <=, >, >=, IN, BETWEEN, LIKE, IS NULL, AND, OR, NOT and "
-    "variant_get(column, 'path', 'type')"
+    f"=, <>, <, <=, >, >=, IN, BETWEEN, LIKE, IS NULL, AND, OR, NOT and {_VARIANT_GET_FORM}"
 )
 _VARIANT_GET_ARGUMENTS = 3
 
@@ -55,6 +56,30 @@ def parse_filter(text: str, schema: TableSchema) -> Predicate:
         first = str(error).splitlines()[0]
         raise InputError(f"filter {text!r} is not a valid SQL condition: {first}") from error
     return _FilterTranslator(text, schema).translate(tree)
+
+
+def parse_variant_column(text: str) -> tuple[str, VariantValue, str | None]:
+    """Parse ``variant_get(v, '$.age', 'int') as age``: the column, its value, and the alias."""
+    try:
+        tree = sqlglot.parse_one(text, dialect="spark")
+    except SqlglotError as error:
+        raise InputError(f"column {text!r} is not of the form {_VARIANT_GET_FORM}") from error
+    alias = tree.alias if isinstance(tree, exp.Alias) else None
+    call = tree.this if isinstance(tree, exp.Alias) else tree
+    value = _read_variant_value(call) if isinstance(call, exp.Anonymous) else None
+    if value is None or not isinstance(call.expressions[0], exp.Column):
+        raise InputError(f"column {text!r} is not of the form {_VARIANT_GET_FORM}")
+    return call.expressions[0].name, value, alias
+
+
+def _read_variant_value(node: exp.Anonymous) -> VariantValue | None:
+    """Return the arguments of a call of ``variant_get``, or None if they are of another form."""
+    literals = node.expressions[1:]
+    if len(node.expressions) != _VARIANT_GET_ARGUMENTS or not all(
+        isinstance(literal, exp.Literal) and literal.is_string for literal in literals
+    ):
+        return None
+    return VariantValue(*(literal.name for literal in literals))
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,16 +190,12 @@ class _FilterTranslator:
 
     def _parse_variant_value(self, node: exp.Anonymous) -> VariantValue | None:
         """Return the arguments of ``variant_get``, or None for another function."""
-        if str(node.this).lower() != "variant_get":
+        if str(node.this).lower() != VARIANT_GET:
             return None
-        literals = node.expressions[1:]
-        if len(node.expressions) != _VARIANT_GET_ARGUMENTS or not all(
-            isinstance(literal, exp.Literal) and literal.is_string for literal in literals
-        ):
-            raise self._build_error(
-                f"{node.sql()!r} is not of the form variant_get(column, 'path', 'type')"
-            )
-        return VariantValue(*(literal.name for literal in literals))
+        value = _read_variant_value(node)
+        if value is None:
+            raise self._build_error(f"{node.sql()!r} is not of the form {_VARIANT_GET_FORM}")
+        return value
 
     def _parse_literal_text(self, node: exp.Expr) -> str:
         if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal):

@@ -1,7 +1,7 @@
 """The base class of scans, with their output formats."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -10,6 +10,7 @@ from paimon_orch.errors import InputError
 from paimon_orch.format.types.data_types import MAX_LENGTH, AtomicType, Field, TypeRoot
 from paimon_orch.format.types.predicate import Predicate
 from paimon_orch.table.filter.row_filter import RowFilter
+from paimon_orch.table.filter.variant_column import VariantColumn, compute_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,9 +67,15 @@ class BaseScan(ABC):
 
 
 def filter_batches(
-    batches: Iterable[pa.RecordBatch], predicate: Predicate | None, target: pa.Schema
+    batches: Iterable[pa.RecordBatch],
+    predicate: Predicate | None,
+    target: pa.Schema,
+    variants: Sequence[VariantColumn] = (),
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows that match a bound predicate, with the columns of ``target``."""
+    """Yield the rows that match a bound predicate, with the columns of ``target``.
+
+    ``variants`` are the columns of ``target`` that are computed.
+    """
     row_filter = None if predicate is None else RowFilter(predicate)
     for batch in batches:
         matching = [batch]
@@ -76,8 +83,7 @@ def filter_batches(
             table = row_filter.select(pa.Table.from_batches([batch]))
             matching = table.combine_chunks().to_batches()
         for rows in matching:
-            columns = [rows.column(name) for name in target.names]
-            yield pa.RecordBatch.from_arrays(columns, schema=target)
+            yield compute_columns(rows, target, variants)
 
 
 def limit_batches(batches: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:

@@ -32,6 +32,7 @@ from paimon_orch.table.chain.chain_splits import (
     plan_chain_splits,
     with_origins,
 )
+from paimon_orch.table.filter.variant_column import VariantColumn
 from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.scan.base_scan import BaseScan, filter_batches, limit_batches
@@ -63,6 +64,9 @@ class Scan(BaseScan):
     snapshot: Snapshot | None
     fields: tuple[Field, ...]
     predicate: Predicate | None = None
+
+    variant_columns: tuple[VariantColumn, ...] = ()
+    """The columns among ``fields`` that are values of VARIANT columns."""
 
     limit: int | None = None
     """The maximum number of rows; with ``order``, the first rows in that order."""
@@ -319,6 +323,7 @@ class Scan(BaseScan):
                 yield pa.RecordBatch.from_arrays(batch.columns, schema=target)
             return
         names = {field.name for field in self.fields}
+        names |= {column.source for column in self.variant_columns}
         if self.predicate is not None:
             names |= collect_columns(self.predicate)
         all_fields = (*self.schema.fields, *row_tracking_fields(self.schema))
@@ -333,23 +338,23 @@ class Scan(BaseScan):
             first=first,
         )
         batches = bucket.read_audit_log() if self.is_audit_log else bucket.batches()
-        yield from filter_batches(batches, self.predicate, self.arrow_schema)
+        yield from filter_batches(batches, self.predicate, self.arrow_schema, self.variant_columns)
 
     def _find_variant_values(self) -> dict[str, list[VariantValue]]:
-        """Return the values of VARIANT columns that only the filter needs.
+        """Return the needed values of the VARIANT columns that are not read as a whole.
 
         Other merge engines than these may combine values of several rows.
         """
-        if self.predicate is None or self.schema.typed_options.merge_engine not in (
-            "deduplicate",
-            "first-row",
-        ):
+        if self.schema.typed_options.merge_engine not in ("deduplicate", "first-row"):
             return {}
+        leaves = () if self.predicate is None else iterate_leaves(self.predicate)
+        needed = [(leaf.column, leaf.variant) for leaf in leaves if leaf.variant is not None]
+        needed += [(column.source, column.value) for column in self.variant_columns]
         values: dict[str, list[VariantValue]] = {}
         read = {field.name for field in self.fields}
-        for leaf in iterate_leaves(self.predicate):
-            if leaf.variant is not None and leaf.column not in read:
-                values.setdefault(leaf.column, []).append(leaf.variant)
+        for column, value in needed:
+            if column not in read:
+                values.setdefault(column, []).append(value)
         return values
 
     def _create_file_reader(self, split: BucketSplit) -> FileReader:

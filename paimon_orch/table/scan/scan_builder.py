@@ -19,6 +19,7 @@ from paimon_orch.format.types.predicate import Predicate
 from paimon_orch.table.blob_gate import refuse_blob_columns
 from paimon_orch.table.chain.chain_branches import find_chain_branches
 from paimon_orch.table.filter.bind import bind_filter
+from paimon_orch.table.filter.variant_column import select_columns
 from paimon_orch.table.metadata.time_travel import SnapshotSelector
 from paimon_orch.table.scan.fallback_branch import FallbackBranch
 from paimon_orch.table.scan.incremental_scan import IncrementalScan, SnapshotRange
@@ -57,8 +58,8 @@ def build_scan(stores: TableStores, request: ScanRequest) -> Scan:
     schema = stores.schemas.get(snapshot.schema_id) if selector and snapshot else newest
     readable = replace(schema, fields=(*schema.fields, *row_tracking_fields(schema)))
     predicate = bind_filter(request.filter, readable)
-    columns = request.columns
-    fields = schema.fields if columns is None else tuple(readable.select(columns))
+    columns = schema.names if request.columns is None else request.columns
+    fields, variants = select_columns(readable, columns)
     return Scan(
         label=stores.label,
         io=stores.io,
@@ -67,6 +68,7 @@ def build_scan(stores: TableStores, request: ScanRequest) -> Scan:
         schema=schema,
         snapshot=snapshot,
         fields=fields,
+        variant_columns=variants,
         predicate=predicate,
         limit=request.limit,
         fallback=_find_fallback(stores, schema, newest, request, snapshot),
