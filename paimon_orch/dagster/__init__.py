@@ -22,6 +22,7 @@ require_package("dagster", __name__)
 
 from paimon_orch.dagster.components.database_component import PaimonDatabaseComponent
 from paimon_orch.dagster.components.table_component import PaimonTableComponent
+from paimon_orch.dagster.components.warehouse_component import PaimonWarehouseComponent
 from paimon_orch.dagster.health_checks import Limit, build_paimon_table_checks
 from paimon_orch.dagster.io_manager import PaimonArrowIOManager
 from paimon_orch.dagster.jobs import (
@@ -51,6 +52,7 @@ __all__ = [
     "PaimonCatalogResource",
     "PaimonDatabaseComponent",
     "PaimonTableComponent",
+    "PaimonWarehouseComponent",
     "PartitionKeys",
     "SparkSessionResource",
     "build_compact_manifests_job",

@@ -257,10 +257,13 @@ def build_decisions_metadata(decisions: Sequence[CompactionDecision]) -> Metadat
 
 
 def build_metadata_table(
-    rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str]
+    rows: Iterable[Mapping[str, Any]],
+    columns: Mapping[str, str],
+    *,
+    max_records: int = MAX_TABLE_RECORDS,
 ) -> dg.TableMetadataValue:
-    """Return the first :data:`MAX_TABLE_RECORDS` rows as a table; ``columns`` are types by name."""
-    records = [_build_table_record(row) for row in islice(rows, MAX_TABLE_RECORDS)]
+    """Return the first ``max_records`` rows as a table; ``columns`` are types by name."""
+    records = [_build_table_record(row) for row in islice(rows, max_records)]
     schema = dg.TableSchema([dg.TableColumn(*item) for item in columns.items()])
     return dg.MetadataValue.table(records, schema=schema)
 

@@ -67,15 +67,8 @@ class SparkAttributes(Attributes):
         )
 
 
-class TableAttributes(Attributes):
-    """The attributes that the components of tables and databases share.
-
-    With ``catalog``, ``warehouse`` or ``metastore``, the component defines the resources ``paimon``
-    and ``spark`` and shares them with all components of that catalog; otherwise the project must
-    define them. For ``external``
-    tables, it also defines the asset of the table, which Dagster does not materialize; for other
-    tables, the project must define the asset. ``running`` starts the sensor and the schedules.
-    """
+class CatalogAttributes(Attributes):
+    """The attributes that all components share: a catalog, and where work runs."""
 
     catalog: str | None = Field(
         default=None,
@@ -112,6 +105,64 @@ class TableAttributes(Attributes):
         default=SparkAttributes(),
         description="The Spark session, for all components of the catalog.",
     )
+
+    @model_validator(mode="after")
+    def _check_rules(self) -> Self:
+        self.check()
+        if self.has_catalog:
+            self._list_catalog_options()
+        return self
+
+    def resources(self) -> dict[str, Any]:
+        """Return the resources of the catalog, or no resources if the project defines them."""
+        if not self.has_catalog:
+            return {}
+        paimon = _get_shared_catalog(
+            self.catalog,
+            self.warehouse,
+            self._list_catalog_options(),
+            _to_option_items(self.storage_options),
+        )
+        return {"paimon": paimon, "spark": self.spark.build_resource()}
+
+    @property
+    def has_catalog(self) -> bool:
+        """Whether the component defines the resources."""
+        named = self.catalog, self.warehouse, self.metastore, self.uri, self.token
+        return any(value is not None for value in named) or bool(self.catalog_options)
+
+    @property
+    def catalog_key(self) -> str:
+        """Return a text that identifies the catalog, without secrets."""
+        if self.catalog is None and self.metastore is None:
+            return str(self.warehouse)
+        uri = None if self.uri is None else redact_location(self.uri)
+        parts = self.catalog, self.metastore, uri, self.warehouse
+        return ":".join(part for part in parts if part is not None)
+
+    def _list_catalog_options(self) -> "_CatalogItems":
+        """Return the options of the catalog except its warehouse, sorted by name."""
+        fields = {"metastore": self.metastore, "uri": self.uri, "token": self.token}
+        options = merge_catalog_options(fields, self.catalog_options)
+        check_catalog_fields(name=self.catalog, warehouse=self.warehouse, options=options)
+        return tuple(
+            (name, _parse_variable(name, value), "")
+            if isinstance(value, dict)
+            else (name, "", _to_text(value))
+            for name, value in sorted(options.items())
+        )
+
+
+class TableAttributes(CatalogAttributes):
+    """The attributes that the components of tables and databases share.
+
+    With ``catalog``, ``warehouse`` or ``metastore``, the component defines the resources ``paimon``
+    and ``spark`` and shares them with all components of that catalog; otherwise the project must
+    define them. For ``external``
+    tables, it also defines the asset of the table, which Dagster does not materialize; for other
+    tables, the project must define the asset. ``running`` starts the sensor and the schedules.
+    """
+
     external: bool = Field(
         default=True,
         description="True if another engine writes the table. The component then also defines "
@@ -173,52 +224,6 @@ class TableAttributes(Attributes):
     checks: Annotated[dict[str, Limit] | None, KeyRule("check", CHECK_NAMES)] = Field(
         default={}, description="Limits by check name; null disables the checks."
     )
-
-    @model_validator(mode="after")
-    def _check_rules(self) -> Self:
-        self.check()
-        if self.has_catalog:
-            self._list_catalog_options()
-        return self
-
-    def resources(self) -> dict[str, Any]:
-        """Return the resources of the catalog, or no resources if the project defines them."""
-        if not self.has_catalog:
-            return {}
-        paimon = _get_shared_catalog(
-            self.catalog,
-            self.warehouse,
-            self._list_catalog_options(),
-            _to_option_items(self.storage_options),
-        )
-        return {"paimon": paimon, "spark": self.spark.build_resource()}
-
-    @property
-    def has_catalog(self) -> bool:
-        """Whether the component defines the resources."""
-        named = self.catalog, self.warehouse, self.metastore, self.uri, self.token
-        return any(value is not None for value in named) or bool(self.catalog_options)
-
-    @property
-    def catalog_key(self) -> str:
-        """Return a text that identifies the catalog, without secrets."""
-        if self.catalog is None and self.metastore is None:
-            return str(self.warehouse)
-        uri = None if self.uri is None else redact_location(self.uri)
-        parts = self.catalog, self.metastore, uri, self.warehouse
-        return ":".join(part for part in parts if part is not None)
-
-    def _list_catalog_options(self) -> "_CatalogItems":
-        """Return the options of the catalog except its warehouse, sorted by name."""
-        fields = {"metastore": self.metastore, "uri": self.uri, "token": self.token}
-        options = merge_catalog_options(fields, self.catalog_options)
-        check_catalog_fields(name=self.catalog, warehouse=self.warehouse, options=options)
-        return tuple(
-            (name, _parse_variable(name, value), "")
-            if isinstance(value, dict)
-            else (name, "", _to_text(value))
-            for name, value in sorted(options.items())
-        )
 
     def freshness_policy(self) -> dg.FreshnessPolicy | None:
         """Return the policy of the asset.

@@ -19,7 +19,11 @@ from typer.cli import get_docs_for_click
 from typer.main import get_command
 
 from paimon_orch.cli.app import app
-from paimon_orch.dagster import PaimonDatabaseComponent, PaimonTableComponent
+from paimon_orch.dagster import (
+    PaimonDatabaseComponent,
+    PaimonTableComponent,
+    PaimonWarehouseComponent,
+)
 
 FOLDER = Path(__file__).parents[3] / "docs" / "reference"
 
@@ -45,7 +49,11 @@ def pages() -> dict[str, str]:
 
 def _components() -> Iterator[str]:
     """Yield the components, then each model that they use."""
-    models: list[type[dg.Model]] = [PaimonTableComponent, PaimonDatabaseComponent]
+    models: list[type[dg.Model]] = [
+        PaimonTableComponent,
+        PaimonDatabaseComponent,
+        PaimonWarehouseComponent,
+    ]
     for model in models:
         yield f"## {model.__name__}\n\n{(model.__doc__ or '').partition(chr(10))[0]}\n"
         yield "| attribute | type | default | description |\n| --- | --- | --- | --- |"

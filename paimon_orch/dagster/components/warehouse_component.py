@@ -1,0 +1,191 @@
+"""The component of all tables of a catalog: one job that maintains them within budgets."""
+
+import re
+from typing import Annotated
+
+import dagster as dg
+from pydantic import BaseModel, Field
+
+from paimon_orch.dagster.components.attribute_rules import (
+    CRON_RULE,
+    DURATION_RULE,
+    SIZE_RULE,
+    TABLE_RULE,
+    TIMEZONE_RULE,
+)
+from paimon_orch.dagster.components.component_attributes import CatalogAttributes
+from paimon_orch.dagster.components.warehouse_attributes import BudgetAttributes, PriceAttributes
+from paimon_orch.dagster.components.warehouse_job import (
+    build_warehouse_job,
+    build_warehouse_schedule,
+)
+from paimon_orch.dagster.names import group_name, table_asset_key
+from paimon_orch.dagster.run_config import (
+    STALE_EXTERNAL_HELP,
+    UNKNOWN_OPTIONS_HELP,
+    build_allowance_config,
+)
+from paimon_orch.errors import InputError
+from paimon_orch.format.options.blocking_options import Allowances
+from paimon_orch.steps.autopilot.maintenance_request import HISTORY_TABLE, MaintenanceRequest
+from paimon_orch.steps.compaction.policy import CompactionPolicy
+
+_POLICY, _REQUEST = CompactionPolicy(), MaintenanceRequest()
+
+
+class WarehouseScaffoldParams(BaseModel):
+    """The parameters of ``dg scaffold defs``; there are none."""
+
+
+class PaimonWarehouseScaffolder(dg.Scaffolder[WarehouseScaffoldParams]):
+    """Writes the YAML of a component that can be loaded without changes."""
+
+    @classmethod
+    def get_scaffold_params(cls) -> type[WarehouseScaffoldParams]:
+        """Return the parameters of the command."""
+        return WarehouseScaffoldParams
+
+    def scaffold(self, request: dg.ScaffoldRequest[WarehouseScaffoldParams]) -> None:
+        """Write the YAML."""
+        attributes = {
+            "warehouse": "{{ env.PAIMON_WAREHOUSE }}",
+            "include": ["*"],
+            "budgets": {"max_bytes_per_hour": "50 gb"},
+        }
+        dg.scaffold_component(request, attributes)
+
+
+@dg.scaffold_with(PaimonWarehouseScaffolder)
+class PaimonWarehouseComponent(CatalogAttributes, dg.Component):
+    """All tables of a catalog, maintained by one job within budgets.
+
+    Each run lists the tables, so new ones are maintained without a reload of definitions.
+    """
+
+    name: str = Field(
+        default="paimon_maintenance", description="Name of the job; unique in the project."
+    )
+    include: list[str] = Field(
+        default=["*"], description="Shell patterns of database.table to include."
+    )
+    exclude: list[str] = Field(
+        default=[], description="Shell patterns of database.table to exclude."
+    )
+    budgets: BudgetAttributes = Field(
+        default=BudgetAttributes(), description="Limits of the bytes, the tables and the hours."
+    )
+    idle_for: Annotated[str, DURATION_RULE] = Field(
+        default=_REQUEST.idle_for,
+        description="A partition without a new file for so long gets a full compaction, or is "
+        "sorted.",
+    )
+    expiring_within: Annotated[str, DURATION_RULE] = Field(
+        default=_REQUEST.expiring_within,
+        description="Partitions that expire within this time are not compacted.",
+    )
+    deleted_ratio: float = Field(
+        default=_POLICY.deleted_ratio,
+        ge=0,
+        le=1,
+        description="Share of deleted rows above which a partition gets a full compaction.",
+    )
+    max_rewrite: Annotated[str | None, SIZE_RULE] = Field(
+        default=None, description="Size above which a partition is not compacted."
+    )
+    reads: dict[str, float] = Field(
+        default={},
+        description="How often tables are read in comparison with others, by pattern; 1 for "
+        "others.",
+    )
+    prices: PriceAttributes = Field(
+        default=PriceAttributes(), description="Prices from which the cost of actions is computed."
+    )
+    history_table: Annotated[str, TABLE_RULE] = Field(
+        default=HISTORY_TABLE, description="Table of executed actions; the first run creates it."
+    )
+    key_prefix: list[str] = Field(
+        default=[], description="Prefix of the keys of the observed assets."
+    )
+    cron: Annotated[str, CRON_RULE] = Field(
+        default="17 * * * *", description="Cron schedule of the job."
+    )
+    timezone: Annotated[str, TIMEZONE_RULE] = Field(
+        default="UTC", description="Time zone of the cron schedule."
+    )
+    running: bool = Field(default=False, description="Whether the schedule is started by default.")
+    allow_stale_external: bool = Field(default=False, description=STALE_EXTERNAL_HELP)
+    allow_unknown_options: bool = Field(default=False, description=UNKNOWN_OPTIONS_HELP)
+
+    @classmethod
+    def get_spec(cls) -> dg.ComponentTypeSpec:
+        """Return the description that ``dg list components`` shows."""
+        return dg.ComponentTypeSpec(
+            description="All Paimon tables of a catalog, maintained within budgets.",
+            tags=["paimon"],
+        )
+
+    def check(self, path: str = "") -> None:
+        """Raise :class:`InputError` for an invalid attribute."""
+        super().check(path)
+        if not re.fullmatch(r"[A-Za-z0-9_]+", self.name):
+            raise InputError(
+                f"{path}name {self.name!r} is not the name of a job: Dagster allows only letters, "
+                "digits and _"
+            )
+        self.build_request()
+
+    def build_request(self) -> MaintenanceRequest:
+        """Return the request of each run; subclasses may override this."""
+        return MaintenanceRequest(
+            include=tuple(self.include),
+            exclude=tuple(self.exclude),
+            budgets=self.budgets.build_budgets(),
+            policy=CompactionPolicy(deleted_ratio=self.deleted_ratio, max_rewrite=self.max_rewrite),
+            idle_for=self.idle_for,
+            expiring_within=self.expiring_within,
+            reads=self.reads,
+            history_table=self.history_table,
+        )
+
+    def get_asset_spec(self) -> dg.AssetSpec:
+        """Return the asset of the history table; subclasses may override this."""
+        return dg.AssetSpec(
+            table_asset_key(self.history_table, self.key_prefix),
+            description="The executed maintenance actions, with their reasons, bytes and costs.",
+            group_name=group_name(self.history_table),
+            kinds={"paimon"},
+            metadata={
+                "dagster/table_name": self.history_table,
+                "dagster/storage_kind": "paimon",
+            },
+        )
+
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:  # noqa: ARG002 - Dagster's signature
+        """Return the job, its schedule and the asset of the history table."""
+        return self.definitions()
+
+    def definitions(self) -> dg.Definitions:
+        """Return the job, its schedule and the asset of the history table."""
+        allowances = Allowances(
+            stale_external=self.allow_stale_external, unknown_options=self.allow_unknown_options
+        )
+        job = build_warehouse_job(
+            self.name,
+            self.build_request(),
+            self.prices.build_prices(),
+            key_prefix=self.key_prefix,
+            config={"dry_run": False, **build_allowance_config(allowances)},
+        )
+        status = dg.DefaultScheduleStatus
+        schedule = build_warehouse_schedule(
+            job,
+            self.cron,
+            execution_timezone=self.timezone,
+            default_status=status.RUNNING if self.running else status.STOPPED,
+        )
+        return dg.Definitions(
+            assets=[self.get_asset_spec()],
+            jobs=[job],
+            schedules=[schedule],
+            resources=self.resources(),
+        )
