@@ -25,7 +25,7 @@ from paimon_orch.format.global_index.index_blocks import (
 from paimon_orch.format.global_index.sorted_column import SortedColumn
 
 DICTIONARY_BLOCK_BYTES = 16 << 10
-_MAGIC, _VERSION = 0x42474958, 1
+BITMAP_MAGIC, BITMAP_VERSION = 0x42474958, 1
 
 
 def encode_bitmaps(column: SortedColumn, block_bytes: int = DICTIONARY_BLOCK_BYTES) -> bytes:
@@ -59,7 +59,7 @@ def encode_bitmaps(column: SortedColumn, block_bytes: int = DICTIONARY_BLOCK_BYT
         index += _encode_count(len(first)) + first + _encode_count(offset) + _encode_count(length)
     ranges.append(append_block(file, index))
     footer = b"".join(pack(">qi", *place) for place in ranges)
-    return bytes(file + footer + pack(">iii", len(column.keys), _VERSION, _MAGIC))
+    return bytes(file + footer + pack(">iii", len(column.keys), BITMAP_VERSION, BITMAP_MAGIC))
 
 
 def _encode_count(number: int) -> bytes:

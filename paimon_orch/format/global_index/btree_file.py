@@ -22,7 +22,7 @@ from paimon_orch.format.global_index.index_blocks import append_block, encode_bi
 from paimon_orch.format.global_index.sorted_column import SortedColumn
 
 BLOCK_BYTES = 64 << 10
-_MAGIC, _VERSION = 0x50425449, 1
+BTREE_MAGIC, BTREE_VERSION = 0x50425449, 1
 _ALIGNED, _UNALIGNED = b"\0", b"\1"
 _BLOCK_END_BYTES, _POSITION_BYTES = 5, 4
 
@@ -47,7 +47,7 @@ def encode_btree(column: SortedColumn, block_bytes: int = BLOCK_BYTES) -> bytes:
     index_handle = append_block(file, _encode_index_block(column.keys, last_keys, handles))
     footer = pack("<qiq", 0, 0, 0)  # no Bloom filter
     footer += pack("<qi", *index_handle) + pack("<qi", *null_handle)
-    return bytes(file + footer + pack("<ii", _VERSION, _MAGIC))
+    return bytes(file + footer + pack("<ii", BTREE_VERSION, BTREE_MAGIC))
 
 
 def _encode_entries(column: SortedColumn) -> pa.LargeBinaryArray:

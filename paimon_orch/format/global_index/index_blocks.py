@@ -1,21 +1,30 @@
-"""Parts that btree and bitmap files share: blocks with checksums, and 64-bit bitmaps.
+"""Parts that btree and bitmap files share: blocks with checksums, varints and 64-bit bitmaps.
 
 See docs/format/global-index-files.md#blocks.
 """
 
-from struct import pack
+from struct import pack, unpack, unpack_from
 from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
 
-from paimon_orch.format.arrays import Int64Array
-from paimon_orch.format.bytes.roaring import serialize_positions
+from paimon_orch.errors import UnsupportedError
+from paimon_orch.format.arrays import Int64Array, Positions
+from paimon_orch.format.bytes.roaring import (
+    deserialize_bitmap,
+    read_serialized_size,
+    serialize_positions,
+)
+from paimon_orch.format.file_index.container import ByteSource
 from paimon_orch.format.global_index.byte_strings import join_binary
 
 MAX_ROWS = 1 << 32
 """The number of rows of a file whose positions fit one 32-bit bitmap."""
-_NOT_COMPRESSED = b"\0"
+_NOT_COMPRESSED, _ZSTD = b"\0", b"\1"
+_BLOCK_TRAILER_BYTES = 5
+_MAX_BLOCK_BYTES = 1 << 30
+_MAX_VARINT_BYTES = 9
 _BITMAP_64 = pack("<qi", 1, 0)  # one 32-bit bitmap, with high bits 0
 
 
@@ -36,3 +45,57 @@ def append_block(file: bytearray, block: bytes) -> tuple[int, int]:
     offset = len(file)
     file += block + _NOT_COMPRESSED + pack("<I", crc32(block + _NOT_COMPRESSED))
     return offset, len(block)
+
+
+def read_block(source: ByteSource, offset: int, length: int) -> bytes:
+    """Return the content of a block. Raises ``ValueError`` if it does not match its checksum.
+
+    Raises :class:`UnsupportedError` for a compression other than zstd.
+    """
+    data = source.bytes(offset, length + _BLOCK_TRAILER_BYTES)
+    block, compression = data[:length], data[length : length + 1]
+    if unpack_from("<I", data, length + 1) != (crc32(data[: length + 1]),):
+        raise ValueError(f"the block at {offset} does not match its checksum")
+    if compression == _NOT_COMPRESSED:
+        return block
+    if compression != _ZSTD:
+        raise UnsupportedError(
+            f"index blocks with compression {compression[0]} are not supported, only zstd"
+        )
+    size, start = read_varint(block, 0)
+    if size > _MAX_BLOCK_BYTES:
+        raise ValueError(f"a block cannot have {size} bytes")
+    return bytes(pa.decompress(block[start:], size, codec="zstd", asbytes=True))
+
+
+def read_varint(data: bytes, position: int) -> tuple[int, int]:
+    """Return a number and the position after it. Raises ``LookupError`` at the end of the data."""
+    number = 0
+    for index in range(_MAX_VARINT_BYTES):
+        byte = data[position + index]
+        number |= (byte & 0x7F) << 7 * index
+        if byte < 0x80:
+            return number, position + index + 1
+    raise ValueError("a number has more than 63 bits")
+
+
+def decode_bitmap64(data: bytes, limit: int) -> Positions:
+    """Return the ascending positions of a 64-bit bitmap.
+
+    Raises ``ValueError`` for positions of ``limit`` and above.
+    """
+    (count,) = unpack("<q", data[:8])
+    parts, position, next_word = list[Positions](), 8, 0
+    for _ in range(count):
+        (word,) = unpack_from("<I", data, position)
+        size = read_serialized_size(data, position + 4)
+        part = data[position + 4 : position + 4 + size]
+        first = word << 32
+        if word < next_word or first >= limit:
+            raise ValueError(f"a bitmap has the high bits {word} for {limit} rows")
+        bitmap = deserialize_bitmap(part, min(limit - first, MAX_ROWS))
+        parts.append(np.asarray(bitmap.to_array(), np.int64) + first)
+        position, next_word = position + 4 + size, word + 1
+    if position != len(data):
+        raise ValueError(f"a bitmap has {len(data) - position} more bytes than its content")
+    return np.concatenate(parts) if parts else np.empty(0, np.int64)

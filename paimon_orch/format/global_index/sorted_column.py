@@ -5,7 +5,7 @@ See docs/format/global-index-files.md#keys.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from struct import pack
+from struct import pack, unpack_from
 
 import numpy as np
 import pyarrow as pa
@@ -55,6 +55,38 @@ _INDEXABLE = {
     TypeRoot.CHAR,
     TypeRoot.VARCHAR,
 }
+
+
+def has_nanoseconds(data_type: AtomicType) -> bool:
+    """Return whether keys have the milliseconds and the nanoseconds of a timestamp."""
+    is_timestamp = data_type.name in (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
+    return is_timestamp and bool(data_type.params[0] > _MILLIS_PRECISION)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyBounds:
+    """The smallest and the greatest key of an index file, and whether there are nulls."""
+
+    first: bytes | None
+    last: bytes | None
+    has_nulls: bool
+
+
+def decode_key_bounds(meta: bytes) -> KeyBounds:
+    """Return the content of ``_INDEX_META``. Raises ``ValueError`` or ``struct.error``."""
+    keys, position = list[bytes](), 0
+    for _ in range(2):
+        (length,) = unpack_from("<i", meta, position)
+        position += 4 + length
+        if length < 0 or position > len(meta):
+            raise ValueError("the length of a key in the metadata of an index is out of range")
+        keys.append(meta[position - length : position])
+    has_nulls = meta[position] == 1
+    flags = meta[position + 2] if len(meta) > position + 2 else None
+    if flags is None:  # written before there was a version
+        flags = _KEYS_ARE_NULL if has_nulls and not any(keys) else 0
+    first, last = keys
+    return KeyBounds(None if flags & 1 else first, None if flags & 2 else last, has_nulls)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,8 +149,7 @@ def _encode_numbers(keys: SignedIntArray, data_type: AtomicType) -> pa.LargeBina
     """Return little-endian numbers; the keys are sortable integers."""
     assert not has_byte_keys(data_type)
     codec = get_key_codec(data_type)
-    is_timestamp = data_type.name in (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
-    if is_timestamp and data_type.params[0] > _MILLIS_PRECISION:
+    if has_nanoseconds(data_type):
         millis, micros = np.divmod(keys.astype(np.int64), 1000)
         numbers = build_binary_array(*_split_fixed(millis, 8))
         return join_binary(numbers, encode_varints(micros * 1000))

@@ -12,6 +12,8 @@ from paimon_orch.format.manifest.index_manifest import SOURCE_META, IndexManifes
 
 _VERSION = 1
 _HEADER = Struct(">iii")
+_SNAPSHOT = Struct(">iiq")
+_SNAPSHOT_MAGIC = 0x44454958
 _NAME_LENGTH = Struct(">H")
 _ROW_COUNT = Struct(">q")
 _SOURCE_META_FIELD = {"name": "_SOURCE_META", "type": ["null", "bytes"], "default": None}
@@ -71,3 +73,21 @@ def decode_index_source(entry: IndexManifestEntry) -> IndexSource | None:
             f"index file {entry.file_name}: the list of its data files has unknown fields"
         )
     return IndexSource(level=level, files=tuple(files))
+
+
+def encode_source_snapshot(snapshot_id: int) -> AdditionalFields:
+    """Return the field of an index of a data-evolution table that was built from a snapshot."""
+    data = _SNAPSHOT.pack(_SNAPSHOT_MAGIC, _VERSION, snapshot_id)
+    return AdditionalFields({SOURCE_META: _SOURCE_META_FIELD}, {SOURCE_META: data})
+
+
+def decode_source_snapshot(entry: IndexManifestEntry) -> int | None:
+    """Return the snapshot that an index of a data-evolution table was built from, if it is known.
+
+    Java Paimon writes it since 2.1.
+    """
+    data = entry.source_meta
+    if data is None or len(data) != _SNAPSHOT.size:
+        return None
+    magic, version, snapshot_id = _SNAPSHOT.unpack(data)
+    return int(snapshot_id) if (magic, version) == (_SNAPSHOT_MAGIC, _VERSION) else None

@@ -14,13 +14,11 @@ from dataclasses import dataclass
 from paimon_orch.errors import CommitConflictError
 from paimon_orch.files.data_file_reader import BucketFile, FileReader
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
-from paimon_orch.format.global_index.bitmap_file import encode_bitmaps
-from paimon_orch.format.global_index.btree_file import encode_btree
 from paimon_orch.format.global_index.index_blocks import MAX_ROWS
 from paimon_orch.format.global_index.sorted_column import can_be_indexed, sort_column
-from paimon_orch.format.manifest.index_manifest import GlobalIndexMeta, IndexManifestEntry
+from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest.index_source import IndexSource, decode_index_source
-from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind, FileSource
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileSource
 from paimon_orch.format.options.core_options import (
     PK_BITMAP_INDEX_COLUMNS,
     PK_BTREE_INDEX_COLUMNS,
@@ -30,6 +28,7 @@ from paimon_orch.format.paths import FileNameGenerator
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.format.types.data_types import AtomicType, Field
+from paimon_orch.steps.common.column_index_writer import NewIndexFile, write_column_index
 from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict, discard_messages
 from paimon_orch.steps.common.executor import Executor, Progress
 from paimon_orch.steps.common.partition_selection import (
@@ -47,7 +46,6 @@ from paimon_orch.table.write.commit_message import CommitMessage
 
 logger = logging.getLogger(__name__)
 
-_ENCODERS = {"btree": encode_btree, "bitmap": encode_bitmaps}
 _MAX_ROWS = min(MAX_ROWS, 50_000_000)  # a column of one level is sorted in memory
 _MAX_SNAPSHOT_UNITS = 10_000
 
@@ -253,32 +251,17 @@ def _build_index(
         for file in unit.files
         for batch in reader.read(BucketFile(*unit.bucket, file), [index.column])
     ]
-    column = sort_column(chunks, data_type)
     source = unit.source
+    column = sort_column(chunks, data_type)
     assert column.row_count == source.row_count
-    data = _ENCODERS[index.type](column)
-    location = reader.paths.new_index_file(reader.schema, *unit.bucket, name)
-    created.append(location.path)
-    with reader.io.open_output(location.path) as sink:
-        sink.write(data)
-    return IndexManifestEntry(
-        kind=FileKind.ADD,
-        partition=unit.bucket.partition,
-        bucket=unit.bucket.bucket,
+    file = NewIndexFile(
+        bucket=unit.bucket,
         index_type=index.type,
-        file_name=name,
-        file_size=len(data),
-        row_count=source.row_count,
-        external_path=location.external,
-        global_index=GlobalIndexMeta(
-            row_range_start=0,
-            row_range_end=source.row_count - 1,
-            index_field_id=index.column.id,
-            extra_field_ids=None,
-            index_meta=column.encode_meta(),
-        ),
-        additional=source.to_additional_fields(),
+        field_id=index.column.id,
+        name=name,
+        source=source.to_additional_fields(),
     )
+    return write_column_index(reader, file, column, created)
 
 
 def commit(table: Table, plan: KeyIndexPlan, messages: Sequence[CommitMessage]) -> KeyIndexResult:

@@ -1,0 +1,113 @@
+"""Finds rows in bitmap index files.
+
+See docs/format/global-index-files.md#bitmap.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from struct import unpack
+
+import numpy as np
+
+from paimon_orch.errors import UnsupportedError
+from paimon_orch.format.arrays import Positions
+from paimon_orch.format.file_index.container import ByteSource
+from paimon_orch.format.file_index.index_keys import Key
+from paimon_orch.format.global_index.bitmap_file import BITMAP_MAGIC, BITMAP_VERSION
+from paimon_orch.format.global_index.index_blocks import decode_bitmap64, read_block, read_varint
+from paimon_orch.format.global_index.key_ranges import KeyRange, decode_key
+from paimon_orch.format.types.data_types import AtomicType
+
+_FOOTER = ">qiqiqiiii"
+_FOOTER_BYTES = 48
+_MAX_BLOCKS = (
+    64  # a test of more keys costs more than it saves, because keys are decoded one by one
+)
+_MAX_KEYS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Entries:
+    """The keys of a block, and the offset and length that the block has for each."""
+
+    keys: list[Key]
+    places: list[tuple[int, int]]
+
+    @classmethod
+    def decode(cls, block: bytes, data_type: AtomicType) -> "_Entries":
+        count, position = read_varint(block, 0)
+        keys, places = list[Key](), list[tuple[int, int]]()
+        for _ in range(count):
+            length, position = read_varint(block, position)
+            if position + length > len(block):
+                raise ValueError("a key ends after its block")
+            keys.append(decode_key(block[position : position + length], data_type))
+            offset, position = read_varint(block, position + length)
+            size, position = read_varint(block, position)
+            places.append((offset, size))
+        return cls(keys, places)
+
+
+class BitmapReader:
+    """Reads the index of a column with ``row_count`` positions."""
+
+    def __init__(self, source: ByteSource, data_type: AtomicType, row_count: int) -> None:
+        self._source, self._type, self._row_count = source, data_type, row_count
+        footer = source.bytes(source.length - _FOOTER_BYTES, _FOOTER_BYTES)
+        null_offset, null_size, _, _, index_offset, index_size, _, version, magic = unpack(
+            _FOOTER, footer
+        )
+        if magic != BITMAP_MAGIC:
+            raise ValueError("the file does not end with the magic number of a bitmap file")
+        if version != BITMAP_VERSION:
+            raise UnsupportedError(f"bitmap files of version {version} are not supported")
+        self._nulls = null_offset, null_size
+        self._index = index_offset, index_size
+
+    def find_null_rows(self) -> Positions:
+        """Return the ascending positions of rows without a value."""
+        return decode_bitmap64(self._source.bytes(*self._nulls), self._row_count)
+
+    def find_rows(self, ranges: Sequence[KeyRange]) -> Positions | None:
+        """Return the ascending positions of rows with these keys; None if these are many keys."""
+        if KeyRange() in ranges:
+            return None
+        blocks = [self._find_blocks(keys) for keys in ranges]
+        if sum(map(len, blocks)) > _MAX_BLOCKS:
+            return None
+        places = list[list[tuple[int, int]]]()
+        for keys, numbers in zip(ranges, blocks, strict=True):
+            places += self._find_bitmaps(keys, numbers)
+        if sum(map(len, places)) > _MAX_KEYS:
+            return None
+        parts = [rows for of_block in places for rows in self._read_bitmaps(of_block)]
+        return np.unique(np.concatenate(parts)) if parts else np.empty(0, np.int64)
+
+    def _find_blocks(self, keys: KeyRange) -> range:
+        """Return the numbers of the dictionary blocks that may have the keys."""
+        first_keys = self._directory.keys
+        start, end = keys.find(len(first_keys), first_keys.__getitem__)
+        return range(max(start - 1, 0), end)
+
+    def _find_bitmaps(self, keys: KeyRange, numbers: range) -> Iterator[list[tuple[int, int]]]:
+        """Yield the places of the bitmaps of each dictionary block."""
+        for number in numbers:
+            block = read_block(self._source, *self._directory.places[number])
+            entries = _Entries.decode(block, self._type)
+            start, end = keys.find(len(entries.keys), entries.keys.__getitem__)
+            if start < end:
+                yield entries.places[start:end]
+
+    def _read_bitmaps(self, places: Sequence[tuple[int, int]]) -> Iterator[Positions]:
+        """Yield the rows of each bitmap; they follow each other in the file."""
+        begin = min(offset for offset, _ in places)
+        end = max(offset + size for offset, size in places)
+        data = self._source.bytes(begin, end - begin)
+        for offset, size in places:
+            start = offset - begin
+            yield decode_bitmap64(data[start : start + size], self._row_count)
+
+    @cached_property
+    def _directory(self) -> _Entries:
+        return _Entries.decode(read_block(self._source, *self._index), self._type)
