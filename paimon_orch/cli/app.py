@@ -96,7 +96,17 @@ INDEX: Mapping[str, IndexEntry] = MappingProxyType(
             "optimize", Panel.COMPACT, "Move rows from postpone buckets to real buckets."
         ),
         "rewrite-file-index": IndexEntry(
-            "optimize", Panel.COMPACT, "Build file indexes for existing data files."
+            "indexes", Panel.COMPACT, "Build file indexes for existing data files."
+        ),
+        "create-global-index": IndexEntry(
+            "indexes",
+            Panel.COMPACT,
+            "Build an index of a column, in a table with data evolution.",
+        ),
+        "drop-global-index": IndexEntry(
+            "indexes",
+            Panel.COMPACT,
+            "Drop the indexes of a column, in a table with data evolution.",
         ),
         "expire-snapshots": IndexEntry(
             "expire", Panel.EXPIRE, "Delete old snapshots and their files."

@@ -1,7 +1,7 @@
-"""Commands that optimize a table for readers, besides compactions: statistics, file indexes, rows.
+"""Commands that optimize a table for readers, besides compactions and indexes.
 
-``analyze`` counts rows and computes column statistics, ``move-postponed`` moves rows from postpone
-buckets to real buckets, and ``rewrite-file-index`` builds file indexes for existing data files.
+``analyze`` counts rows and computes column statistics, and ``move-postponed`` moves rows from
+postpone buckets to real buckets.
 """
 
 import json
@@ -17,8 +17,6 @@ from paimon_orch.cli.arguments import (
     ExecutorOption,
     Identifier,
     Master,
-    PartitionFilter,
-    Partitions,
 )
 from paimon_orch.cli.common import (
     add_progress_bar,
@@ -26,7 +24,6 @@ from paimon_orch.cli.common import (
     error_console,
     open_table,
     parse_names,
-    parse_partitions,
     print_result,
     print_values,
 )
@@ -39,7 +36,6 @@ from paimon_orch.steps.common.executor_choice import ExecutorKind
 from paimon_orch.steps.common.step import run_step
 from paimon_orch.steps.compaction import postpone
 from paimon_orch.steps.maintenance import analyze as analyze_step
-from paimon_orch.steps.maintenance import rewrite_file_index as index_step
 
 _Columns = Annotated[
     str,
@@ -52,14 +48,12 @@ _ANALYZE_EXAMPLES = [
     "analyze /lake db.orders --columns status,price",
     "read /lake 'db.orders$statistics' --format jsonl",
 ]
-_NOTHING_TO_INDEX = "nothing to do: every file has the indexes that the table's options configure"
 
 
 def add_commands(app: typer.Typer) -> None:
     """Register the commands of this module."""
     register_command(app, analyze, Panel.COMPACT, examples=_ANALYZE_EXAMPLES)
     register_command(app, move_postponed, Panel.COMPACT)
-    register_command(app, rewrite_file_index, Panel.COMPACT)
 
 
 def analyze(
@@ -155,55 +149,3 @@ def move_postponed(
     snapshot = result.snapshot
     values: dict[str, object] = {"snapshot_id": None if snapshot is None else snapshot.id}
     print_result(values | {"rows": rows}, as_json, "no rows in postpone buckets")
-
-
-def rewrite_file_index(
-    ctx: typer.Context,
-    location: CatalogLocation,
-    table: Identifier,
-    partitions: Partitions = None,
-    where: PartitionFilter = None,
-    dry_run: DryRun = False,
-    executor: ExecutorOption = ExecutorKind.AUTO,
-    master: Master = None,
-    as_json: AsJson = False,
-) -> None:
-    """Build file indexes for existing data files.
-
-    The table's options configure the indexes. Data files are not rewritten. Indexes that are no
-    longer configured are removed.
-    """
-    runner = build_executor(executor, master)
-    target = open_table(ctx, location, table)
-    specs = parse_partitions(target, partitions)
-    planned = index_step.plan(
-        target, index_step.RewriteFileIndexRequest(partitions=specs, where=where)
-    )
-    if dry_run:
-        _print_index_plan(planned, as_json=as_json)
-        return
-    if not planned:
-        print_result(index_step.FileIndexRewriteResult().to_dict(), as_json, _NOTHING_TO_INDEX)
-        return
-    with Progress(console=error_console, transient=True) as bars:
-        result = run_step(
-            index_step.REWRITE_FILE_INDEX,
-            target,
-            planned,
-            runner,
-            progress=add_progress_bar(bars, f"rewrite file indexes of {table}"),
-        )
-    print_result(result.to_dict(), as_json, _NOTHING_TO_INDEX)
-
-
-def _print_index_plan(planned: index_step.FileIndexRewritePlan, *, as_json: bool) -> None:
-    values = planned.to_dict()
-    if as_json:
-        print(json.dumps(values, indent=2))
-    elif not planned:
-        print(_NOTHING_TO_INDEX)
-    else:
-        print(
-            f"would rewrite the indexes of {values['files']:,} files in {values['snapshots']} "
-            "snapshots; nothing was changed"
-        )

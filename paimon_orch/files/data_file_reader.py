@@ -76,6 +76,9 @@ class BucketFile:
     stored_partition: bytes | None = None
     """The partition of the file's directory, if its rows are read as rows of another one."""
 
+    rows: Positions | None = field(default=None, compare=False)
+    """The ascending positions of the rows that :meth:`FileReader.read` yields; None for all rows."""
+
     @property
     def partition_bucket(self) -> PartitionBucket:
         """Return the bucket that the file belongs to."""
@@ -143,6 +146,9 @@ class FileReader:
         selected = self._select_rows(
             bucket_file, path, predicate=predicate, first=first, deletions=deletions
         )
+        if bucket_file.rows is not None:
+            live = _exclude_deleted_rows(bucket_file.rows, bucket_file.file, deleted)
+            selected = live if selected is None else np.intersect1d(selected, live)
         if selected is not None and not len(selected):
             return
         find_groups = None
@@ -159,15 +165,15 @@ class FileReader:
             find_groups=find_groups,
             selected=selected,
         ):
-            rows = (
+            read = (
                 fill_row_tracking(batch, bucket_file.file, numbers) if has_row_tracking else batch
             )
             if positions:
-                rows = rows.append_column(ROW_POSITION, pa.array(numbers))
+                read = read.append_column(ROW_POSITION, pa.array(numbers))
             if selected is None and deleted is not None:
-                rows = _drop_deleted_rows(rows, deleted, numbers)
-            if rows.num_rows:
-                yield rows
+                read = _drop_deleted_rows(read, deleted, numbers)
+            if read.num_rows:
+                yield read
 
     def read_row_groups(
         self,
@@ -483,6 +489,14 @@ def _encode_dictionary(column: pa.Array) -> pa.Array:
 
 def _unique(names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(names))
+
+
+def _exclude_deleted_rows(
+    rows: Positions, file: DataFileMeta, deleted: DeletedRowMask | None
+) -> Positions:
+    """Return the rows that are not deleted."""
+    live = None if deleted is None else deleted.build_live_mask(0, file.row_count)
+    return rows if live is None else rows[np.asarray(live)[rows]]
 
 
 def _drop_deleted_rows(

@@ -110,6 +110,18 @@ if TYPE_CHECKING:
         CREATE_TAGS,
         create_tags,
     )
+    from paimon_orch.steps.maintenance.create_global_index import (
+        CREATE_GLOBAL_INDEX,
+        CreateGlobalIndexRequest,
+        GlobalIndexResult,
+        create_global_index,
+    )
+    from paimon_orch.steps.maintenance.drop_global_index import (
+        DROP_GLOBAL_INDEX,
+        DropGlobalIndexRequest,
+        DropGlobalIndexResult,
+        drop_global_index,
+    )
     from paimon_orch.steps.maintenance.mark_done import MARK_DONE, MarkDoneRequest, mark_done
     from paimon_orch.steps.maintenance.merge_branch import (
         MERGE_BRANCH,
@@ -232,6 +244,18 @@ _MODULES = {
         "CREATE_TAGS",
         "create_tags",
     ),
+    "maintenance.create_global_index": (
+        "CREATE_GLOBAL_INDEX",
+        "CreateGlobalIndexRequest",
+        "GlobalIndexResult",
+        "create_global_index",
+    ),
+    "maintenance.drop_global_index": (
+        "DROP_GLOBAL_INDEX",
+        "DropGlobalIndexRequest",
+        "DropGlobalIndexResult",
+        "drop_global_index",
+    ),
     "compaction.chain_table": (
         "COMPACT_CHAIN_TABLE",
         "CompactChainTableRequest",
@@ -275,8 +299,10 @@ __all__ = [
     "COMPACT",
     "COMPACT_CHAIN_TABLE",
     "COMPACT_MANIFESTS",
+    "CREATE_GLOBAL_INDEX",
     "CREATE_TAGS",
     "DELETE_TAG",
+    "DROP_GLOBAL_INDEX",
     "EXPIRE_CHANGELOGS",
     "EXPIRE_PARTITIONS",
     "EXPIRE_SNAPSHOTS",
@@ -306,7 +332,10 @@ __all__ = [
     "CompactionPlan",
     "CompactionPolicy",
     "CompactionResult",
+    "CreateGlobalIndexRequest",
     "DeleteTagRequest",
+    "DropGlobalIndexRequest",
+    "DropGlobalIndexResult",
     "EmptyRequest",
     "Executor",
     "ExpireChangelogsRequest",
@@ -315,6 +344,7 @@ __all__ = [
     "ExpireTagsRequest",
     "FileIndexRewriteResult",
     "Finding",
+    "GlobalIndexResult",
     "IcebergSyncPlan",
     "IcebergSyncResult",
     "InProcessExecutor",
@@ -356,10 +386,12 @@ __all__ = [
     "compact_chain_table",
     "compact_manifests",
     "compute_health",
+    "create_global_index",
     "create_tags",
     "decide",
     "delete",
     "delete_tag",
+    "drop_global_index",
     "expire_changelogs",
     "expire_partitions",
     "expire_snapshots",

@@ -134,6 +134,7 @@ def test_every_command_with_json_is_tested_here() -> None:
     tested |= {"history"}  # test_describe.py; prints a list
     tested |= {"autopilot", "maintenance-history"}  # test_autopilot.py; have no table
     tested |= {"doctor", "repair"}  # test_doctor.py
+    tested |= {"create-global-index", "drop-global-index"}  # test_global_index.py
     tested |= {"branch merge"}  # test_merge_branch.py; needs an append table
     assert tested == {
         name for name, command in walk_commands() if "--json" in option_names(command)

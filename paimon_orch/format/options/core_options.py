@@ -295,6 +295,7 @@ FILE_FORMAT_PER_LEVEL = honoured(
 FILE_SUFFIX_INCLUDE_COMPRESSION = honoured("file.suffix.include.compression", BOOLEAN, "false")
 FORCE_LOOKUP = honoured("force-lookup", BOOLEAN, "false")
 FULL_COMPACTION_DELTA_COMMITS = honoured("full-compaction.delta-commits", INTEGER)
+GLOBAL_INDEX_ENABLED = honoured("global-index.enabled", BOOLEAN, "true")
 GLOBAL_INDEX_EXTERNAL_PATH = honoured("global-index.external-path", TEXT)
 GLOBAL_INDEX_COLUMN_UPDATE_ACTION = honoured(
     "global-index.column-update-action", TEXT, "THROW_ERROR"
@@ -475,6 +476,9 @@ SNAPSHOT_EXPIRE_LIMIT = honoured("snapshot.expire.limit", INTEGER, "50")
 SNAPSHOT_NUM_RETAINED_MAX = honoured("snapshot.num-retained.max", INTEGER, "2147483647")
 SNAPSHOT_NUM_RETAINED_MIN = honoured("snapshot.num-retained.min", INTEGER, "10", bounds=(1, inf))
 SNAPSHOT_TIME_RETAINED = honoured("snapshot.time-retained", DURATION, "1 h")
+SORTED_INDEX_RECORDS_PER_RANGE = honoured(
+    "sorted-index.records-per-range", INTEGER, "10000000", bounds=(1, inf)
+)
 SOURCE_SPLIT_OPEN_FILE_COST = honoured("source.split.open-file-cost", MEMORY, "4 mb")
 SOURCE_SPLIT_TARGET_SIZE = honoured("source.split.target-size", MEMORY, "128 mb")
 STREAMING_READ_APPEND_OVERWRITE = honoured("streaming-read-append-overwrite", BOOLEAN, "false")
@@ -795,7 +799,6 @@ HARMLESS: tuple[AnyOption, ...] = (
     harmless("full-text-index.search-mode", TEXT, "fast"),
     harmless("global-index.build.max-parallelism", INTEGER, "4096"),
     harmless("global-index.build.max-shard", INTEGER, "32"),
-    harmless("global-index.enabled", BOOLEAN, "true"),
     harmless("global-index.row-count-per-shard", INTEGER, "100000"),
     harmless("global-index.search-mode", TEXT),
     harmless("global-index.thread-num", INTEGER, "32"),

@@ -20,6 +20,7 @@ from paimon_orch.format.manifest.index_manifest import (
     HASH_INDEX,
     IndexManifestEntry,
 )
+from paimon_orch.format.manifest.index_source import decode_source_snapshot
 from paimon_orch.format.manifest.live_entries import filter_live_entries
 from paimon_orch.format.manifest.manifest_entry import ManifestEntry
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
@@ -436,7 +437,8 @@ def _check_row_ranges(
         index = item.global_index
         if index is None:
             continue
-        end = item.row_count if item.source_meta is not None else next_row_id
+        has_row_ids = item.source_meta is None or decode_source_snapshot(item) is not None
+        end = next_row_id if has_row_ids else item.row_count
         if not 0 <= index.row_range_start <= index.row_range_end or (
             end is not None and index.row_range_end >= end
         ):

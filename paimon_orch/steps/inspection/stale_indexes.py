@@ -9,12 +9,15 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from paimon_orch.errors import UnsupportedError
+from paimon_orch.files.global_index_reader import SORTED_INDEX_TYPES
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest.index_source import decode_index_source
-from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.row_range_set import EMPTY_ROW_RANGES, RowRanges, unite_row_ranges
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.steps.common.partition_selection import PartitionRequest, plan_live_buckets
 from paimon_orch.steps.compaction.key_indexes import group_by_level, list_source
+from paimon_orch.table.column_index.global_index_evaluator import is_indexable
+from paimon_orch.table.column_index.row_id_groups import get_index_meta, get_row_range
 from paimon_orch.table.table import Table
 
 
@@ -32,7 +35,7 @@ def find_stale_indexes(table: Table) -> Iterator[str]:
         of_keys = [entry for entry in entries if table.schema.primary_keys]
         yield from _find_stale_key_indexes(table, snapshot, of_keys)
         if not table.schema.primary_keys:
-            yield from _find_rows_without_index(table.schema, snapshot, entries)
+            yield from _find_rows_without_index(table, snapshot, entries)
 
 
 def _find_stale_key_indexes(
@@ -60,25 +63,32 @@ def _find_stale_key_indexes(
 
 
 def _find_rows_without_index(
-    schema: TableSchema, snapshot: Snapshot, entries: Sequence[IndexManifestEntry]
+    table: Table, snapshot: Snapshot, entries: Sequence[IndexManifestEntry]
 ) -> Iterator[str]:
-    """Yield the columns whose global indexes do not cover all row ids."""
-    ranges = defaultdict[tuple[int, str], list[tuple[int, int]]](list)
+    """Yield the columns whose global indexes do not cover all rows, or have another type."""
+    by_index = defaultdict[tuple[int, str], list[IndexManifestEntry]](list)
     for entry in entries:
-        index = entry.global_index
-        if index is not None:
-            key = (index.index_field_id, entry.index_type)
-            ranges[key].append((index.row_range_start, index.row_range_end + 1))
-    names = {field.id: field.name for field in schema.fields}
-    total = snapshot.next_row_id or 0
-    for (field_id, index_type), of_column in ranges.items():
-        covered = position = 0
-        for start, end in sorted(of_column):
-            covered += max(0, end - max(start, position))
-            position = max(position, end)
-        if covered < total:
-            name = names.get(field_id, f"with id {field_id}, which was dropped")
+        by_index[get_index_meta(entry).index_field_id, entry.index_type].append(entry)
+    fields = {field.id: field for field in table.schema.fields}
+    rows = _find_live_rows(table, snapshot)
+    for (field_id, index_type), of_index in by_index.items():
+        field = fields.get(field_id)
+        name = f"with id {field_id}, which was dropped" if field is None else field.name
+        label = f"stale index: the {index_type} index of column {name}"
+        covered = unite_row_ranges([get_row_range(entry) for entry in of_index]) & rows
+        if covered.count < rows.count:
             yield (
-                f"stale index: the {index_type} index of column {name} covers {covered} of {total} "
-                "row ids; searches may skip the other rows"
+                f"{label} covers {covered.count} of {rows.count} row ids; searches may skip the "
+                "other rows"
             )
+        is_sorted = index_type in SORTED_INDEX_TYPES and field is not None
+        if is_sorted and field is not None and not is_indexable(field, table.stores.schemas):
+            yield f"{label} is not used, because the column had another type or cannot be indexed"
+
+
+def _find_live_rows(table: Table, snapshot: Snapshot) -> RowRanges:
+    files = plan_live_buckets(table, table.schema, snapshot, PartitionRequest()).groups.files
+    if files.first_row_ids is None:
+        return EMPTY_ROW_RANGES
+    starts = files.first_row_ids[files.first_row_ids >= 0]
+    return RowRanges.of(starts, starts + files.row_counts[files.first_row_ids >= 0])

@@ -10,6 +10,7 @@ from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
 from paimon_orch.format.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind
 from paimon_orch.table.commit.conflict_detection import BucketGuard, HashIndexGuard
+from paimon_orch.table.commit.global_index_conflicts import IndexedRowsGuard
 from paimon_orch.table.commit.row_id_reassignment import RowIdReassignment
 from paimon_orch.table.commit.row_level_conflicts import ReadGuard
 from paimon_orch.table.commit.row_range_conflicts import ColumnGuard
@@ -38,6 +39,9 @@ class CommitChanges:
 
     column_guard: ColumnGuard | None = None
     """The columns of existing rows that the changes write."""
+
+    indexed_rows_guard: IndexedRowsGuard | None = None
+    """The state of the rows that new global indexes were built from."""
 
     reassignment: RowIdReassignment | None = None
     """New row ids of existing files; there are no other changes."""

@@ -180,6 +180,8 @@ class SnapshotBuilder:
             base = self._read_live_entries(self._find_touched_buckets(entries, index))
             live = check_conflicts(schema, changes.kind, base, entries)
             check_bucket_guards(changes.guards, base, previous_index)
+            if changes.indexed_rows_guard is not None:
+                changes.indexed_rows_guard.check(base, previous_index, index)
             check_deletion_vectors(
                 schema, base, delta=entries, previous=previous_index, changes=index
             )

@@ -38,6 +38,7 @@ from paimon_orch.merge.tree.levels import (
 from paimon_orch.table.scan.base_scan import ROW_KIND
 from paimon_orch.table.scan.bucket_split import (
     BucketSplit,
+    find_selected_rows,
     is_file_raw_convertible,
     is_raw_convertible,
 )
@@ -107,7 +108,8 @@ class BucketReader:
         """Yield rows whose columns may be in several files."""
         split = self._split
         for group in group_files_by_rows(split.files):
-            rows = DataEvolutionReader(self._reader, split.partition, split.bucket, group)
+            selected = find_selected_rows(group[0], split)
+            rows = DataEvolutionReader(self._reader, split.partition, split.bucket, group, selected)
             yield from rows.batches(self._fields, self._vectors)
 
     def read_merged(self) -> Iterator[pa.RecordBatch]:
@@ -159,9 +161,8 @@ class BucketReader:
         first: TopRowsOrLimit | None = None,
     ) -> Iterator[pa.RecordBatch]:
         vector = self._vectors.get(file.file_name)
-        return self._reader.read(
-            self._to_bucket_file(file), fields, vector, predicate=predicate, first=first
-        )
+        selected = replace(self._to_bucket_file(file), rows=find_selected_rows(file, self._split))
+        return self._reader.read(selected, fields, vector, predicate=predicate, first=first)
 
     def _to_bucket_file(self, file: DataFileMeta) -> BucketFile:
         return BucketFile(self._split.partition, self._split.bucket, file)

@@ -3,14 +3,18 @@
 See docs/format/scan.md.
 """
 
-from collections.abc import Container, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
+from paimon_orch.format.arrays import Positions
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.options.core_options import DATA_EVOLUTION_ENABLED
+from paimon_orch.format.row_range_set import RowRanges
 from paimon_orch.format.schema import TableSchema
+
+_MAX_SELECTED_SHARE = 1 / 16  # if more rows are selected, reading all rows of a file is faster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +46,12 @@ class BucketSplit:
     origins: tuple[FileOrigin, ...] = ()
     """The origins of the files of chain tables; empty if all are stored in :attr:`partition`."""
 
+    row_ids: RowRanges | None = field(default=None, compare=False)
+    """The rows that may match the filter by global indexes (data evolution); None for all rows."""
+
+    file_rows: Mapping[str, RowRanges] | None = field(default=None, compare=False)
+    """The rows of files that may match the filter by indexes (primary keys), by file name."""
+
     @property
     def is_chained(self) -> bool:
         """Return whether the rows of a chain table must be merged.
@@ -60,6 +70,30 @@ class BucketSplit:
     def row_count(self) -> int:
         """Return the number of physical rows, including deleted ones."""
         return sum(file.row_count for file in self.files)
+
+
+def clip_to_files(row_ids: RowRanges | None, files: Iterable[DataFileMeta]) -> RowRanges | None:
+    """Return the selected rows between the first and the last row of some files."""
+    ranges = [(f.first_row_id, f.row_count) for f in files if f.first_row_id is not None]
+    if row_ids is None or not ranges:
+        return row_ids
+    return row_ids.clip(min(ranges)[0], max(first + count for first, count in ranges))
+
+
+def find_selected_rows(file: DataFileMeta, split: BucketSplit) -> Positions | None:
+    """Return the positions of the rows of a file that indexes select.
+
+    None means that all rows should be read: all are selected, or many.
+    """
+    start, rows = 0, (split.file_rows or {}).get(file.file_name)
+    if split.row_ids is not None and file.first_row_id is not None:
+        start, rows = file.first_row_id, split.row_ids
+    if rows is None:
+        return None
+    rows = rows.clip(start, start + file.row_count)
+    if rows.count > _MAX_SELECTED_SHARE * file.row_count:
+        return None
+    return rows.to_positions(start, start + file.row_count)
 
 
 def count_visible_rows(split: BucketSplit, schema: TableSchema) -> int | None:

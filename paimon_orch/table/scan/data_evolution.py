@@ -21,6 +21,7 @@ from paimon_orch.files.blob.blob_column import BlobColumn
 from paimon_orch.files.data_file_reader import BucketFile, FileReader
 from paimon_orch.files.row_tracking import ROW_TRACKING_FIELDS
 from paimon_orch.files.schema_evolution.evolve import find_source_field
+from paimon_orch.format.arrays import Positions
 from paimon_orch.format.deleted_row_mask import DeletedRowMask
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
@@ -101,6 +102,8 @@ class DataEvolutionReader:
     partition: bytes
     bucket: int
     files: RowIdGroup
+    rows: Positions | None = None
+    """The ascending positions of the rows to read; None for all rows."""
 
     def batches(
         self, fields: Sequence[Field], vectors: Mapping[str, DeletionVector]
@@ -123,7 +126,7 @@ class DataEvolutionReader:
         for file in files:
             held_fields = [x for x in fields if holders.get(x.name) is file]
             if held_fields:
-                bucket_file = BucketFile(self.partition, self.bucket, file)
+                bucket_file = BucketFile(self.partition, self.bucket, file, rows=self.rows)
                 sources.append(self.reader.read(bucket_file, held_fields, deletions))
         names = [field.name for field in fields]
         for parts in _align_batches(sources, oldest.file_name):
@@ -144,12 +147,12 @@ class DataEvolutionReader:
         anchor: DataFileMeta,
         deletions: DeletionVector | None,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield a BLOB column of the rows that are not deleted."""
+        """Yield a BLOB column of the selected rows that are not deleted."""
         column = BlobColumn.of(self.reader, files, anchor.first_row_id or 0, anchor.row_count)
-        rows = np.arange(anchor.row_count)
+        rows = np.arange(anchor.row_count) if self.rows is None else self.rows
         if deletions is not None:
             mask = DeletedRowMask.of(deletions).build_live_mask(0, anchor.row_count)
-            rows = rows if mask is None else np.flatnonzero(mask)
+            rows = rows if mask is None else rows[np.asarray(mask)[rows]]
         as_descriptors = self.reader.schema.typed_options.get(BLOB_AS_DESCRIPTOR)
         return column.read(name, rows, as_descriptors=as_descriptors)
 

@@ -1,10 +1,12 @@
-"""Reports the files and rows that a scan skips thanks to file indexes.
+"""Reports the files and rows that a scan skips thanks to indexes.
 
 See docs/format/file-index-evaluation.md.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+
+from pyroaring import BitMap
 
 from paimon_orch.errors import wrap_decode_errors
 from paimon_orch.files.data_file_reader import BucketFile, FileReader
@@ -20,6 +22,7 @@ from paimon_orch.merge.compact.bucket_deletion_vectors import read_deletion_vect
 from paimon_orch.merge.tree.levels import plan_merge_sections
 from paimon_orch.table.scan.bucket_split import (
     BucketSplit,
+    find_selected_rows,
     is_file_raw_convertible,
     is_raw_convertible,
 )
@@ -36,7 +39,7 @@ class IndexUsage:
 
 @dataclass(slots=True, kw_only=True)
 class ScanReport:
-    """The amount of data that a scan reads, and that file indexes and a limit let it skip.
+    """The amount of data that a scan reads, and that indexes and a limit let it skip.
 
     ``files``, ``rows`` and ``bytes`` are totals of the files that remain after statistics pruning;
     ``rows`` includes deleted rows. ``rows_selected`` counts the rows that remain after indexes, and
@@ -66,27 +69,28 @@ def explain_scan(
     planned: Iterable[BucketSplit],
     predicate: Predicate | None,
     first: TopRowsOrLimit | None = None,
+    column_indexes: Iterable[str] = (),
 ) -> ScanReport:
     """Report the effect of indexes: ``splits`` were planned without and ``planned`` with indexes.
 
     Without a predicate, only the ``first`` rows are needed, and ``planned`` may contain only the
-    files with these rows.
+    files with these rows. ``column_indexes`` are the indexes of many files that were used.
     """
     report = ScanReport()
-    planned_names = {file.file_name for split in planned for file in split.files}
+    planned_splits = {file.file_name: split for split in planned for file in split.files}
     for split in splits:
         for file, applicable in _pair_files_with_predicates(split.files, reader.schema, predicate):
             bucket_file = BucketFile(split.partition, split.bucket, file)
             report.files += 1
             report.rows += file.row_count
             report.bytes += file.file_size
-            if file.file_name in planned_names:
+            if file.file_name in planned_splits:
                 _add_read_file(
                     report,
                     reader,
                     bucket_file=bucket_file,
                     predicate=applicable,
-                    split=split,
+                    split=planned_splits[file.file_name],
                     first=first,
                 )
             elif first is not None:
@@ -98,6 +102,12 @@ def explain_scan(
                 if predicate is not None:
                     result = _evaluate_indexes(reader, bucket_file, predicate, embedded=True)
                     _count_index_usage(report.indexes, result, skipped=True)
+    for name in column_indexes:
+        report.indexes[name] = IndexUsage(
+            files_asked=report.files,
+            files_skipped=report.files_skipped_in_planning,
+            rows_selected=report.rows_selected,
+        )
     return report
 
 
@@ -150,6 +160,9 @@ def _add_read_file(
             deleted=deleted_rows,
         )
     rows = result.rows
+    selected = find_selected_rows(bucket_file.file, split)
+    if selected is not None:
+        rows = BitMap(selected) if rows is None else rows & BitMap(selected)
     if rows is None:
         report.rows_selected += bucket_file.file.row_count
         return

@@ -12,6 +12,7 @@ from paimon_orch.files.file_index_reader import TopRowsOrLimit
 from paimon_orch.files.row_tracking import row_tracking_fields
 from paimon_orch.files.stats.file_stats import FileStats
 from paimon_orch.format.file_index.evaluation import TopN
+from paimon_orch.format.options.core_options import GLOBAL_INDEX_ENABLED
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
@@ -32,6 +33,9 @@ from paimon_orch.table.chain.chain_splits import (
     plan_chain_splits,
     with_origins,
 )
+from paimon_orch.table.column_index.global_index_evaluator import GlobalIndexEvaluator
+from paimon_orch.table.column_index.global_index_pruner import prune_by_row_ids
+from paimon_orch.table.column_index.key_index_pruner import prune_by_file_rows
 from paimon_orch.table.filter.variant_column import VariantColumn
 from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.metadata.schema_store import SchemaStore
@@ -137,17 +141,43 @@ class Scan(BaseScan):
     def plan(self, *, use_indexes: bool = True) -> list[BucketSplit]:
         """Return the files to read, by bucket.
 
-        With ``use_indexes``, file indexes that are embedded in manifests also exclude files.
+        With ``use_indexes``, file indexes that are embedded in manifests also exclude files, and
+        global indexes exclude files and rows.
         """
         if self.anchors is not None:
             return list(self._plan_chain(self.anchors, use_indexes=use_indexes))
-        splits = self.plan_own_splits(self._restrict_to_columns(), use_indexes=use_indexes)
+        splits, _ = self._plan_branch(use_indexes=use_indexes)
         if self.fallback is None:
             return splits
         fallback_splits = self._build_fallback_scan(self.fallback).plan(use_indexes=use_indexes)
         present = self._find_own_partitions()
         missing = (split for split in fallback_splits if split.partition not in present)
         return [*splits, *(replace(split, is_fallback=True) for split in missing)]
+
+    def _plan_branch(self, *, use_indexes: bool) -> tuple[list[BucketSplit], Sequence[str]]:
+        """Return the files of the snapshot that may match, and the column indexes that were used."""
+        splits = self.plan_own_splits(self._restrict_to_columns(), use_indexes=use_indexes)
+        return self._prune_by_column_indexes(splits) if use_indexes else (splits, ())
+
+    def _prune_by_column_indexes(
+        self, splits: list[BucketSplit]
+    ) -> tuple[list[BucketSplit], Sequence[str]]:
+        """Return the files and rows that may match by indexes of columns, and the indexes used."""
+        is_enabled = self.schema.typed_options.get(GLOBAL_INDEX_ENABLED)
+        if self.predicate is None or not splits or self.is_audit_log or not is_enabled:
+            return splits, ()
+        if not (self.schema.primary_keys or has_data_evolution(self.schema)):
+            return splits, ()
+        entries = ManifestReader(self.io, self.paths).read_index_entries(self.snapshot)
+        evaluator = GlobalIndexEvaluator(
+            io=self.io,
+            paths=self.paths,
+            schemas=self.schemas,
+            schema=self.schema,
+            predicate=self.predicate,
+        )
+        prune = prune_by_file_rows if self.schema.primary_keys else prune_by_row_ids
+        return prune(splits, evaluator, entries), tuple(evaluator.used)
 
     def _find_own_partitions(self) -> set[bytes]:
         """Return the selected partitions that the snapshot has, without the fallback branch."""
@@ -277,7 +307,7 @@ class Scan(BaseScan):
         )
 
     def explain(self) -> ScanReport:
-        """Report the files, rows and bytes that file indexes and the limit save; reads no rows."""
+        """Report the files, rows and bytes that indexes and the limit save; reads no rows."""
         if self.fallback is not None or self.merge_postponed:
             # The report covers neither the fallback branch nor postpone buckets.
             return replace(self, fallback=None, merge_postponed=False).explain()
@@ -286,8 +316,16 @@ class Scan(BaseScan):
         reader = FileReader(self.io, self.paths, self.schema, schemas, batch_sizes=self.batch_sizes)
         first = self._first
         predicate = self._restrict_to_columns() if first is None else None
+        planned, used = (
+            self._plan_branch(use_indexes=True) if self.anchors is None else (self.plan(), ())
+        )
         return explain_scan(
-            reader, splits, planned=self._apply_limit(self.plan()), predicate=predicate, first=first
+            reader,
+            splits,
+            planned=self._apply_limit(planned),
+            predicate=predicate,
+            first=first,
+            column_indexes=used,
         )
 
     def _restrict_to_columns(self) -> Predicate | None:

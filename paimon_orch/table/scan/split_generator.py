@@ -12,7 +12,7 @@ from paimon_orch.format.options.core_options import (
 )
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.merge.tree.levels import plan_merge_sections
-from paimon_orch.table.scan.bucket_split import BucketSplit, is_raw_convertible
+from paimon_orch.table.scan.bucket_split import BucketSplit, clip_to_files, is_raw_convertible
 from paimon_orch.table.scan.data_evolution import group_files_by_rows, has_data_evolution
 from paimon_orch.table.scan.scan import Scan
 
@@ -53,7 +53,14 @@ def _restrict_to_files(split: BucketSplit, files: Sequence[DataFileMeta]) -> Buc
     vectors = restrict_vectors_to_files(split.vectors, files)
     names = {file.file_name for file in files}
     origins = tuple(origin for origin in split.origins if origin.file_name in names)
-    return replace(split, files=tuple(files), vectors=vectors, origins=origins)
+    return replace(
+        split,
+        files=tuple(files),
+        vectors=vectors,
+        origins=origins,
+        row_ids=clip_to_files(split.row_ids, files),
+        file_rows={name: rows for name, rows in (split.file_rows or {}).items() if name in names},
+    )
 
 
 def restrict_vectors_to_files(

@@ -1,0 +1,356 @@
+"""Builds the missing global indexes of a column of a data-evolution table.
+
+See docs/format/global-index-files.md#create-and-drop.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from uuid import uuid4
+
+import numpy as np
+
+from paimon_orch.errors import InputError, UnsupportedError
+from paimon_orch.files.data_file_reader import FileReader
+from paimon_orch.format.arrays import Positions
+from paimon_orch.format.bucket.partition_bucket import PartitionBucket
+from paimon_orch.format.global_index.sorted_column import sort_column
+from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
+from paimon_orch.format.manifest.index_source import encode_source_snapshot
+from paimon_orch.format.options.core_options import SORTED_INDEX_RECORDS_PER_RANGE
+from paimon_orch.format.options.table_option import StepKind
+from paimon_orch.format.row_range_set import RowRanges, unite_row_ranges
+from paimon_orch.format.snapshot import CommitKind
+from paimon_orch.format.types.data_types import AtomicType, Field, type_to_sql
+from paimon_orch.steps.common.column_index_writer import NewIndexFile, write_column_index
+from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict, discard_messages
+from paimon_orch.steps.common.executor import Executor, Progress
+from paimon_orch.steps.common.partition_selection import (
+    PartitionRequest,
+    PartitionSpecs,
+    open_reader,
+    plan_splits,
+)
+from paimon_orch.steps.common.step import Step, StepOutcome, WorkUnits, run_step
+from paimon_orch.table.column_index.global_index_evaluator import is_indexable
+from paimon_orch.table.column_index.row_id_groups import RowIdGroups, get_row_range, is_sorted_index
+from paimon_orch.table.commit.commit_changes import CommitChanges
+from paimon_orch.table.commit.global_index_conflicts import IndexedRowsGuard
+from paimon_orch.table.filter.partition_spec import format_partition
+from paimon_orch.table.scan.data_evolution import (
+    DataEvolutionReader,
+    RowIdGroup,
+    has_data_evolution,
+)
+from paimon_orch.table.table import Table
+from paimon_orch.table.write.commit_message import CommitMessage
+
+INDEX_TYPES = ("btree", "bitmap")
+_MAX_ROWS = 50_000_000  # a column of one index file is sorted in memory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateGlobalIndexRequest(PartitionRequest):
+    """A column to index, and the partitions whose rows get an index."""
+
+    column: str
+    index_type: str = "btree"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GlobalIndexUnit:
+    """Contiguous rows of a partition; their index is one file."""
+
+    bucket: PartitionBucket
+    partition_text: str
+    start: int
+    end: int
+    """The row id after the last row."""
+    groups: tuple[RowIdGroup, ...]
+    """The files with the rows, in the order of their row ids."""
+    column: Field
+    index_type: str
+    snapshot_id: int
+
+    @property
+    def bytes(self) -> int:
+        """Return the size of the files to read."""
+        return sum(file.file_size for group in self.groups for file in group)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the unit as JSON values."""
+        return {
+            "partition": self.partition_text,
+            "row_range_start": self.start,
+            "row_range_end": self.end - 1,
+            "files": sum(map(len, self.groups)),
+            "bytes": self.bytes,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GlobalIndexPlan:
+    """The index files to build. It is falsy if there are none."""
+
+    request: CreateGlobalIndexRequest
+    snapshot_id: int | None = None
+    reader: FileReader | None = None
+    units: tuple[GlobalIndexUnit, ...] = ()
+    replaced: tuple[IndexManifestEntry, ...] = ()
+    """Index files with values that are not those of the table."""
+
+    def __bool__(self) -> bool:
+        """Return whether there is anything to do."""
+        return bool(self.units or self.replaced)
+
+    @property
+    def rows(self) -> int:
+        """Return the number of rows that get an index."""
+        return sum(unit.end - unit.start for unit in self.units)
+
+    @property
+    def bytes(self) -> int:
+        """Return the size of the files to read."""
+        return sum(unit.bytes for unit in self.units)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return counts and all units as JSON values."""
+        return {
+            "snapshot_id": self.snapshot_id,
+            "column": self.request.column,
+            "type": self.request.index_type,
+            "index_files": len(self.units),
+            "replaced_index_files": len(self.replaced),
+            "rows": self.rows,
+            "bytes": self.bytes,
+            "units": [unit.to_dict() for unit in self.units],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GlobalIndexResult(StepOutcome):
+    """The result of building global indexes."""
+
+    snapshot_id: int | None = None
+    """The new snapshot, or None if there was nothing to do."""
+    index_files: int = 0
+    replaced_index_files: int = 0
+    rows: int = 0
+    """The number of rows that got an index."""
+    index_bytes: int = 0
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the metrics as JSON values."""
+        return {
+            "snapshot_id": self.snapshot_id,
+            "index_files": self.index_files,
+            "replaced_index_files": self.replaced_index_files,
+            "rows": self.rows,
+            "index_bytes": self.index_bytes,
+            "duration_seconds": round(self.duration_seconds, 3),
+        }
+
+
+def find_index_column(table: Table, request: CreateGlobalIndexRequest) -> Field:
+    """Return the column to index.
+
+    Raises :class:`InputError` or :class:`UnsupportedError` if it cannot have an index.
+    """
+    schema = table.schema
+    if request.index_type not in INDEX_TYPES:
+        raise InputError(
+            f"{request.index_type!r} is not a type of global index that can be built; known types "
+            f"are {', '.join(INDEX_TYPES)}"
+        )
+    if not has_data_evolution(schema):
+        raise UnsupportedError(
+            f"{table.identifier}: global indexes require 'data-evolution.enabled' = true. Set "
+            "'pk-btree.index.columns' or 'pk-bitmap.index.columns' for a primary-key table"
+        )
+    column = schema.field(request.column)
+    if not is_indexable(column, table.stores.schemas):
+        raise UnsupportedError(
+            f"column {column.name!r} of type {type_to_sql(column.type)} cannot have a global index: "
+            "the type is not supported, or it was another type before"
+        )
+    return column
+
+
+def plan(table: Table, request: CreateGlobalIndexRequest) -> GlobalIndexPlan:
+    """Find the rows of the latest snapshot without an index; reads only metadata.
+
+    Index files whose values may have changed are replaced.
+    """
+    column, schema = find_index_column(table, request), table.schema
+    table.stores.check_step(StepKind.COMPACT)
+    snapshot = table.stores.snapshots.latest()
+    if snapshot is None:
+        return GlobalIndexPlan(request=request)
+    entries = [
+        entry
+        for entry in table.stores.manifests.read_index_entries(snapshot)
+        if is_sorted_index(entry) and entry.index_type == request.index_type
+        if entry.global_index and entry.global_index.index_field_id == column.id
+    ]
+    units, replaced = list[GlobalIndexUnit](), list[IndexManifestEntry]()
+    splits = plan_splits(table, schema, snapshot, request)
+    for split in splits:
+        groups = RowIdGroups.of(split.files, schema, table.stores.schemas)
+        of_partition = [entry for entry in entries if entry.partition == split.partition]
+        current = [e for e in of_partition if _is_current(e, groups)]
+        replaced += [entry for entry in of_partition if entry not in current]
+        missing = groups.rows - unite_row_ranges([get_row_range(entry) for entry in current])
+        size = schema.typed_options.get(SORTED_INDEX_RECORDS_PER_RANGE)
+        for start, end in _divide(missing, max(1, min(size, _MAX_ROWS))):
+            units.append(
+                GlobalIndexUnit(
+                    bucket=split.partition_bucket,
+                    partition_text=format_partition(split.partition, schema),
+                    start=start,
+                    end=end,
+                    groups=groups.find_groups(start, end),
+                    column=column,
+                    index_type=request.index_type,
+                    snapshot_id=snapshot.id,
+                )
+            )
+    return GlobalIndexPlan(
+        request=request,
+        snapshot_id=snapshot.id,
+        reader=open_reader(table, schema, splits) if units else None,
+        units=tuple(units),
+        replaced=tuple(replaced),
+    )
+
+
+def _is_current(entry: IndexManifestEntry, groups: RowIdGroups) -> bool:
+    """Return whether an index has rows of the table, and no values that may have changed."""
+    rows = get_row_range(entry) & groups.rows
+    return bool(rows) and not rows - groups.find_current_rows(entry)
+
+
+def _divide(rows: RowRanges, size: int) -> Iterator[tuple[int, int]]:
+    """Yield ranges of about the same size, up to ``size``."""
+    for start, end in zip(rows.starts.tolist(), rows.ends.tolist(), strict=True):
+        bounds = np.linspace(start, end, -(-(end - start) // size) + 1).astype(np.int64).tolist()
+        yield from pairwise(bounds)
+
+
+def _collect_work(
+    _table: Table, plan: GlobalIndexPlan
+) -> WorkUnits[FileReader | None, GlobalIndexUnit]:
+    return WorkUnits(shared=plan.reader, units=plan.units, bytes=plan.bytes)
+
+
+def run(reader: FileReader | None, unit: GlobalIndexUnit) -> bytes:
+    """Write the index file of a unit; return an encoded :class:`CommitMessage`."""
+    assert reader is not None
+    data_type = unit.column.type
+    assert isinstance(data_type, AtomicType)
+    # Deleted rows are included, so that the positions are those of the row ids.
+    chunks = [
+        batch.column(0)
+        for group in unit.groups
+        for batch in DataEvolutionReader(
+            reader, *unit.bucket, group, _find_positions(unit, group)
+        ).batches([unit.column], {})
+    ]
+    column = sort_column(chunks, data_type)
+    assert column.row_count == unit.end - unit.start
+    file = NewIndexFile(
+        bucket=unit.bucket,
+        index_type=unit.index_type,
+        field_id=unit.column.id,
+        name=f"{unit.index_type}-global-index-{uuid4()}.index",
+        source=encode_source_snapshot(unit.snapshot_id),
+        first_row=unit.start,
+    )
+    created = list[str]()
+    try:
+        entry = write_column_index(reader, file, column, created)
+    except BaseException:
+        for path in created:
+            reader.io.delete(path)
+        raise
+    return CommitMessage(index=(entry,)).encode()
+
+
+def _find_positions(unit: GlobalIndexUnit, group: RowIdGroup) -> Positions | None:
+    """Return the positions of the rows of a unit in files; None for all rows."""
+    first, count = group[0].first_row_id or 0, group[0].row_count
+    low, high = max(unit.start - first, 0), min(unit.end - first, count)
+    return None if (low, high) == (0, count) else np.arange(low, high)
+
+
+def commit(
+    table: Table, plan: GlobalIndexPlan, messages: Sequence[CommitMessage]
+) -> GlobalIndexResult:
+    """Commit new index files in one snapshot.
+
+    Raises :class:`CommitConflictError`, and deletes the new files, if another commit changed the
+    indexed rows.
+    """
+    if not plan:
+        return GlobalIndexResult()
+    added = [entry for message in messages for entry in message.index]
+    files = frozenset(
+        (unit.bucket.partition, file.file_name, file.first_row_id)
+        for unit in plan.units
+        for group in unit.groups
+        for file in group
+    )
+    changes = CommitChanges(
+        kind=CommitKind.APPEND,
+        index=(*(entry.deleted() for entry in plan.replaced), *added),
+        indexed_rows_guard=IndexedRowsGuard(
+            schema_id=table.schema.id, column=plan.request.column, files=files
+        ),
+    )
+    with discard_files_on_conflict(table, messages):
+        snapshot = table.stores.new_commit(StepKind.COMPACT).commit(changes)
+    return GlobalIndexResult(
+        snapshot_id=snapshot.id,
+        index_files=len(added),
+        replaced_index_files=len(plan.replaced),
+        rows=plan.rows,
+        index_bytes=sum(entry.file_size for entry in added),
+    )
+
+
+CREATE_GLOBAL_INDEX = Step(
+    title="create global index of",
+    plan=plan,
+    work=_collect_work,
+    run=run,
+    decode=CommitMessage.decode,
+    commit=commit,
+    discard=discard_messages,
+)
+
+
+def create_global_index(
+    table: Table,
+    column: str,
+    executor: Executor | None = None,
+    *,
+    index_type: str = "btree",
+    partitions: PartitionSpecs | None = None,
+    where: str | None = None,
+    progress: Progress | None = None,
+) -> GlobalIndexResult:
+    """Build an index of the rows of a data-evolution table that have none, in one snapshot.
+
+    Scans with a filter on the column then read only the rows that may match, and the rows that were
+    appended later. Commits no snapshot if all rows have an index. Conflicts are handled as in
+    :func:`paimon_orch.steps.compaction.compact.compact`.
+
+    :param column: the name of the column
+    :param index_type: ``btree`` or ``bitmap``, which suits columns with few distinct values
+    :param partitions: specs such as ``"dt=a"`` or mappings, full or partial; None selects all
+    :param where: a filter on partition columns
+    """
+    request = CreateGlobalIndexRequest(
+        column=column, index_type=index_type, partitions=partitions, where=where
+    )
+    planned = plan(table, request)
+    return run_step(CREATE_GLOBAL_INDEX, table, planned, executor, progress=progress)

@@ -1,0 +1,124 @@
+"""Drops global indexes of a column of a data-evolution table.
+
+The files are deleted when the snapshots that refer to them expire.
+See docs/format/global-index-files.md#create-and-drop.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from paimon_orch.errors import NotFoundError
+from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
+from paimon_orch.format.options.table_option import StepKind
+from paimon_orch.format.snapshot import CommitKind
+from paimon_orch.steps.common.partition_selection import (
+    PartitionRequest,
+    PartitionSelection,
+    PartitionSpecs,
+)
+from paimon_orch.steps.common.step import StepOutcome, build_metadata_step, run_step
+from paimon_orch.table.commit.commit_changes import CommitChanges
+from paimon_orch.table.table import Table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropGlobalIndexRequest(PartitionRequest):
+    """Selects global indexes by column, type and partition."""
+
+    column: str
+    index_type: str | None = None
+    """The type of the indexes to drop, such as ``btree``; None selects all types."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropGlobalIndexPlan:
+    """The index files to drop. It is falsy if there are none."""
+
+    request: DropGlobalIndexRequest
+    entries: tuple[IndexManifestEntry, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Return whether there is anything to do."""
+        return bool(self.entries)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the plan as JSON values."""
+        return {
+            "column": self.request.column,
+            "index_files": [entry.file_name for entry in self.entries],
+            "bytes": sum(entry.file_size for entry in self.entries),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropGlobalIndexResult(StepOutcome):
+    """The result of dropping global indexes."""
+
+    snapshot_id: int | None = None
+    index_files: int = 0
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the metrics as JSON values."""
+        return {"snapshot_id": self.snapshot_id, "index_files": self.index_files}
+
+
+def plan(table: Table, request: DropGlobalIndexRequest) -> DropGlobalIndexPlan:
+    """Find the index files to drop.
+
+    Raises :class:`NotFoundError` if the table has no such column. Indexes that a primary-key table
+    keeps because of its options are not selected.
+    """
+    snapshot, schema = table.stores.snapshots.latest(), table.schema
+    table.stores.check_step(StepKind.COMPACT)
+    if request.column not in schema.names:
+        raise NotFoundError(f"{table.identifier} has no column {request.column!r}")
+    if snapshot is None or schema.primary_keys:
+        return DropGlobalIndexPlan(request=request)
+    entries = [
+        entry
+        for entry in table.stores.manifests.read_index_entries(snapshot)
+        if entry.global_index is not None
+        and entry.global_index.index_field_id == schema.field(request.column).id
+        and request.index_type in (None, entry.index_type)
+    ]
+    select = PartitionSelection(schema, request).partition_selector
+    if select is not None:
+        selected = select([entry.partition for entry in entries])
+        entries = [entry for entry in entries if entry.partition in selected]
+    return DropGlobalIndexPlan(request=request, entries=tuple(entries))
+
+
+def commit(
+    table: Table, plan: DropGlobalIndexPlan, _results: Sequence[bytes]
+) -> DropGlobalIndexResult:
+    """Drop the index files in one snapshot."""
+    if not plan:
+        return DropGlobalIndexResult()
+    changes = CommitChanges(
+        kind=CommitKind.APPEND, index=tuple(entry.deleted() for entry in plan.entries)
+    )
+    snapshot = table.stores.new_commit(StepKind.COMPACT).commit(changes)
+    return DropGlobalIndexResult(snapshot_id=snapshot.id, index_files=len(plan.entries))
+
+
+DROP_GLOBAL_INDEX = build_metadata_step("drop global index of", plan, commit)
+
+
+def drop_global_index(
+    table: Table,
+    column: str,
+    *,
+    index_type: str | None = None,
+    partitions: PartitionSpecs | None = None,
+    where: str | None = None,
+) -> DropGlobalIndexResult:
+    """Drop the global indexes of a column, in one snapshot.
+
+    :param index_type: such as ``btree``; None drops the indexes of all types
+    :param partitions: specs such as ``"dt=a"`` or mappings, full or partial; None selects all
+    :param where: a filter on partition columns
+    """
+    request = DropGlobalIndexRequest(
+        column=column, index_type=index_type, partitions=partitions, where=where
+    )
+    return run_step(DROP_GLOBAL_INDEX, table, plan(table, request))
