@@ -31,6 +31,7 @@ from paimon_orch.table.catalog_environment import SnapshotsNotServedError
 from paimon_orch.table.cleanup.safe_delete import list_file_roots
 from paimon_orch.table.iceberg.iceberg_settings import find_external_directory
 from paimon_orch.table.schema_change.deletion_vectors_switch import check_deletion_vectors_change
+from paimon_orch.table.schema_change.indexed_columns import check_no_index_of_changed_columns
 from paimon_orch.table.schema_change.schema_changes import SchemaChange, SetOption
 from paimon_orch.table.step_gate import require_external_systems, warn_of_options
 from paimon_orch.table.table import Table
@@ -361,6 +362,7 @@ class Catalog:
         table, changes = self.table(identifier), list(changes)
         table.stores.check_step(StepKind.ALTER)
         check_deletion_vectors_change(table, changes)
+        check_no_index_of_changed_columns(table, changes)
         schema = self.backend.alter_table(TableIdentifier.parse(identifier), table, changes)
         table.stores.publish_iceberg_metadata()
         altered = {change.key for change in changes if isinstance(change, SetOption)}

@@ -26,6 +26,7 @@ from paimon_orch.steps.maintenance.create_global_index import (
 )
 from paimon_orch.steps.maintenance.drop_global_index import drop_global_index
 from paimon_orch.steps.maintenance.reassign_row_ids import reassign_row_ids
+from paimon_orch.table.schema_change.schema_changes import DropColumn, RenameColumn, UpdateType
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
 
@@ -182,6 +183,21 @@ def test_other_commits_keep_indexes_right(tmp_path: Path) -> None:
     table.overwrite(table_of("p a b", [(0, 70, 1)]))
     assert len(index_entries(table)) == 2
     assert rows_of(table, filter="a = 70") == [(0, 70, 1)]
+
+
+def test_columns_with_an_index_cannot_be_dropped_or_get_another_type(tmp_path: Path) -> None:
+    table, catalog = partitioned(tmp_path), Catalog(str(tmp_path))
+    create_global_index(table, "a")
+
+    catalog.alter_table("db.t", [RenameColumn("a", "x"), UpdateType("b", "STRING")])
+    for change in (DropColumn("x"), UpdateType("x", "STRING")):
+        with pytest.raises(InputError, match=r"column 'x' of db\.t has a btree index"):
+            catalog.alter_table("db.t", [change])
+
+    renamed = catalog.table("db.t")
+    assert rows_of(renamed, filter="x = 5") == [(1, 5, "5")]
+    assert drop_global_index(renamed, "x").index_files == 2
+    catalog.alter_table("db.t", [DropColumn("x")])
 
 
 def test_tables_and_columns_without_global_indexes_are_refused(tmp_path: Path) -> None:
