@@ -1,4 +1,4 @@
-"""Finds index files of primary-key tables that a commit makes stale.
+"""Finds index files of columns that a commit makes stale.
 
 See docs/format/commit.md#indexes-of-primary-key-tables.
 """
@@ -6,10 +6,14 @@ See docs/format/commit.md#indexes-of-primary-key-tables.
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest.index_source import decode_index_source
 from paimon_orch.format.manifest.manifest_entry import FileKind, FileSource, ManifestEntry
+from paimon_orch.format.paths import is_blob_file
+from paimon_orch.format.row_range_set import RowRanges
 from paimon_orch.format.schema import TableSchema
 
 
@@ -39,6 +43,45 @@ def find_stale_index_files(
         if source is not None and source.level in levels:
             stale.append(entry.deleted())
     return stale
+
+
+def find_indexes_of_removed_rows(
+    schema: TableSchema,
+    entries: Iterable[ManifestEntry],
+    previous: Iterable[IndexManifestEntry],
+    changes: Iterable[IndexManifestEntry],
+) -> list[IndexManifestEntry]:
+    """Return deletes of the global indexes of rows that get new ids.
+
+    The step that removes the ids also drops the indexes that it knows, but another commit may have
+    added an index since then.
+    """
+    if schema.primary_keys:
+        return []
+    ranges = defaultdict[tuple[bytes, FileKind], list[tuple[int, int]]](list)
+    for entry in entries:
+        first = entry.file.first_row_id
+        if first is not None and not is_blob_file(entry.file.file_name):
+            ranges[entry.partition, entry.kind].append((first, first + entry.file.row_count))
+    removed = {
+        partition: _to_row_ranges(of_kind) - _to_row_ranges(ranges.get((partition, FileKind.ADD)))
+        for (partition, kind), of_kind in list(ranges.items())
+        if kind is FileKind.DELETE
+    }
+    dropped = {entry.file_name for entry in changes if entry.kind is FileKind.DELETE}
+    return [
+        entry.deleted()
+        for entry in previous
+        if entry.global_index is not None
+        and entry.file_name not in dropped
+        and (rows := removed.get(entry.partition))
+        and rows.clip(entry.global_index.row_range_start, entry.global_index.row_range_end + 1)
+    ]
+
+
+def _to_row_ranges(ranges: Sequence[tuple[int, int]] | None) -> RowRanges:
+    starts, ends = np.array(ranges or [], np.int64).reshape(-1, 2).T
+    return RowRanges.of(starts, ends)
 
 
 def _find_changed_levels(entries: Iterable[ManifestEntry]) -> dict[PartitionBucket, set[int]]:

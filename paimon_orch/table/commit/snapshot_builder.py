@@ -17,7 +17,7 @@ from paimon_orch.format.manifest.index_manifest import IndexManifestEntry, apply
 from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.format.snapshot import FIRST_SNAPSHOT_ID, Snapshot
+from paimon_orch.format.snapshot import FIRST_SNAPSHOT_ID, CommitKind, Snapshot
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.commit.conflict_detection import (
     check_bucket_counts,
@@ -26,7 +26,10 @@ from paimon_orch.table.commit.conflict_detection import (
     check_hash_index_guards,
     find_live_entry_per_partition,
 )
-from paimon_orch.table.commit.index_sources import find_stale_index_files
+from paimon_orch.table.commit.index_sources import (
+    find_indexes_of_removed_rows,
+    find_stale_index_files,
+)
 from paimon_orch.table.commit.row_id_assignment import (
     assign_row_ids,
     assign_snapshot_sequence,
@@ -85,6 +88,8 @@ class SnapshotBuilder:
         previous_index = self.manifests.read_index_entries(latest)
         entries, index = self._add_overwritten_entries(previous_index)
         index += find_stale_index_files(schema, entries, previous_index, index)
+        if changes.kind is CommitKind.COMPACT:
+            index += find_indexes_of_removed_rows(schema, entries, previous_index, index)
         snapshot_id = FIRST_SNAPSHOT_ID if latest is None else latest.id + 1
         next_row_id = 0 if latest is None else latest.next_row_id or 0
         entries, next_row_id = assign_row_ids(schema, entries, snapshot_id, next_row_id)

@@ -15,6 +15,7 @@ from paimon_orch.errors import CommitConflictError, InputError, NotFoundError, U
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
 from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction import materialize
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.compaction.materialize import materialize_deletion_vectors
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
@@ -183,6 +184,20 @@ def test_other_commits_keep_indexes_right(tmp_path: Path) -> None:
     table.overwrite(table_of("p a b", [(0, 70, 1)]))
     assert len(index_entries(table)) == 2
     assert rows_of(table, filter="a = 70") == [(0, 70, 1)]
+
+
+def test_an_index_that_is_added_while_rows_get_new_ids_is_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = partitioned(tmp_path, **VECTORS)
+    create_global_index(table, "a")
+    RowChanges(deleted=[2]).commit(table)
+    monkeypatch.setattr(materialize, "_find_global_indexes", lambda *_: [])
+
+    materialize_deletion_vectors(table, EXECUTOR)
+
+    assert ranges_of(table) == [(10, 19)]
+    assert rows_of(table, filter="a IN (4, 6)") == [(0, 6, 6)]
 
 
 def test_columns_with_an_index_cannot_be_dropped_or_get_another_type(tmp_path: Path) -> None:
