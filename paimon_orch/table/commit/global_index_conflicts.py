@@ -11,8 +11,11 @@ import numpy as np
 from paimon_orch.errors import CommitConflictError
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind, ManifestEntry
+from paimon_orch.format.options.core_options import GLOBAL_INDEX_COLUMN_UPDATE_ACTION
 from paimon_orch.format.paths import is_blob_file
 from paimon_orch.format.row_range_set import RowRanges
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.table.commit.row_range_conflicts import ColumnGuard
 
 _PLAN_AGAIN = "Nothing was changed; plan and run the step again."
 
@@ -95,6 +98,39 @@ class IndexedRowsGuard:
                     f"index file {entry.file_name} of another commit has the same rows. "
                     f"{_PLAN_AGAIN}"
                 )
+
+
+def check_indexed_columns(
+    schema: TableSchema,
+    guard: ColumnGuard,
+    previous: Iterable[IndexManifestEntry],
+    changes: Iterable[IndexManifestEntry],
+) -> None:
+    """Raise :class:`CommitConflictError` if written columns of existing rows have an index.
+
+    The step that writes them drops the indexes that it knows, or refuses the update, but another
+    commit may have added an index since then.
+    """
+    if schema.typed_options.get(GLOBAL_INDEX_COLUMN_UPDATE_ACTION).upper() == "IGNORE":
+        return
+    updates = [(change, change.names) for change in guard.changes if change.names is not None]
+    names = frozenset[str]().union(*(of_change for _, of_change in updates))
+    ids = {field.id for field in schema.fields if field.name in names}
+    rows = RowRanges.of(
+        np.array([change.start for change, _ in updates], np.int64),
+        np.array([change.end for change, _ in updates], np.int64),
+    )
+    dropped = {entry.file_name for entry in changes if entry.kind is FileKind.DELETE}
+    for entry in previous:
+        meta = entry.global_index
+        if meta is None or entry.file_name in dropped:
+            continue
+        is_updated = not ids.isdisjoint((meta.index_field_id, *(meta.extra_field_ids or ())))
+        if is_updated and rows & _get_rows([entry]):
+            raise CommitConflictError(
+                f"another commit added the index file {entry.file_name} of a column that this "
+                f"commit updates. {_PLAN_AGAIN}"
+            )
 
 
 def _get_key(entry: IndexManifestEntry) -> tuple[bytes, str, int] | None:

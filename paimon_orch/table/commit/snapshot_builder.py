@@ -26,6 +26,7 @@ from paimon_orch.table.commit.conflict_detection import (
     check_hash_index_guards,
     find_live_entry_per_partition,
 )
+from paimon_orch.table.commit.global_index_conflicts import check_indexed_columns
 from paimon_orch.table.commit.index_sources import (
     find_indexes_of_removed_rows,
     find_stale_index_files,
@@ -181,6 +182,7 @@ class SnapshotBuilder:
             changes.read_guard.check(self.latest, self.snapshots, self.manifests)
         if changes.column_guard is not None:
             changes.column_guard.check(self.latest, self.snapshots, self.manifests)
+            check_indexed_columns(schema, changes.column_guard, previous_index, index)
         if changes.can_conflict:
             base = self._read_live_entries(self._find_touched_buckets(entries, index))
             live = check_conflicts(schema, changes.kind, base, entries)

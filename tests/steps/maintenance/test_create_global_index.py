@@ -27,6 +27,7 @@ from paimon_orch.steps.maintenance.create_global_index import (
 )
 from paimon_orch.steps.maintenance.drop_global_index import drop_global_index
 from paimon_orch.steps.maintenance.reassign_row_ids import reassign_row_ids
+from paimon_orch.steps.row_level import column_update
 from paimon_orch.table.schema_change.schema_changes import DropColumn, RenameColumn, UpdateType
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
@@ -184,6 +185,23 @@ def test_other_commits_keep_indexes_right(tmp_path: Path) -> None:
     table.overwrite(table_of("p a b", [(0, 70, 1)]))
     assert len(index_entries(table)) == 2
     assert rows_of(table, filter="a = 70") == [(0, 70, 1)]
+
+
+def test_an_index_that_is_added_during_an_update_is_a_conflict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = partitioned(tmp_path, global_index__column_update_action="DROP_PARTITION_INDEX")
+    create_global_index(table, "b")
+    create_global_index(table, "a")
+    monkeypatch.setattr(column_update, "find_stale_indexes", lambda *_: [])
+
+    with pytest.raises(CommitConflictError, match="added the index file btree-global-index-"):
+        RowChanges(updated={3: {"a": 1000}}).commit(table)
+
+    monkeypatch.undo()
+    RowChanges(updated={3: {"a": 1000}}).commit(table)
+    assert ranges_of(table) == [(0, 9), (10, 19), (10, 19)]
+    assert rows_of(table, filter="a IN (6, 1000)") == [(0, 1000, 6)]
 
 
 def test_an_index_that_is_added_while_rows_get_new_ids_is_dropped(
