@@ -12,7 +12,11 @@ from paimon_orch.files.file_index_reader import TopRowsOrLimit
 from paimon_orch.files.row_tracking import row_tracking_fields
 from paimon_orch.files.stats.file_stats import FileStats
 from paimon_orch.format.file_index.evaluation import TopN
-from paimon_orch.format.options.core_options import GLOBAL_INDEX_ENABLED
+from paimon_orch.format.options.core_options import (
+    GLOBAL_INDEX_ENABLED,
+    PK_BITMAP_INDEX_COLUMNS,
+    PK_BTREE_INDEX_COLUMNS,
+)
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
@@ -163,10 +167,7 @@ class Scan(BaseScan):
         self, splits: list[BucketSplit]
     ) -> tuple[list[BucketSplit], Sequence[str]]:
         """Return the files and rows that may match by indexes of columns, and the indexes used."""
-        is_enabled = self.schema.typed_options.get(GLOBAL_INDEX_ENABLED)
-        if self.predicate is None or not splits or self.is_audit_log or not is_enabled:
-            return splits, ()
-        if not (self.schema.primary_keys or has_data_evolution(self.schema)):
+        if self.predicate is None or not splits or not self._may_have_column_indexes:
             return splits, ()
         entries = ManifestReader(self.io, self.paths).read_index_entries(self.snapshot)
         evaluator = GlobalIndexEvaluator(
@@ -178,6 +179,15 @@ class Scan(BaseScan):
         )
         prune = prune_by_file_rows if self.schema.primary_keys else prune_by_row_ids
         return prune(splits, evaluator, entries), tuple(evaluator.used)
+
+    @property
+    def _may_have_column_indexes(self) -> bool:
+        options = self.schema.typed_options
+        if self.is_audit_log or not options.get(GLOBAL_INDEX_ENABLED):
+            return False
+        if not self.schema.primary_keys:
+            return has_data_evolution(self.schema)
+        return bool(options.get(PK_BTREE_INDEX_COLUMNS) or options.get(PK_BITMAP_INDEX_COLUMNS))
 
     def _find_own_partitions(self) -> set[bytes]:
         """Return the selected partitions that the snapshot has, without the fallback branch."""
