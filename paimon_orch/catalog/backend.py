@@ -2,15 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from paimon_orch.catalog.identifier import TableIdentifier
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.storage import FileIO
 from paimon_orch.table.catalog_environment import NO_CATALOG, CatalogEnvironment
-from paimon_orch.table.schema_change.schema_changes import SchemaChange
 from paimon_orch.table.table import Table
+
+if TYPE_CHECKING:
+    from paimon_orch.table.schema_change.schema_changes import SchemaChange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +82,7 @@ class CatalogBackend(Protocol):
         ...
 
     def alter_table(
-        self, identifier: TableIdentifier, table: Table, changes: Sequence[SchemaChange]
+        self, identifier: TableIdentifier, table: Table, changes: Sequence["SchemaChange"]
     ) -> TableSchema:
         """Apply all changes in one schema version, and return it."""
         ...

@@ -30,14 +30,12 @@ from paimon_orch.storage import FileIO
 from paimon_orch.table.catalog_environment import SnapshotsNotServedError
 from paimon_orch.table.cleanup.safe_delete import list_file_roots
 from paimon_orch.table.iceberg.iceberg_settings import find_external_directory
-from paimon_orch.table.schema_change.deletion_vectors_switch import check_deletion_vectors_change
-from paimon_orch.table.schema_change.indexed_columns import check_no_index_of_changed_columns
-from paimon_orch.table.schema_change.schema_changes import SchemaChange, SetOption
 from paimon_orch.table.step_gate import require_external_systems, warn_of_options
 from paimon_orch.table.table import Table
 
 if TYPE_CHECKING:
     from paimon_orch.catalog.catalog_tables import CatalogSystemTable
+    from paimon_orch.table.schema_change.schema_changes import SchemaChange
     from paimon_orch.table.system_table import SystemTable
 
 logger = logging.getLogger(__name__)
@@ -348,7 +346,7 @@ class Catalog:
         _warn_of_entries(source, entries - _list_entries(renamed))
         return renamed
 
-    def alter_table(self, identifier: str, changes: Iterable[SchemaChange]) -> TableSchema:
+    def alter_table(self, identifier: str, changes: Iterable["SchemaChange"]) -> TableSchema:
         """Apply all changes to columns, options or comments in one schema version.
 
         Returns the new schema. Old files are not rewritten; reads convert their rows. Raises
@@ -359,6 +357,14 @@ class Catalog:
 
         See docs/format/schema.md#schema-changes.
         """
+        from paimon_orch.table.schema_change.deletion_vectors_switch import (
+            check_deletion_vectors_change,
+        )
+        from paimon_orch.table.schema_change.indexed_columns import (
+            check_no_index_of_changed_columns,
+        )
+        from paimon_orch.table.schema_change.schema_changes import SetOption
+
         table, changes = self.table(identifier), list(changes)
         table.stores.check_step(StepKind.ALTER)
         check_deletion_vectors_change(table, changes)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from paimon_orch.catalog.backend import CatalogTable
 from paimon_orch.catalog.identifier import TableIdentifier
@@ -16,9 +17,10 @@ from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.storage import FileIO
 from paimon_orch.table.metadata.schema_store import SchemaStore
-from paimon_orch.table.schema_change.apply_schema_changes import alter_schema
-from paimon_orch.table.schema_change.schema_changes import SchemaChange
 from paimon_orch.table.table import Table
+
+if TYPE_CHECKING:
+    from paimon_orch.table.schema_change.schema_changes import SchemaChange
 
 
 @dataclass(slots=True)
@@ -108,7 +110,7 @@ class FileSystemBackend:
         self,
         identifier: TableIdentifier,  # noqa: ARG002 - protocol
         table: Table,
-        changes: Sequence[SchemaChange],
+        changes: Sequence["SchemaChange"],
     ) -> TableSchema:
         """Write the next schema of a table."""
         return write_next_schema(table, changes)
@@ -129,8 +131,10 @@ def refuse_location(identifier: TableIdentifier, location: str | None) -> None:
         )
 
 
-def write_next_schema(table: Table, changes: Sequence[SchemaChange]) -> TableSchema:
+def write_next_schema(table: Table, changes: Sequence["SchemaChange"]) -> TableSchema:
     """Write the next schema file of a table, under its lock if it has one."""
+    from paimon_orch.table.schema_change.apply_schema_changes import alter_schema
+
     stores = table.stores
     with stores.environment.hold_lock():
         return alter_schema(

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import pyarrow as pa
 import typer
-from rich.progress import Progress
 
 from paimon_orch.cli.arguments import (
     AsJson,
@@ -20,8 +19,8 @@ from paimon_orch.cli.arguments import (
 from paimon_orch.cli.common import (
     add_progress_bar,
     build_executor,
-    error_console,
     open_catalog,
+    open_progress_bars,
     parse_optional_cutoff,
     parse_pair,
 )
@@ -174,7 +173,7 @@ def autopilot(
     )
     runner = build_executor(executor, master)
     catalog = open_catalog(ctx, location)
-    with Progress(console=error_console, transient=True) as bars:
+    with open_progress_bars() as bars:
         progress = add_progress_bar(bars, "examine tables")
         planned = plan_maintenance(catalog, request, runner, advance=progress)
     if not planned.tables:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import Progress
 
 from paimon_orch.cli.arguments import (
     AsJson,
@@ -21,8 +20,8 @@ from paimon_orch.cli.arguments import (
 from paimon_orch.cli.common import (
     add_progress_bar,
     build_executor,
-    error_console,
     open_catalog,
+    open_progress_bars,
     open_table,
     print_values,
 )
@@ -146,7 +145,7 @@ def doctor(
         catalog.require_exists()
         if pattern != "*":
             raise NotFoundError(f"no table of {location} matches {pattern!r}")
-    with Progress(console=error_console, transient=True) as bars:
+    with open_progress_bars() as bars:
         progress = add_progress_bar(bars, "examine tables")
         done = 0
 

@@ -4,6 +4,7 @@ import json
 import signal
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import cache
@@ -12,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
-from rich.progress import Progress
 
 from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.catalog.open_catalog import open_catalog as open_located_catalog
@@ -28,6 +28,7 @@ from paimon_orch.table.table import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from rich.progress import Progress
 
     from paimon_orch.catalog.catalog_tables import CatalogSystemTable
     from paimon_orch.steps.common.bucket_scan import BucketScan
@@ -225,7 +226,7 @@ def open_table_for_write(
 
 
 def compact_after_write(
-    table: Table, snapshot_id: int | None, executor: Executor, bars: Progress
+    table: Table, snapshot_id: int | None, executor: Executor, bars: "Progress | None"
 ) -> "CompactionResult | None":
     """Compact the partitions that a commit wrote to; returns None if there is no commit."""
     from paimon_orch.steps.compaction.compact import compact_written_partitions
@@ -289,8 +290,19 @@ def build_executor(kind: ExecutorKind, master: str | None) -> ChoosingExecutor:
     return ChoosingExecutor(make_spark=make_spark, kind=kind, has_master=master is not None)
 
 
-def add_progress_bar(bars: Progress, description: str) -> Callable[[int, int], None]:
+def open_progress_bars() -> "AbstractContextManager[Progress | None]":
+    """Return a place for progress bars, or None if stderr is not a terminal."""
+    if not error_console.is_terminal:
+        return nullcontext()
+    from rich.progress import Progress
+
+    return Progress(console=error_console, transient=True)
+
+
+def add_progress_bar(bars: "Progress | None", description: str) -> Callable[[int, int], None]:
     """Add a progress bar; returns a function that sets its completed and total number."""
+    if bars is None:
+        return lambda _completed, _total: None
     task = bars.add_task(description, total=None)
     return lambda completed, total: bars.update(task, completed=completed, total=total)
 

@@ -7,7 +7,6 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import Progress
 
 from paimon_orch.cli.arguments import (
     AsJson,
@@ -23,8 +22,8 @@ from paimon_orch.cli.common import (
     add_progress_bar,
     build_executor,
     check_partitions_exist,
-    error_console,
     open_catalog,
+    open_progress_bars,
     open_table,
     parse_names,
     parse_optional_duration,
@@ -38,26 +37,21 @@ from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
 from paimon_orch.cli.table_layout import format_count, format_size, print_rows
 from paimon_orch.errors import InputError, PaimonError
-from paimon_orch.steps.common import executor as executors
 from paimon_orch.steps.common.bucket_scan import PARTITION_JUDGE, scan_latest_buckets
 from paimon_orch.steps.common.executor_choice import ExecutorKind
 from paimon_orch.steps.common.partition_selection import PartitionRequest
 from paimon_orch.steps.common.step import EmptyRequest, run_step
 from paimon_orch.steps.compaction import compact as compact_step
-from paimon_orch.steps.compaction import materialize as materialize_step
-from paimon_orch.steps.compaction import sort_compact
 from paimon_orch.steps.compaction.bucket_selection import parse_buckets
-from paimon_orch.steps.compaction.key_indexes import find_key_indexes
 from paimon_orch.steps.compaction.plan import CompactRequest
-from paimon_orch.steps.compaction.policy import CompactionDecision, PolicyJudge, decide
-from paimon_orch.steps.compaction.sort_compact import SortOrder, SortRequest
-from paimon_orch.steps.maintenance import compact_manifests as manifest_step
-from paimon_orch.steps.maintenance import reassign_row_ids as reassign_step
-from paimon_orch.steps.maintenance import rescale as rescale_step
 from paimon_orch.table.table import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from paimon_orch.steps.common.executor import Executor, Progress
+    from paimon_orch.steps.compaction.policy import CompactionDecision
+    from paimon_orch.steps.compaction.sort_compact import SortOrder
 
 _MAX_SHOWN_UNITS = 1_000
 _MAX_SHOWN_DECISIONS = 20  # maximum number of decisions that a dry run shows, one per partition
@@ -210,17 +204,16 @@ def compact(
         )
         planned, decisions = _plan_compaction(target, request, runner, with_decisions=dry_run)
     else:
-        specs, decisions = parse_partitions(target, partitions), []
-        planned = sort_compact.plan(target, SortRequest(partitions=specs, where=where, order=order))
+        planned, decisions = _plan_sort(target, partitions, where, order), []
     if dry_run:
         _print_plan(planned, decisions, as_json)
         return
-    builds_indexes = order is None and bool(find_key_indexes(target.schema))
+    builds_indexes = order is None and compact_step.builds_key_indexes(target.schema)
     if not planned and not planned.postponed and not builds_indexes:
         empty_result = compact_step.CompactionResult(plan=planned)
         print_result(empty_result.to_dict(), as_json, _NOTHING_TO_DO)
         return
-    with Progress(console=error_console, transient=True) as bars:
+    with open_progress_bars() as bars:
         progress = add_progress_bar(bars, f"compact {table}")
         if order is None:
             result = compact_step.run_compaction(target, planned, runner, progress=progress)
@@ -263,7 +256,7 @@ def compact_database(
     )
     reports: dict[str, dict[str, object]] = {}
     for name in names:
-        with Progress(console=error_console, transient=True) as bars:
+        with open_progress_bars() as bars:
             try:
                 planned = compact_step.plan(catalog.table(name), request, executor=runner)
                 if dry_run or not (planned or planned.postponed):
@@ -305,10 +298,10 @@ def _format_report(name: str, report: Mapping[str, object], *, dry_run: bool) ->
 def _plan_compaction(
     table: Table,
     request: CompactRequest,
-    executor: executors.Executor,
+    executor: "Executor",
     *,
     with_decisions: bool,
-) -> tuple[compact_step.CompactionPlan, list[CompactionDecision]]:
+) -> tuple[compact_step.CompactionPlan, list["CompactionDecision"]]:
     """Return the plan and, if they are needed, the decisions; reads the manifests once."""
     scan = scan_latest_buckets(table, request, executor)
     if scan is not None:
@@ -316,6 +309,8 @@ def _plan_compaction(
         if request.partitions is not None and request.where is None:
             judges.append(PARTITION_JUDGE)
         if with_decisions:
+            from paimon_orch.steps.compaction.policy import PolicyJudge
+
             judges.append(PolicyJudge(now=scan.now))
         scan.judge_together(judges)
     if request.partitions is not None:
@@ -325,13 +320,27 @@ def _plan_compaction(
             all_buckets = scan_latest_buckets(table, selection, executor)
         check_partitions_exist(table, [*map(str, request.partitions)], all_buckets)
     planned = compact_step.plan(table, request, scan)
-    decisions = [] if scan is None or not with_decisions else decide(table, scan=scan)
-    return planned, decisions
+    if scan is None or not with_decisions:
+        return planned, []
+    from paimon_orch.steps.compaction.policy import decide
+
+    return planned, decide(table, scan=scan)
+
+
+def _plan_sort(
+    table: Table, partitions: str | None, where: str | None, order: "SortOrder"
+) -> compact_step.CompactionPlan:
+    from paimon_orch.steps.compaction import sort_compact
+
+    specs = parse_partitions(table, partitions)
+    return sort_compact.plan(
+        table, sort_compact.SortRequest(partitions=specs, where=where, order=order)
+    )
 
 
 def _parse_order(
     columns: str | None, curve: OrderStrategy | None, strategy: CompactStrategy | None
-) -> SortOrder | None:
+) -> "SortOrder | None":
     """Return the sort order, if any; raises :class:`InputError` for contradicting options."""
     if columns is None:
         if curve is not None:
@@ -346,6 +355,8 @@ def _parse_order(
         raise InputError(
             "--strategy minor and --order-by cannot be combined: sorting rewrites all files"
         )
+    from paimon_orch.steps.compaction.sort_compact import SortOrder
+
     return SortOrder(tuple(names), (curve or OrderStrategy.ORDER).value)
 
 
@@ -353,7 +364,7 @@ def _run_sort(
     table: Table,
     plan: compact_step.CompactionPlan,
     session: "SparkSession",
-    progress: executors.Progress,
+    progress: "Progress",
 ) -> compact_step.CompactionResult:
     from paimon_orch.spark.sort_compact import run_sort
 
@@ -361,7 +372,7 @@ def _run_sort(
 
 
 def _print_plan(
-    plan: compact_step.CompactionPlan, decisions: list[CompactionDecision], as_json: bool
+    plan: compact_step.CompactionPlan, decisions: list["CompactionDecision"], as_json: bool
 ) -> None:
     values = plan.to_dict()
     if as_json:
@@ -396,7 +407,7 @@ def _print_units(plan: compact_step.CompactionPlan) -> None:
         print(f"and {more}; --json shows all")
 
 
-def _print_decisions(decisions: Sequence[CompactionDecision]) -> None:
+def _print_decisions(decisions: Sequence["CompactionDecision"]) -> None:
     if decisions:
         print("Decisions of the Dagster sensor's default policy:")
     for decision in decisions[:_MAX_SHOWN_DECISIONS]:
@@ -420,6 +431,8 @@ def rescale(
 
     Rewrites the partitions. Also change the table's option 'bucket', which writers use.
     """
+    from paimon_orch.steps.maintenance import rescale as rescale_step
+
     runner = build_executor(executor, master)
     target = open_table(ctx, location, table)
     specs = parse_partitions(target, partitions)
@@ -452,6 +465,8 @@ def materialize_deletion_vectors(
     Compactions of these tables keep deleted rows, because row ids must not change. The other rows
     of the rewritten files get new row ids, and global indexes of their partitions are dropped.
     """
+    from paimon_orch.steps.compaction import materialize as materialize_step
+
     runner = build_executor(executor, master)
     target = open_table(ctx, location, table)
     specs = parse_partitions(target, partitions)
@@ -459,7 +474,7 @@ def materialize_deletion_vectors(
     if dry_run:
         _print_plan(planned, [], as_json)
         return
-    with Progress(console=error_console, transient=True) as bars:
+    with open_progress_bars() as bars:
         progress = add_progress_bar(bars, f"materialize deletion vectors of {table}")
         step = materialize_step.MATERIALIZE_DELETION_VECTORS
         result = run_step(step, target, planned, runner, progress=progress)
@@ -480,6 +495,8 @@ def reassign_row_ids(
     Compactions join only files of consecutive ids, and writers of several partitions leave gaps.
     Rewrites only metadata.
     """
+    from paimon_orch.steps.maintenance import reassign_row_ids as reassign_step
+
     target = open_table(ctx, location, table)
     specs = parse_partitions(target, partitions)
     planned = reassign_step.plan(target, PartitionRequest(partitions=specs, where=where))
@@ -501,6 +518,8 @@ def compact_manifests(
     as_json: AsJson = False,
 ) -> None:
     """Merge small manifests of the newest snapshot."""
+    from paimon_orch.steps.maintenance import compact_manifests as manifest_step
+
     target = open_table(ctx, location, table)
     planned = manifest_step.plan(target, EmptyRequest())
     snapshot = (

@@ -4,7 +4,6 @@ import json
 from typing import Annotated
 
 import typer
-from rich.progress import Progress
 
 from paimon_orch.cli.arguments import (
     AsJson,
@@ -19,7 +18,7 @@ from paimon_orch.cli.arguments import (
 from paimon_orch.cli.common import (
     add_progress_bar,
     build_executor,
-    error_console,
+    open_progress_bars,
     open_table,
     parse_partitions,
     print_result,
@@ -71,7 +70,7 @@ def rewrite_file_index(
     if not planned:
         print_result(step.FileIndexRewriteResult().to_dict(), as_json, _NOTHING_TO_DO)
         return
-    with Progress(console=error_console, transient=True) as bars:
+    with open_progress_bars() as bars:
         result = run_step(
             step.REWRITE_FILE_INDEX,
             target,
@@ -129,7 +128,7 @@ def create_global_index(
         text = f"{values['rows']:,} rows have no index; nothing was changed"
         print_values(values | {"snapshot_id": None}, as_json, text)
         return
-    with Progress(console=error_console, transient=True) as bars:
+    with open_progress_bars() as bars:
         result = run_step(
             creation_step.CREATE_GLOBAL_INDEX,
             target,

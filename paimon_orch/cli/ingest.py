@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import pyarrow as pa
 import typer
-from rich.progress import Progress
 
 from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.cli.arguments import (
@@ -30,6 +29,7 @@ from paimon_orch.cli.common import (
     compact_after_write,
     error_console,
     open_catalog,
+    open_progress_bars,
     open_table_for_write,
     print_values,
     print_write_result,
@@ -213,7 +213,7 @@ def ingest(
     added = list[str]()
     if merge_schema:
         load, added = _merge_schema(load, partial(open_catalog, ctx, location))
-    with Progress(console=error_console, transient=True) as bars:
+    with open_progress_bars() as bars:
         progress = add_progress_bar(bars, f"ingest {target.identifier}")
         outcome = _run(load, runner, master, progress)
         compaction = None

@@ -8,7 +8,6 @@ import json
 from typing import Annotated
 
 import typer
-from rich.progress import Progress
 
 from paimon_orch.cli.arguments import (
     AsJson,
@@ -21,7 +20,7 @@ from paimon_orch.cli.arguments import (
 from paimon_orch.cli.common import (
     add_progress_bar,
     build_executor,
-    error_console,
+    open_progress_bars,
     open_table,
     parse_names,
     print_result,
@@ -84,7 +83,7 @@ def analyze(
         text = f"would read {format_count(len(planned.units), 'bucket')}; nothing was changed"
         print_values(planned.to_dict(), as_json, text)
         return
-    with Progress(console=error_console, transient=True) as bars:
+    with open_progress_bars() as bars:
         progress = add_progress_bar(bars, "analyze")
         result = run_step(analyze_step.ANALYZE, target, planned, runner, progress=progress)
     if as_json:
@@ -138,7 +137,7 @@ def move_postponed(
         text = f"would move {format_count(rows, 'row')} of {partitions}; nothing was changed"
         print_values(planned.to_dict(), as_json, text)
         return
-    with Progress(console=error_console, transient=True) as bars:
+    with open_progress_bars() as bars:
         result = run_step(
             postpone.MOVE_POSTPONED,
             target,

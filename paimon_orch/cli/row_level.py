@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal, TypedDict
 
 import typer
-from rich.progress import Progress
 
 from paimon_orch.cli.arguments import (
     AsJson,
@@ -22,7 +21,7 @@ from paimon_orch.cli.common import (
     build_executor,
     check_files_exist,
     compact_after_write,
-    error_console,
+    open_progress_bars,
     open_table,
     open_table_for_write,
     parse_pair,
@@ -158,7 +157,7 @@ def delete(
     if dry_run or not planned:
         _print_row_level_plan(target, planned, dry_run, as_json)
         return
-    with Progress(console=error_console, transient=True) as bars:
+    with open_progress_bars() as bars:
         progress = add_progress_bar(bars, f"delete rows of {table}")
         result = row_level.run_delete(target, planned, runner, progress=progress)
         compaction = (
@@ -193,7 +192,7 @@ def update(
 
     on_spark.check_update(target, values)
     _silence_pyspark_loggers()
-    with Progress(console=error_console, transient=True) as bars:
+    with open_progress_bars() as bars:
         progress = add_progress_bar(bars, f"update {table}")
         session = start_spark(master)
         result = on_spark.update(session, target, values, where, plan=planned, progress=progress)
@@ -239,7 +238,7 @@ def merge_into(
     }
     on_spark.check_merge(target, **clauses)
     _silence_pyspark_loggers()
-    with Progress(console=error_console, transient=True) as bars:
+    with open_progress_bars() as bars:
         progress = add_progress_bar(bars, f"merge into {table}")
         session = start_spark(master)
         rows = read_files(session, source, csv_format=CsvFormat(encoding=encoding))

@@ -1,5 +1,6 @@
 """Converts data of callers, and internal values, to the Arrow types of columns."""
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -11,7 +12,8 @@ from paimon_orch.files.nested_arrays import (
 )
 from paimon_orch.files.schema_evolution.cast import truncate_timestamps
 from paimon_orch.files.variant_text import has_variants, parse_variants
-from paimon_orch.format.text import RawText, encode_text
+from paimon_orch.format.arrays import to_arrow_array
+from paimon_orch.format.text import encode_text
 from paimon_orch.format.types.arrow import VARIANT_TYPE, is_variant, to_arrow_type
 from paimon_orch.format.types.data_types import AtomicType, DataType, TypeRoot
 from paimon_orch.format.variant.shredding import assemble_variants, check_variants
@@ -26,12 +28,22 @@ def build_constant_column(value: object, data_type: DataType, length: int) -> pa
     if value is None:
         return pa.nulls(length, target)
     if isinstance(data_type, AtomicType) and data_type.name in (TypeRoot.DATE, TypeRoot.TIME):
-        return pa.repeat(pa.scalar(value, pa.int32()), length).view(target)
+        return to_arrow_array(np.full(length, value, np.int32)).view(target)
     if isinstance(target, pa.TimestampType):
-        return pa.repeat(pa.scalar(value, pa.int64()), length).view(target)
-    if isinstance(value, RawText):
-        return pa.repeat(pa.scalar(encode_text(value), pa.binary()), length).view(target)
+        return to_arrow_array(np.full(length, value, np.int64)).view(target)
+    if pa.types.is_integer(target):
+        return to_arrow_array(np.full(length, value, target.to_pandas_dtype()))
+    if isinstance(value, str):
+        return _repeat_text(value, length).view(target)
     return pa.repeat(pa.scalar(value, target), length)
+
+
+def _repeat_text(text: str, length: int) -> pa.Array:
+    """Return text as binary values; unlike ``pyarrow.scalar``, this does not import pandas."""
+    data = encode_text(text)
+    offsets = np.array([0, len(data)], np.int32)
+    value = pa.Array.from_buffers(pa.binary(), 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+    return pa.repeat(value[0], length)
 
 
 def convert_to_arrow_type(array: pa.Array, target: pa.DataType) -> pa.Array:

@@ -37,7 +37,7 @@ from paimon_orch.files.stats.column_bounds import (
     convert_footer_stats,
 )
 from paimon_orch.files.stats.stats_evaluator import may_match
-from paimon_orch.format.arrays import Int64Array, Positions
+from paimon_orch.format.arrays import Int64Array, Positions, to_arrow_array
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.deleted_row_mask import DeletedRowMask
 from paimon_orch.format.deletion_vector import DeletionVector
@@ -169,7 +169,7 @@ class FileReader:
                 fill_row_tracking(batch, bucket_file.file, numbers) if has_row_tracking else batch
             )
             if positions:
-                read = read.append_column(ROW_POSITION, pa.array(numbers))
+                read = read.append_column(ROW_POSITION, to_arrow_array(numbers))
             if selected is None and deleted is not None:
                 read = _drop_deleted_rows(read, deleted, numbers)
             if read.num_rows:
@@ -244,7 +244,7 @@ class FileReader:
                     size = self.batch_sizes.batch_rows
                     batches = reader.batches(physical_names, size, [group])
                     for numbers, batch in number_batches(reader.row_group_starts[group], batches):
-                        arrays = [*(c.read(batch) for c in columns), pa.array(numbers)]
+                        arrays = [*(c.read(batch) for c in columns), to_arrow_array(numbers)]
                         names = [*(field.name for field in fields), ROW_POSITION]
                         rows = build_record_batch(arrays, names, batch.num_rows)
                         rows = (

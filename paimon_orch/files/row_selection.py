@@ -15,7 +15,7 @@ from paimon_orch.files.file_format import FormatReader
 from paimon_orch.files.orc import OrcFileReader
 from paimon_orch.files.parquet.page_reader import PageIndexError, RowGroupPages
 from paimon_orch.files.parquet.parquet import ParquetFileReader
-from paimon_orch.format.arrays import Positions
+from paimon_orch.format.arrays import Positions, to_arrow_array
 from paimon_orch.format.types.arrow import NumberedBatch, number_batches
 
 logger = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ def take_selected_rows(
     positions = selected[low:high]
     if len(positions) == batch.num_rows:
         return numbers, batch
-    return positions, batch.take(pa.array(positions - numbers[0]))
+    return positions, batch.take(to_arrow_array(positions - numbers[0]))
 
 
 def read_parquet_rows(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_orch.format.arrays import Positions
+from paimon_orch.format.arrays import Positions, to_arrow_array
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.options.core_options import ROW_TRACKING_ENABLED
 from paimon_orch.format.schema import SEQUENCE_NUMBER, TableSchema
@@ -50,7 +50,7 @@ def fill_row_tracking(
         elif file.first_row_id is None:
             continue
         else:
-            derived = pa.array(file.first_row_id + numbers)
+            derived = to_arrow_array(file.first_row_id + numbers)
         batch = batch.set_column(index, name, pc.coalesce(column, derived))
     return batch
 

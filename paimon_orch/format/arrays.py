@@ -1,9 +1,10 @@
-"""Types of numpy arrays, named by content or by element type."""
+"""Types of numpy arrays, named by content or by element type, and their Arrow form."""
 
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 Positions: TypeAlias = npt.NDArray[np.int64]
 """0-based row positions in a data file or batch; ascending unless stated otherwise."""
@@ -24,3 +25,60 @@ UInt64Array: TypeAlias = npt.NDArray[np.uint64]
 Float64Array: TypeAlias = npt.NDArray[np.float64]
 SignedIntArray: TypeAlias = npt.NDArray[np.signedinteger[Any]]
 AnyArray: TypeAlias = npt.NDArray[Any]
+
+_NUMPY_TYPES: dict[pa.DataType, type[np.generic]] = {
+    pa.from_numpy_dtype(kind): kind
+    for kind in (
+        *(np.int8, np.int16, np.int32, np.int64),
+        *(np.uint8, np.uint16, np.uint32, np.uint64),
+        *(np.float16, np.float32, np.float64),
+    )
+}
+
+# pyarrow.array, Array.to_numpy and Array.fill_null import pandas, which takes as long as all other
+# imports of a small compaction.
+
+
+def to_arrow_array(values: AnyArray, mask: Mask | None = None) -> pa.Array:
+    """Return numbers or booleans as an Arrow array, without a copy of numbers.
+
+    ``mask`` is true for nulls. Does not import pandas, unlike ``pyarrow.array``.
+    """
+    data = _pack_bits(values) if values.dtype == np.bool_ else np.ascontiguousarray(values)
+    validity = None if mask is None else pa.py_buffer(_pack_bits(~mask))
+    data_type = pa.from_numpy_dtype(values.dtype)
+    return pa.Array.from_buffers(data_type, len(values), [validity, pa.py_buffer(data)])
+
+
+def to_numpy(values: pa.Array | pa.ChunkedArray, null: float = 0) -> AnyArray:
+    """Return numbers or booleans as a numpy array, in which ``null`` replaces nulls.
+
+    Numbers of one chunk without nulls are not copied, and are read-only. Does not import pandas,
+    unlike ``Array.to_numpy``.
+    """
+    if isinstance(values, pa.ChunkedArray):
+        if values.num_chunks != 1:
+            values = pa.concat_arrays(values.chunks or [pa.nulls(0, values.type)])
+        else:
+            values = values.chunk(0)
+    validity, data = values.buffers()
+    numbers: AnyArray
+    if pa.types.is_boolean(values.type):
+        numbers = _unpack_bits(data, values)
+    else:
+        kind = np.dtype(_NUMPY_TYPES[values.type])
+        numbers = np.frombuffer(data or b"", kind)[values.offset : values.offset + len(values)]
+    if values.null_count:
+        numbers = np.where(_unpack_bits(validity, values), numbers, numbers.dtype.type(null))
+    return numbers
+
+
+def _pack_bits(mask: Mask) -> UInt8Array:
+    return np.packbits(mask, bitorder="little")
+
+
+def _unpack_bits(data: pa.Buffer | None, values: pa.Array) -> Mask:
+    """Return a bitmap of an array as a mask."""
+    first, end = values.offset, values.offset + len(values)
+    words = np.frombuffer(data or b"", np.uint8)[first // 8 : -(-end // 8)]
+    return np.unpackbits(words, bitorder="little")[first % 8 :][: len(values)].view(bool)

@@ -4,9 +4,6 @@ import re
 import time
 from datetime import timedelta
 
-import pendulum
-from pendulum.parsing.exceptions import ParserError
-
 from paimon_orch.errors import InputError
 from paimon_orch.format.options import value_type
 
@@ -37,6 +34,9 @@ def parse_timestamp(name: str, text: str) -> int:
     """Parse epoch milliseconds, or ISO 8601 with the local time zone as its default."""
     if text.isascii() and text.isdigit():
         return int(text)
+    import pendulum
+    from pendulum.parsing.exceptions import ParserError
+
     try:
         moment = pendulum.parse(text, tz="local")
     except (ParserError, TypeError, ValueError, OverflowError):

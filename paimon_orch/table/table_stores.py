@@ -18,6 +18,7 @@ from paimon_orch.storage import FileIO
 from paimon_orch.table.blob_gate import require_blob_support
 from paimon_orch.table.catalog_environment import NO_CATALOG, CatalogEnvironment
 from paimon_orch.table.chain.chain_branches import ChainBranches, find_chain_branches
+from paimon_orch.table.iceberg.iceberg_settings import build_iceberg_settings, is_iceberg_enabled
 from paimon_orch.table.metadata.branches import Branches
 from paimon_orch.table.metadata.consumers import ConsumerStore
 from paimon_orch.table.metadata.manifest_io import ManifestReader
@@ -79,7 +80,8 @@ class TableStores:
         require_blob_support(self.identifier, schema, step)
         if step & StepKind.WRITE_ROWS and not self.allowances.stale_external:
             self._check_can_mark(schema)
-        if step & EVERY_CHANGE and not self.allowances.stale_external:
+        is_checked = step & EVERY_CHANGE and not self.allowances.stale_external
+        if is_checked and is_iceberg_enabled(schema):
             from paimon_orch.table.iceberg.publishable import check_publishable
 
             check_publishable(self.identifier, schema, self.paths)
@@ -354,7 +356,7 @@ class TableStores:
         The next commit, or the step ``sync-iceberg``, tries again.
         """
         try:
-            self.iceberg.publish()
+            self._publish_if_enabled()
         except Exception as error:  # noqa: BLE001 - the snapshot exists, so the commit succeeded
             logger.warning(
                 "%s: the Iceberg metadata is stale, because it cannot be written: %s. The next "
@@ -362,6 +364,11 @@ class TableStores:
                 self.identifier,
                 error,
             )
+
+    def _publish_if_enabled(self) -> None:
+        """Publish the newest snapshot; the modules are imported only for tables that need them."""
+        if build_iceberg_settings(self.schema, self.paths) is not None:
+            self.iceberg.publish()
 
     def prepare_deletion(self) -> None:
         """Check the newest snapshot and publish it as Iceberg metadata, before files are deleted.
@@ -375,7 +382,7 @@ class TableStores:
             self.publish_iceberg_metadata()
             return
         try:
-            self.iceberg.publish()
+            self._publish_if_enabled()
         except (PaimonError, OSError) as error:
             raise UnsupportedError(
                 f"{self.identifier}: no file was deleted, because Iceberg readers may still need "

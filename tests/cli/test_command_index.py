@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from support.commands import Run
 from typer._completion_classes import FishComplete
@@ -25,6 +26,17 @@ NOT_FOR_INSPECT = {
     *("sqlalchemy", "sqlglot", "yaml", "paimon_orch.merge.engine.merge_engine"),
     *("paimon_orch.table.commit.commit", "paimon_orch.table.iceberg.publish"),
     *("paimon_orch.table.scan.scan", "paimon_orch.table.write.write_builder"),
+    *("pyarrow.parquet", "paimon_orch.files.data_file_reader"),
+    *("paimon_orch.files.file_index_reader", "paimon_orch.table.schema_change.schema_changes"),
+}
+NOT_FOR_COMPACT = {
+    *("dagster", "datasketches", "fsspec", "pandas", "pendulum", "pyarrow.dataset", "pyspark"),
+    *("requests", "rich.progress", "sqlalchemy", "sqlglot", "yaml"),
+    *("paimon_orch.steps.compaction.append", "paimon_orch.steps.compaction.policy"),
+    *("paimon_orch.steps.compaction.key_indexes", "paimon_orch.steps.compaction.postpone"),
+    *("paimon_orch.steps.maintenance.rescale", "paimon_orch.steps.row_level.row_level_write"),
+    *("paimon_orch.table.iceberg.publish", "paimon_orch.table.iceberg.publishable"),
+    *("paimon_orch.table.scan.scan", "paimon_orch.table.write.table_write"),
 }
 
 _RUN = """
@@ -94,6 +106,22 @@ def test_inspect_imports_only_what_reads_metadata(table: Table, warehouse: Path)
 
     assert output.startswith(table.identifier)
     assert not modules & NOT_FOR_INSPECT
+
+
+def test_compact_and_read_import_no_pandas_and_no_other_steps(
+    table: Table, warehouse: Path
+) -> None:
+    table.upsert(pa.table({"id": [1, 9], "v": ["new", "x"], "price": [None, None]}))
+
+    output, modules = modules_of("compact", warehouse, table.identifier, "--strategy", "full")
+
+    assert output.startswith("snapshot id")
+    assert not modules & NOT_FOR_COMPACT
+
+    output, modules = modules_of("read", warehouse, table.identifier, "--limit", 1)
+
+    assert output.endswith("1 rows\n")
+    assert not modules & {"pandas", "rich.progress"}
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from paimon_orch.files.parquet.thrift_compact import (
     decode_list_header,
     decode_struct,
 )
-from paimon_orch.format.arrays import Int64Array, Positions
+from paimon_orch.format.arrays import Int64Array, Positions, to_arrow_array
 
 _ASSUMED_PAGE_BITS = 9  # pages are assumed to have 2**9 rows until they are located
 _MAX_PAGE_BYTES = 64 << 20  # maximum size of the pages in memory
@@ -272,7 +272,7 @@ def _take_rows(file: pq.ParquetFile, column: _ColumnPages) -> pa.ChunkedArray:
     pages = file.read_row_group(0, columns=[column.name], use_threads=False)
     if pages.num_rows != column.rows:
         raise ValueError(f"column {column.name} has {pages.num_rows} rows instead of {column.rows}")
-    return pages.column(0).take(pa.array(column.row_indices))
+    return pages.column(0).take(to_arrow_array(column.row_indices))
 
 
 def _plan_column(name: str, leaves: list[_LeafPages], rows: Positions) -> _ColumnPages:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.files.schema_evolution.cast_string import fit_text_to_length, parse_text, to_text
-from paimon_orch.format.arrays import AnyArray
+from paimon_orch.format.arrays import AnyArray, to_arrow_array, to_numpy
 from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import AtomicType, DataType, TypeRoot, type_to_sql
 
@@ -76,12 +76,12 @@ def _cast_to_text(array: pa.Array, old: DataType, new: AtomicType) -> pa.Array:
 
 
 def _to_numpy(array: pa.Array, dtype: type) -> AnyArray:
-    values: AnyArray = array.fill_null(0).to_numpy(zero_copy_only=False).astype(dtype, copy=False)
+    values: AnyArray = to_numpy(array).astype(dtype, copy=False)
     return values
 
 
 def _with_nulls_of(values: AnyArray, like: pa.Array) -> pa.Array:
-    return pa.array(values, mask=like.is_null().to_numpy(zero_copy_only=False))
+    return to_arrow_array(values, mask=to_numpy(like.is_null()))
 
 
 def _cast_unchecked(array: pa.Array, _old: AtomicType, new: AtomicType) -> pa.Array:

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from paimon_orch.files.stats.collector import to_internal_value
 from paimon_orch.files.stats.stats_evolution import evolve_stats
@@ -22,6 +21,9 @@ from paimon_orch.format.row.simple_stats import UNKNOWN_STATS, ColumnStats
 from paimon_orch.format.row.trusted_bounds import drop_untrusted_bounds, is_cut_too_low
 from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import AtomicType, DataType, TypeRoot
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 UNKNOWN_COUNT = -1
 """The null count of a file whose null count is unknown."""

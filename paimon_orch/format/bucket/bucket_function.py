@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.arrays import Int32Array, Int64Array
+from paimon_orch.format.arrays import Int32Array, Int64Array, to_numpy
 from paimon_orch.format.bucket.bucket_key_encoder import VariableLengthRows, encode_rows
 from paimon_orch.format.bucket.hive_hash import hash_rows_hive
 from paimon_orch.format.bytes.murmur3 import hash_fixed_rows, hash_variable_rows
@@ -51,7 +51,7 @@ def compute_buckets(
             )
         if column.null_count:
             raise InputError("'bucket-function.type' = 'mod' does not support null bucket keys")
-        values: Int64Array = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
+        values: Int64Array = to_numpy(column.cast(pa.int64()))
         return np.mod(values, count).astype(np.int32)
     if function == "hive":
         positive = hash_rows_hive(columns, types) & np.uint32(0x7FFFFFFF)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.arrays import Int64Array, Mask, UInt8Array, UInt32Array
+from paimon_orch.format.arrays import Int64Array, Mask, UInt8Array, UInt32Array, to_numpy
 from paimon_orch.format.row.binary_row import null_bits_size
 from paimon_orch.format.types.data_types import AtomicType, DataType, TypeRoot
 
@@ -39,7 +39,7 @@ def encode_rows(
     offsets = np.full(rows, head + 8 * arity, np.int64)
     variable: list[tuple[Int64Array, Int64Array, UInt8Array]] = []
     for index, (column, data_type) in enumerate(zip(columns, types, strict=True)):
-        valid = column.is_valid().to_numpy(zero_copy_only=False)
+        valid = to_numpy(column.is_valid())
         fixed[~valid, (index + 8) // 8] |= 1 << (index + 8) % 8
         slot = fixed[:, head + 8 * index : head + 8 * index + 8]
         part = _write_column(slot, column, valid=valid, data_type=data_type, offsets=offsets)
@@ -64,7 +64,7 @@ def _write_column(
         return _write_decimal(slot, column, valid=valid, precision=params[0], offsets=offsets)
     if name in (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ) and params[0] > 3:
         per_milli = 1_000 if params[0] <= 6 else 1_000_000
-        ticks = np.where(valid, _to_int64(column), 0)
+        ticks = _to_int64(column)
         millis, sub_millis = np.divmod(ticks, per_milli)
         slot[:] = _to_little_endian_bytes(offsets << 32 | sub_millis * (1_000_000 // per_milli), 8)
         sizes = np.full(len(column), 8, np.int64)
@@ -75,7 +75,7 @@ def _write_column(
         )
     if name in (TypeRoot.FLOAT, TypeRoot.DOUBLE):
         width = 4 if name == TypeRoot.FLOAT else 8
-        floats = np.where(valid, column.fill_null(0).to_numpy(zero_copy_only=False), 0)
+        floats = to_numpy(column)
         slot[:, :width] = _to_little_endian_bytes(floats.astype(f"<f{width}"), width)
         return None
     width = {
@@ -86,7 +86,7 @@ def _write_column(
         TypeRoot.DATE: 4,
         TypeRoot.TIME: 4,
     }.get(name, 8)
-    slot[:, :width] = _to_little_endian_bytes(np.where(valid, _to_int64(column), 0), 8)[:, :width]
+    slot[:, :width] = _to_little_endian_bytes(_to_int64(column), 8)[:, :width]
     return None
 
 
@@ -97,7 +97,7 @@ def _to_int64(column: pa.Array) -> Int64Array:
         column = column.view(pa.int32())
     elif pa.types.is_timestamp(kind):
         column = column.view(pa.int64())
-    result: Int64Array = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    result: Int64Array = to_numpy(column.cast(pa.int64()))
     return result
 
 
@@ -119,7 +119,7 @@ def _write_text(
     starts, lengths = ends[:-1], np.diff(ends)
     inline = lengths <= 7
     slot[:] = _to_little_endian_bytes(np.where(inline, 0, offsets << 32 | lengths), 8)
-    valid = column.is_valid().to_numpy(zero_copy_only=False)
+    valid = to_numpy(column.is_valid())
     slot[inline & valid, 7] = (0x80 | lengths[inline & valid]).astype(np.uint8)
     for position in range(7):
         has_byte = lengths > position

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.arrays import Int64Array, UInt32Array
+from paimon_orch.format.arrays import AnyArray, Int64Array, UInt32Array, to_numpy
 from paimon_orch.format.types.data_types import AtomicType, DataType, TypeRoot
 
 _PRIME = 31
@@ -23,7 +23,7 @@ def hash_rows_hive(columns: Sequence[pa.Array], types: Sequence[DataType]) -> UI
     """Return each row's hash. Raises :class:`InputError` for timestamps and nested types."""
     result = np.zeros(len(columns[0]), np.uint32)
     for column, data_type in zip(columns, types, strict=True):
-        valid = column.is_valid().to_numpy(zero_copy_only=False)
+        valid = to_numpy(column.is_valid())
         result = result * np.uint32(_PRIME)
         if valid.any():
             result += np.where(valid, _hash_column(column, data_type), np.uint32(0))
@@ -51,7 +51,7 @@ def _hash_column(column: pa.Array, data_type: DataType) -> UInt32Array:
             return _hash_floats(column, data_type.name)
         case TypeRoot.DATE | TypeRoot.TIME:
             column = column.view(pa.int32())
-    values = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    values = to_numpy(column.cast(pa.int64()))
     return _hash_int64(values) if data_type.name == TypeRoot.BIGINT else values.astype(np.uint32)
 
 
@@ -62,10 +62,10 @@ def _hash_int64(values: Int64Array) -> UInt32Array:
 
 
 def _hash_floats(column: pa.Array, name: TypeRoot) -> UInt32Array:
-    values = column.fill_null(0).to_numpy(zero_copy_only=False)
+    values = to_numpy(column)
     values = np.where(values == 0, values.dtype.type(0), values)  # -0.0 and 0.0 have the same hash
-    bits = values.view(np.uint32 if name == TypeRoot.FLOAT else np.int64)
-    bits = np.where(np.isnan(values), bits.dtype.type(_NAN_BITS[name]), bits)
+    bits: AnyArray = values.view(np.uint32 if name == TypeRoot.FLOAT else np.int64)
+    bits[np.isnan(values)] = _NAN_BITS[name]
     return bits if name == TypeRoot.FLOAT else _hash_int64(bits)
 
 
@@ -96,13 +96,13 @@ def _hash_decimals(column: pa.Array, data_type: AtomicType) -> UInt32Array:
         distinct = column.dictionary_encode()
         codes = [_hash_decimal(value) for value in distinct.dictionary.to_pylist()]
         result: UInt32Array = np.array([*codes, 0], np.uint32)[
-            distinct.indices.fill_null(len(codes)).to_numpy()
+            to_numpy(distinct.indices, null=len(codes))
         ]
         return result
     wide = column.cast(pa.decimal128(38, scale))
     words = np.frombuffer(wide.buffers()[1], np.int64).reshape(-1, 2)
     numbers = np.where(
-        column.is_valid().to_numpy(zero_copy_only=False),
+        to_numpy(column.is_valid()),
         words[wide.offset : wide.offset + len(wide), 0],
         0,
     )

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from pyroaring import BitMap
 
 from paimon_orch.errors import InputError, UnsupportedError
-from paimon_orch.format.arrays import Int64Array
+from paimon_orch.format.arrays import Int64Array, to_arrow_array, to_numpy
 from paimon_orch.format.bytes.binary_batch import BinaryBatch, encode_big_endian, join_around_values
 from paimon_orch.format.bytes.roaring import (
     build_full_bitmap,
@@ -101,7 +101,7 @@ def _build_stored_bitmaps(column: EncodedColumn, data_type: AtomicType) -> _Stor
     offsets, lengths = -1 - rows[starts].astype(np.int64), np.full(len(order), _NOT_STORED)
     offsets[several] = len(null_data) + np.cumsum(sizes) - sizes
     lengths[several] = sizes
-    ordered = keys.take(pa.array(order)) if isinstance(keys, pa.BinaryArray) else keys[order]
+    ordered = keys.take(to_arrow_array(order)) if isinstance(keys, pa.BinaryArray) else keys[order]
     return _StoredBitmaps(ordered, offsets, lengths, null, null_data + data)
 
 
@@ -138,8 +138,8 @@ def _encode_blocks(bodies: _StoredBitmaps, codec: KeyCodec, block_size: int) -> 
     """Return the directory of the blocks, and the blocks: entries sorted by value."""
     keys = bodies.keys
     if isinstance(keys, pa.BinaryArray):
-        order = pc.array_sort_indices(keys).to_numpy()
-        keys = keys.take(pa.array(order))
+        order = to_numpy(pc.array_sort_indices(keys))
+        keys = keys.take(to_arrow_array(order))
     else:
         order = np.argsort(keys, kind="stable")
         keys = keys[order]

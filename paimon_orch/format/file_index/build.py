@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.errors import InputError
+from paimon_orch.format.arrays import to_arrow_array, to_numpy
 from paimon_orch.format.file_index.bitmap import BitmapIndex, encode_bitmap_index
 from paimon_orch.format.file_index.bloom_filter import BloomFilterBuilder, BloomFilterIndex
 from paimon_orch.format.file_index.bsi import encode_bit_slice_index
@@ -128,8 +129,8 @@ def _extract_map_values(array: pa.MapArray, key: str) -> pa.Array:
     positions, is_absent = np.zeros(len(array), np.int64), np.ones(len(array), bool)
     positions[rows], is_absent[rows] = entries, False
     if array.null_count:
-        is_absent |= array.is_null().to_numpy(zero_copy_only=False)
-    return array.items.take(pa.array(positions, mask=is_absent))
+        is_absent |= to_numpy(array.is_null())
+    return array.items.take(to_arrow_array(positions, mask=is_absent))
 
 
 def _finish_column(name: str, column: _ColumnIndexBuilder) -> list[tuple[str, bytes]]:

@@ -14,7 +14,13 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.arrays import Int32Array, Int64Array, SignedIntArray
+from paimon_orch.format.arrays import (
+    Int32Array,
+    Int64Array,
+    SignedIntArray,
+    to_arrow_array,
+    to_numpy,
+)
 from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import AtomicType, DataType, TypeRoot, type_to_sql
 
@@ -183,7 +189,7 @@ def _unscale_decimals(array: pa.Array) -> Int64Array:
     words = np.frombuffer(data, "<i8").reshape(-1, 2)[array.offset : array.offset + len(array)]
     fits = words[:, 0] >> 63 == words[:, 1]
     if array.null_count:
-        fits |= array.is_null().to_numpy(zero_copy_only=False)
+        fits |= to_numpy(array.is_null())
     if not fits.all():
         raise InputError("a decimal of more than 64 bits cannot be stored in a bsi index")
     return words[:, 0]
@@ -199,7 +205,7 @@ def encode_non_null_keys(array: pa.Array, data_type: AtomicType) -> Keys:
     if has_byte_keys(data_type):
         return array.drop_null().cast(pa.binary())
     numbers = encode_number_keys(array, data_type)
-    return numbers[array.is_valid().to_numpy(zero_copy_only=False)] if array.null_count else numbers
+    return numbers[to_numpy(array.is_valid())] if array.null_count else numbers
 
 
 def encode_key(value: "pa.Scalar[pa.DataType]", data_type: AtomicType) -> Key:
@@ -239,7 +245,7 @@ def encode_column(
             return _encode_sorted_column(numbers, chunks, data_type)
     arrays = [_encode_key_array(chunk, data_type) for chunk in chunks]
     encoded = pa.chunked_array(arrays).dictionary_encode()
-    codes = [chunk.indices.fill_null(-1).to_numpy() for chunk in encoded.chunks]
+    codes = [to_numpy(chunk.indices, null=-1) for chunk in encoded.chunks]
     keys = encoded.chunks[-1].dictionary
     return EncodedColumn(
         codes[0] if len(codes) == 1 else np.concatenate(codes),
@@ -260,7 +266,7 @@ def _encode_sorted_column(
 ) -> EncodedColumn:
     valid = None
     if any(chunk.null_count for chunk in chunks):
-        valid = np.concatenate([c.is_valid().to_numpy(zero_copy_only=False) for c in chunks])
+        valid = np.concatenate([to_numpy(c.is_valid()) for c in chunks])
         numbers = numbers[valid]
     order = argsort_stable(numbers)
     ordered = numbers[order]
@@ -302,8 +308,8 @@ def argsort_stable(numbers: SignedIntArray) -> Int64Array:
 def _encode_key_array(array: pa.Array, data_type: AtomicType) -> pa.Array:
     if has_byte_keys(data_type):
         return array.cast(pa.binary())
-    mask = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
-    return pa.array(encode_number_keys(array, data_type), mask=mask)
+    mask = to_numpy(array.is_null()) if array.null_count else None
+    return to_arrow_array(encode_number_keys(array, data_type), mask=mask)
 
 
 def _find_first_nan(chunks: list[pa.Array], data_type: AtomicType) -> int | None:

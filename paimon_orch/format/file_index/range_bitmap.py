@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from pyroaring import BitMap
 
 from paimon_orch.errors import InputError, UnsupportedError
-from paimon_orch.format.arrays import Int32Array, Int64Array, Mask
+from paimon_orch.format.arrays import Int32Array, Int64Array, Mask, to_arrow_array, to_numpy
 from paimon_orch.format.bytes.binary_batch import (
     BinaryBatch,
     encode_big_endian,
@@ -73,8 +73,8 @@ def encode_range_bitmap_index(
 def _sort_keys(keys: Keys) -> tuple[Keys, Int32Array | None]:
     """Return the sorted keys and the rank of each key, or None if the keys were sorted already."""
     if isinstance(keys, pa.BinaryArray):
-        order = pc.array_sort_indices(keys).to_numpy()
-        ordered: Keys = keys.take(pa.array(order))
+        order = to_numpy(pc.array_sort_indices(keys))
+        ordered: Keys = keys.take(to_arrow_array(order))
     else:
         if (keys[1:] > keys[:-1]).all():
             return keys, None

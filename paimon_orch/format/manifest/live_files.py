@@ -18,6 +18,8 @@ from paimon_orch.format.arrays import (
     Int64Array,
     Mask,
     UInt64Array,
+    to_arrow_array,
+    to_numpy,
 )
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest.columnar_manifest import Manifest
@@ -83,7 +85,7 @@ class LiveFiles:
         columns = {name: getattr(self, name)[rows] for name in _ARRAYS}
         optional = {name: getattr(self, name) for name in _OPTIONAL_ARRAYS}
         columns |= {name: column[rows] for name, column in optional.items() if column is not None}
-        names = None if self.names is None else self.names.take(pa.array(rows))
+        names = None if self.names is None else self.names.take(to_arrow_array(rows))
         return replace(self, **columns, names=names)
 
     def sort(self) -> "LiveFiles":
@@ -102,16 +104,18 @@ class LiveFiles:
     def to_table(self) -> pa.Table:
         """Return the columns as an Arrow table, without ``manifests``; keys become two columns."""
         partitions = pa.array(self.partitions, pa.binary())
-        columns = {"partition": partitions.take(pa.array(self.partition_codes))}
+        columns = {"partition": partitions.take(to_arrow_array(self.partition_codes))}
         for name in (*_ARRAYS, *_OPTIONAL_ARRAYS):
             values = getattr(self, name)
             if values is None or name == "partition_codes":
                 continue
             if values.ndim == 1:
-                columns[name] = pa.array(values)
+                columns[name] = to_arrow_array(values)
             else:
                 words = values.T.copy()
-                columns |= {f"{name}_{number}": pa.array(word) for number, word in enumerate(words)}
+                columns |= {
+                    f"{name}_{number}": to_arrow_array(word) for number, word in enumerate(words)
+                }
         if self.names is not None:
             columns["names"] = self.names
         return pa.table(columns)
@@ -122,12 +126,15 @@ class LiveFiles:
         table = table.combine_chunks()
         encoded = pa.concat_arrays(table["partition"].chunks or [pa.array([], pa.binary())])
         encoded = encoded.dictionary_encode()
+        required: dict[str, Any] = {
+            name: to_numpy(table[name]) for name in _ARRAYS if name != "partition_codes"
+        }
         optional: dict[str, Any] = {}
         for name in _OPTIONAL_ARRAYS:
             if name in table.schema.names:
-                optional[name] = table[name].to_numpy()
+                optional[name] = to_numpy(table[name])
             elif f"{name}_0" in table.schema.names:
-                words = [table[f"{name}_{number}"].to_numpy() for number in range(2)]
+                words = [to_numpy(table[f"{name}_{number}"]) for number in range(2)]
                 optional[name] = np.stack(words, axis=1)
         names = None
         if "names" in table.schema.names:
@@ -135,8 +142,8 @@ class LiveFiles:
         return cls(
             manifests=manifests,
             partitions=encoded.dictionary.to_pylist(),
-            partition_codes=encoded.indices.to_numpy(),
-            **{n: table[n].to_numpy() for n in _ARRAYS if n != "partition_codes"},
+            partition_codes=to_numpy(encoded.indices),
+            **required,
             **optional,
             names=names,
         )

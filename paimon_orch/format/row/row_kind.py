@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.arrays import Mask
+from paimon_orch.format.arrays import Mask, to_numpy
 
 
 class RowKind(IntEnum):
@@ -27,7 +27,7 @@ ROW_KIND_SYMBOLS = ("+I", "-U", "+U", "-D")
 
 def is_retract(kinds: pa.ChunkedArray | pa.Array) -> Mask:
     """Return which rows are -U or -D: the odd codes."""
-    is_odd: Mask = np.bitwise_and(kinds.to_numpy(), 1).astype(bool)
+    is_odd: Mask = np.bitwise_and(to_numpy(kinds), 1).astype(bool)
     return is_odd
 
 

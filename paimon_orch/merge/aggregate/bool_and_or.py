@@ -6,7 +6,7 @@ See docs/format/aggregate-functions.md.
 import numpy as np
 import pyarrow as pa
 
-from paimon_orch.format.arrays import Indices, Mask
+from paimon_orch.format.arrays import Indices, Mask, to_arrow_array, to_numpy
 from paimon_orch.merge.aggregate.field_aggregator import ColumnOfGroups, ComputingAggregator
 
 
@@ -17,7 +17,7 @@ class BooleanAggregator(ComputingAggregator):
         self, name: str, column: ColumnOfGroups, groups: int, *, conjunction: bool
     ) -> None:
         super().__init__(name, column, groups)
-        self._values: Mask = column.values.fill_null(False).to_numpy(zero_copy_only=False)
+        self._values: Mask = to_numpy(column.values)
         self._conjunction = conjunction
         self._value: Mask = np.zeros(groups, bool)
         self._has_value: Mask = np.zeros(groups, bool)
@@ -41,4 +41,4 @@ class BooleanAggregator(ComputingAggregator):
 
     def result(self) -> pa.Array:
         """Return the combined values."""
-        return pa.array(self._value, mask=~self._has_value)
+        return to_arrow_array(self._value, mask=~self._has_value)

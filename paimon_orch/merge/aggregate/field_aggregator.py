@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.arrays import Indices, Mask
+from paimon_orch.format.arrays import Indices, Mask, to_arrow_array, to_numpy
 
 
 class ColumnOfGroups:
@@ -35,13 +35,13 @@ class ColumnOfGroups:
         """A mask of the values that are not null."""
         if not self.batch_column.null_count:
             return np.ones(len(self), bool)
-        mask: Mask = self.batch_column.is_valid().to_numpy()[self._rows]
+        mask: Mask = to_numpy(self.batch_column.is_valid())[self._rows]
         return mask
 
     @cached_property
     def values(self) -> pa.Array:
         """The values as one array, which is not a dictionary array."""
-        taken = pc.take(self.batch_column, pa.array(self._rows), boundscheck=False)
+        taken = pc.take(self.batch_column, to_arrow_array(self._rows), boundscheck=False)
         column = taken.combine_chunks()
         if isinstance(column, pa.ChunkedArray):
             column = pa.concat_arrays(column.chunks)

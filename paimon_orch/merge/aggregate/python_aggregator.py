@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from paimon_orch.format.arrays import Indices
+from paimon_orch.format.arrays import Indices, to_arrow_array
 from paimon_orch.merge.aggregate.field_aggregator import ColumnOfGroups, ComputingAggregator
 
 CombineFunction = Callable[[Any, Any], Any]
@@ -32,7 +32,9 @@ class PythonAggregator(ComputingAggregator):
         self._state: list[Any] = [None] * groups
 
     def _values(self, groups: Indices, rows: Indices) -> Iterator[tuple[int, Any]]:
-        return zip(groups.tolist(), self._column.take(pa.array(rows)).to_pylist(), strict=True)
+        return zip(
+            groups.tolist(), self._column.take(to_arrow_array(rows)).to_pylist(), strict=True
+        )
 
     def add(self, groups: Indices, rows: Indices) -> None:
         """Combine with the row's value."""

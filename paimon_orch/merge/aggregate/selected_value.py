@@ -6,7 +6,7 @@ See docs/format/aggregate-functions.md.
 import numpy as np
 import pyarrow as pa
 
-from paimon_orch.format.arrays import Indices, Mask
+from paimon_orch.format.arrays import Indices, Mask, to_numpy
 from paimon_orch.merge.aggregate.field_aggregator import ColumnOfGroups, FieldAggregator
 from paimon_orch.merge.sort.key_order import to_comparable_column
 from paimon_orch.merge.sort.sequence_order import compute_dense_rank
@@ -111,7 +111,7 @@ class MinMaxAggregator(SelectingAggregator):
         super().__init__(name, column, groups)
         comparable = to_comparable_column(column.values)
         if pa.types.is_integer(comparable.type):
-            ranks = comparable.fill_null(0).to_numpy()
+            ranks = to_numpy(comparable)
         else:
             ranks = compute_dense_rank(comparable)
         self._ranks = ranks if largest else ~ranks

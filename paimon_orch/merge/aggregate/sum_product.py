@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.arrays import AnyArray, Indices, Mask
+from paimon_orch.format.arrays import AnyArray, Indices, Mask, to_arrow_array, to_numpy
 from paimon_orch.merge.aggregate.field_aggregator import ColumnOfGroups, ComputingAggregator
 
 _OVERFLOW_CHECK_ABOVE = 2.0**62
@@ -100,9 +100,9 @@ class NumericAggregator(ComputingAggregator):
         if self.is_decimal:
             return _build_decimals(self.value, self.has_value, self.type)
         # the number that represents null can be out of range for the column
-        return pa.array(np.where(self.has_value, self.value, 0), mask=~self.has_value).cast(
-            self.type
-        )
+        numbers = np.where(self.has_value, self.value, 0)
+        build = pa.array if numbers.dtype == np.object_ else to_arrow_array
+        return build(numbers, mask=~self.has_value).cast(self.type)
 
 
 class Sum(NumericAggregator):
@@ -111,14 +111,14 @@ class Sum(NumericAggregator):
     def load(self, column: pa.Array) -> AnyArray:
         """Return floats unchanged, integers and decimals in 64 bits if no sum can overflow."""
         if self.bounds is None:
-            return column.fill_null(0).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
-        numbers = (_to_unscaled(column) if self.is_decimal else column).fill_null(0)
+            return to_numpy(column)
+        numbers = _to_unscaled(column) if self.is_decimal else column
         extremes = pc.min_max(numbers).as_py()
         largest = max(abs(int(extremes["min"] or 0)), abs(int(extremes["max"] or 0)))
         largest *= max(1, len(column))
         if largest <= self.bounds[1]:
             self.bounds = None
-        return _to_integers(numbers, machine=largest < 2**63)
+        return _to_integers(numbers, null=0, machine=largest < 2**63)
 
     def combine(self, old: AnyArray, new: AnyArray) -> AnyArray:
         """Add."""
@@ -139,10 +139,10 @@ class Product(NumericAggregator):
     def load(self, column: pa.Array) -> AnyArray:
         """Return floats and integers unchanged, decimals as Python's integers."""
         if self.is_decimal:
-            return _to_integers(_to_unscaled(column).fill_null(1), machine=False)
+            return _to_integers(_to_unscaled(column), null=1, machine=False)
         if self.bounds is None:
-            return column.fill_null(1).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
-        return _to_integers(column.fill_null(1), machine=True)
+            return to_numpy(column, null=1)
+        return _to_integers(column, null=1, machine=True)
 
     def combine(self, old: AnyArray, new: AnyArray) -> AnyArray:
         """Multiply."""
@@ -192,10 +192,10 @@ def _type_bounds(kind: pa.DataType) -> tuple[int, int] | None:
     return -(2 ** (kind.bit_width - 1)), 2 ** (kind.bit_width - 1) - 1
 
 
-def _to_integers(column: pa.Array, *, machine: bool) -> AnyArray:
+def _to_integers(column: pa.Array, *, null: int, machine: bool) -> AnyArray:
     if machine and pa.types.is_integer(column.type):
-        return column.cast(pa.int64()).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
-    return np.array([int(number) for number in column.to_pylist()], object)
+        return to_numpy(column.cast(pa.int64()), null)
+    return np.array([int(number) for number in column.fill_null(null).to_pylist()], object)
 
 
 def _divide_rounded(numbers: AnyArray, divisor: AnyArray | int) -> AnyArray:
@@ -214,8 +214,8 @@ def _to_unscaled(column: pa.Array) -> pa.Array:
             numbers = [None if v is None else v.scaleb(kind.scale) for v in column.to_pylist()]
         return pa.array(numbers, pa.decimal128(38, 0))
     words = np.frombuffer(column.buffers()[1], np.int64)[::2]
-    valid = column.is_valid().to_numpy(zero_copy_only=False)
-    return pa.array(words[column.offset : column.offset + len(column)], mask=~valid)
+    valid = to_numpy(column.is_valid())
+    return to_arrow_array(words[column.offset : column.offset + len(column)], mask=~valid)
 
 
 def _build_decimals(values: AnyArray, valid: Mask, kind: pa.Decimal128Type) -> pa.Array:

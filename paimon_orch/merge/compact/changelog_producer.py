@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_orch.format.arrays import Indices, Mask
+from paimon_orch.format.arrays import Indices, Mask, to_arrow_array, to_numpy
 from paimon_orch.format.options.core_options import (
     CHANGELOG_PRODUCER_IGNORE_DELETE,
     CHANGELOG_PRODUCER_IGNORE_UPDATE_BEFORE,
@@ -74,7 +74,7 @@ class ChangelogProducer:
             _take_with_kind(merged, updated, RowKind.UPDATE_AFTER),
         ]
         order = np.argsort(groups, kind="stable")  # a stable sort keeps -U before +U
-        return pa.concat_tables(parts).take(pa.array(order))
+        return pa.concat_tables(parts).take(to_arrow_array(order))
 
     def _drop_unchanged_updates(
         self, groups: Indices, rows: pa.Table, before: Indices, merged: pa.Table
@@ -89,7 +89,8 @@ class ChangelogProducer:
             *options.get(CHANGELOG_PRODUCER_ROW_DEDUPLICATE_IGNORE_FIELDS),
         }
         names = [name for name in merged.column_names if name not in ignored]
-        old, new = rows.select(names).take(pa.array(before[groups])), merged.take(pa.array(groups))
+        old = rows.select(names).take(to_arrow_array(before[groups]))
+        new = merged.take(to_arrow_array(groups))
         differs = np.zeros(len(groups), bool)
         for name in names:
             differs |= _find_differences(old.column(name), new.column(name))
@@ -106,10 +107,10 @@ def _last_flagged_row(step: MergeBatch, flags: Mask) -> Indices:
 
 def _take_with_kind(rows: pa.Table, indices: Indices, kind: RowKind | None) -> pa.Table:
     """Return rows with the given row kind; None keeps the row kind of each row."""
-    selected = rows.take(pa.array(indices, pa.int64()))
+    selected = rows.take(to_arrow_array(indices))
     if kind is None:
         return selected
-    kinds = pa.repeat(pa.scalar(int(kind), pa.int8()), selected.num_rows)
+    kinds = to_arrow_array(np.full(selected.num_rows, int(kind), np.int8))
     index = selected.column_names.index(VALUE_KIND.name)
     return selected.set_column(index, selected.schema.field(index), kinds)
 
@@ -118,6 +119,5 @@ def _find_differences(old: pa.ChunkedArray, new: pa.ChunkedArray) -> Mask:
     if pa.types.is_nested(old.type):  # Arrow does not compare nested values
         return np.array([a != b for a, b in zip(old.to_pylist(), new.to_pylist(), strict=True)])
     both_null = pc.and_(pc.is_null(old), pc.is_null(new))
-    is_equal = pc.or_(pc.fill_null(pc.equal(old, new), False), both_null)
-    differs: Mask = ~is_equal.to_numpy()
+    differs: Mask = ~(to_numpy(pc.equal(old, new)) | to_numpy(both_null))
     return differs

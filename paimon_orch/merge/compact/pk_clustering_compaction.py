@@ -17,7 +17,7 @@ import pyarrow as pa
 from paimon_orch.files.data_file_reader import ROW_POSITION, SYSTEM_FIELDS, BucketFile, FileReader
 from paimon_orch.files.data_file_writer import FileWriterFactory, RollingFileWriter
 from paimon_orch.files.uncommitted_files import UncommittedFiles
-from paimon_orch.format.arrays import Mask
+from paimon_orch.format.arrays import Mask, to_arrow_array, to_numpy
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileSource
@@ -243,7 +243,7 @@ class ClusteredCompaction(UncommittedFiles):
         if rows.num_rows:
             exists_above = self._mark_older_rows(KeyColumns.of(rows, self._keys))
             if self._engine.is_first_row:
-                rows = rows.filter(pa.array(~exists_above))
+                rows = rows.filter(to_arrow_array(~exists_above))
             else:
                 # the rows that retracts delete are already marked in deletion vectors
                 rows = drop_retracts(rows)
@@ -251,7 +251,7 @@ class ClusteredCompaction(UncommittedFiles):
             return []
         writer = self._create_writer()
         order, _ = KeyColumns.of(rows, self._columns).compute_order()
-        writer.write(rows.take(pa.array(order)))
+        writer.write(rows.take(to_arrow_array(order)))
         return writer.close()
 
     def _mark_older_rows(self, keys: KeyColumns) -> Mask:
@@ -271,7 +271,7 @@ class ClusteredCompaction(UncommittedFiles):
             key_indices, row_indices = keys.find(file_keys.take(order))
             exists[key_indices] = True
             if len(key_indices) and not self._engine.is_first_row:
-                positions = rows.column(ROW_POSITION).to_numpy()[order[row_indices]]
+                positions = to_numpy(rows.column(ROW_POSITION))[order[row_indices]]
                 self._vectors.add({file.file_name: DeletionVector.of(np.sort(positions))})
         return exists
 
@@ -285,7 +285,7 @@ class ClusteredCompaction(UncommittedFiles):
         ]
         writer = self._create_writer()
         for step in merge_runs(merging, self._columns):
-            rows = drop_retracts(step.rows.take(pa.array(step.order)))
+            rows = drop_retracts(step.rows.take(to_arrow_array(step.order)))
             if rows.num_rows:
                 writer.write(rows)
         return writer.close()
@@ -319,4 +319,4 @@ class ClusteredCompaction(UncommittedFiles):
         rows = pa.Table.from_batches(batches)
         if rows.num_rows:
             order, _ = KeyColumns.of(rows, self._columns).compute_order()
-            yield from rows.take(pa.array(order)).combine_chunks().to_batches()
+            yield from rows.take(to_arrow_array(order)).combine_chunks().to_batches()

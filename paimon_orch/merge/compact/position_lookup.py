@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_orch.files.data_file_reader import ROW_POSITION, RowGroup
-from paimon_orch.format.arrays import Indices, Mask, Positions
+from paimon_orch.format.arrays import Indices, Mask, Positions, to_arrow_array, to_numpy
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.types.data_types import AtomicType, Field, TypeRoot
@@ -199,8 +199,8 @@ class PositionLookup:
         window = loaded.slice(low, high - low)
         rows, key_indices = window.find(keys)
         if len(rows) and cursor.batch is not None:
-            matches = cursor.batch.take(pa.array(low + rows))
-            positions = matches.column(ROW_POSITION).to_numpy()
+            matches = cursor.batch.take(to_arrow_array(low + rows))
+            positions = to_numpy(matches.column(ROW_POSITION))
             self._found_positions.setdefault(cursor.file.file_name, []).append(positions)
             if self._values:
                 return key_indices[
@@ -215,7 +215,7 @@ class PositionLookup:
             return np.ones(sum(batch.num_rows for _, batch in rows), bool)
         masks = [self._is_alive(batch) for _, batch in rows]
         alive = [
-            (level, batch.filter(pa.array(mask)))
+            (level, batch.filter(to_arrow_array(mask)))
             for (level, batch), mask in zip(rows, masks, strict=True)
         ]
         self._rows += [(level, batch) for level, batch in alive if batch.num_rows]
@@ -229,7 +229,7 @@ class PositionLookup:
             assert cursor.group is not None
             name = cursor.file.file_name
             cursor.values = RowGroupValues(name, cursor.group.read(self._values))
-        parts = [batch.take(pa.array(rows)) for batch, rows in cursor.values.find(positions)]
+        parts = [batch.take(to_arrow_array(rows)) for batch, rows in cursor.values.find(positions)]
         rows = pa.Table.from_batches(parts).drop_columns(ROW_POSITION)
         for name in self._names:
             rows = rows.append_column(name, matches.column(name))

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.arrays import Indices, Mask
+from paimon_orch.format.arrays import Indices, Mask, to_arrow_array
 from paimon_orch.format.options.core_options import SEQUENCE_FIELD, SEQUENCE_FIELD_SORT_ORDER
 from paimon_orch.format.row.row_kind import is_retract
 from paimon_orch.format.schema import VALUE_KIND, TableSchema
@@ -178,7 +178,7 @@ def check_merge_engine(schema: TableSchema) -> None:
 def _take_rows(rows: pa.Table, indices: Indices, *, deletes: bool) -> pa.Table:
     if not deletes:  # filtering the indices is faster than filtering the rows
         indices = indices[~is_retract(rows.column(VALUE_KIND.name))[indices]]
-    return pc.take(rows, pa.array(indices), boundscheck=False)
+    return pc.take(rows, to_arrow_array(indices), boundscheck=False)
 
 
 def iterate_in_lockstep(sizes: Indices) -> Iterator[tuple[Indices, Indices]]:
@@ -219,4 +219,4 @@ def _take_first_rows(step: MergeBatch) -> pa.Table:
             "'merge-engine' = 'first-row' does not accept -U and -D rows; set 'ignore-delete' = "
             "'true' to drop them"
         )
-    return step.rows.take(pa.array(step.order[step.starts]))
+    return step.rows.take(to_arrow_array(step.order[step.starts]))

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_orch.format.arrays import Indices, Mask
+from paimon_orch.format.arrays import Indices, Mask, to_arrow_array, to_numpy
 from paimon_orch.format.row.row_kind import RowKind, is_retract
 from paimon_orch.format.schema import VALUE_KIND, TableSchema
 from paimon_orch.merge.aggregate.field_aggregator import (
@@ -81,23 +81,23 @@ class MergeFunction(ABC):
         :param deletes: whether to return a -D row for a deleted key
         """
         batch = self.rows.batch
-        kinds = batch.column(VALUE_KIND.name).to_numpy()[row_indices]
+        kinds = to_numpy(batch.column(VALUE_KIND.name))[row_indices]
         kinds[merged] = np.where(self.deleted, int(RowKind.DELETE), int(RowKind.INSERT))
-        keep = slice(None) if deletes else np.flatnonzero(~is_retract(pa.array(kinds)))
+        keep = slice(None) if deletes else np.flatnonzero(~is_retract(to_arrow_array(kinds)))
         row_indices = row_indices.copy()
 
         def take(column: pa.ChunkedArray, indices: Indices) -> pa.ChunkedArray:
             row_indices[merged] = indices
             kept = row_indices[keep]
             has_null = bool((indices < 0).any())
-            selection = pa.array(kept, mask=kept < 0) if has_null else pa.array(kept)
+            selection = to_arrow_array(kept, mask=kept < 0) if has_null else to_arrow_array(kept)
             return pc.take(column, selection, boundscheck=False)
 
         columns = []
         for name, column in zip(batch.column_names, batch.columns, strict=True):
             aggregator = self.aggregators.get(name)
             if name == VALUE_KIND.name:
-                columns.append(pa.chunked_array([kinds[keep]]))
+                columns.append(pa.chunked_array([to_arrow_array(kinds[keep])]))
             elif isinstance(aggregator, ComputingAggregator):
                 extended = _append_values(column, aggregator.result())
                 columns.append(take(extended, len(column) + np.arange(self.groups)))
@@ -134,5 +134,5 @@ def value_column_names(schema: TableSchema) -> list[str]:
 
 def row_kind_masks(rows: RowsOfGroups) -> tuple[Mask, Mask]:
     """Return masks of the retracts (-U and -D) and of the deletes (-D)."""
-    kinds = rows.batch.column(VALUE_KIND.name).to_numpy()[rows.indices]
-    return is_retract(pa.array(kinds)), kinds == int(RowKind.DELETE)
+    kinds = to_numpy(rows.batch.column(VALUE_KIND.name))[rows.indices]
+    return is_retract(to_arrow_array(kinds)), kinds == int(RowKind.DELETE)

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import pyarrow as pa
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.arrays import Indices, Mask
+from paimon_orch.format.arrays import Indices, Mask, to_arrow_array, to_numpy
 from paimon_orch.format.options.core_options import (
     PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE,
     PARTIAL_UPDATE_REMOVE_RECORD_ON_SEQUENCE_GROUP,
@@ -261,9 +260,9 @@ def prepare_partial_update(schema: TableSchema) -> MergeFunctionFactory:
 def _compute_sequence_ranks(rows: RowsOfGroups, group: SequenceGroup) -> tuple[Indices, Mask]:
     """Return the rank of every row's sequence, from 1, and a mask of the rows that have one."""
     columns = [to_comparable_column(rows.column(name).values) for name in group.sequence]
-    some = np.logical_or.reduce([c.is_valid().to_numpy(zero_copy_only=False) for c in columns])
+    some = np.logical_or.reduce([to_numpy(c.is_valid()) for c in columns])
     combined = np.zeros(len(rows.indices), np.int64)
     for column in columns:
         ranks = compute_dense_rank(column)
-        combined = compute_dense_rank(pa.array(combined * (ranks.max(initial=0) + 1) + ranks))
+        combined = compute_dense_rank(to_arrow_array(combined * (ranks.max(initial=0) + 1) + ranks))
     return combined, some

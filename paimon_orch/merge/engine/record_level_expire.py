@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.arrays import Indices, Mask
+from paimon_orch.format.arrays import Indices, Mask, to_arrow_array, to_numpy
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.options.core_options import (
     RECORD_LEVEL_EXPIRE_TIME,
@@ -57,13 +57,13 @@ class RecordLevelExpire:
     def drop_expired(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows that are not expired."""
         alive = self.is_alive(rows)
-        return rows if alive.all() else rows.filter(pa.array(alive))
+        return rows if alive.all() else rows.filter(to_arrow_array(alive))
 
     def is_alive(self, rows: pa.RecordBatch) -> Mask:
         """Return a mask of the rows that are not expired."""
         column = rows.column(self.column.name)
         expired = self.now > _to_epoch_seconds(column) + int(self.expire_time.total_seconds())
-        alive: Mask = ~(expired & column.is_valid().to_numpy(zero_copy_only=False))
+        alive: Mask = ~(expired & to_numpy(column.is_valid()))
         return alive
 
     def touches(self, file: DataFileMeta, schemas: Mapping[int, TableSchema]) -> bool:
@@ -101,5 +101,5 @@ def _to_epoch_seconds(column: pa.Array) -> Indices:
 
 
 def _to_int64(column: pa.Array) -> Indices:
-    numbers: Indices = column.fill_null(0).to_numpy(zero_copy_only=False)
+    numbers: Indices = to_numpy(column)
     return numbers

@@ -5,7 +5,7 @@ See docs/format/sequence-and-row-kinds.md.
 
 import pyarrow as pa
 
-from paimon_orch.format.arrays import Mask
+from paimon_orch.format.arrays import Mask, to_arrow_array, to_numpy
 from paimon_orch.format.options.core_options import IGNORE_UPDATE_BEFORE
 from paimon_orch.format.row.row_kind import RowKind, is_retract
 from paimon_orch.format.schema import VALUE_KIND, TableSchema
@@ -18,10 +18,10 @@ def drop_ignored_rows(rows: pa.Table, schema: TableSchema) -> pa.Table:
     if schema.typed_options.ignores_delete:
         ignored = is_retract(kinds)
     elif schema.typed_options.get(IGNORE_UPDATE_BEFORE):
-        ignored = kinds.to_numpy() == int(RowKind.UPDATE_BEFORE)
+        ignored = to_numpy(kinds) == int(RowKind.UPDATE_BEFORE)
     else:
         return rows
-    return rows.filter(pa.array(~ignored)) if ignored.any() else rows
+    return rows.filter(to_arrow_array(~ignored)) if ignored.any() else rows
 
 
 def should_drop_retracts(schema: TableSchema) -> bool:
@@ -44,4 +44,4 @@ def drop_batch_retracts(step: MergeBatch) -> MergeBatch:
 def drop_retracts(rows: pa.Table) -> pa.Table:
     """Return the rows without -U and -D rows."""
     retracts = is_retract(rows.column(VALUE_KIND.name))
-    return rows.filter(pa.array(~retracts)) if retracts.any() else rows
+    return rows.filter(to_arrow_array(~retracts)) if retracts.any() else rows

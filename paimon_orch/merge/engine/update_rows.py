@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.arrays import Mask
+from paimon_orch.format.arrays import Mask, to_arrow_array, to_numpy
 from paimon_orch.format.options.core_options import SEQUENCE_FIELD
 from paimon_orch.format.row.row_kind import is_retract
 from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND, TableSchema
@@ -60,7 +60,7 @@ def compute_update_rows(schema: TableSchema, old: pa.Table, new: pa.Table) -> pa
         if needs_value:
             columns[field.name] = contribution
         else:
-            rows = pa.array(np.arange(len(contribution)), mask=~changed)
+            rows = to_arrow_array(np.arange(len(contribution)), mask=~changed)
             columns[field.name] = contribution.take(rows)
     rows_to_write = pa.table(columns)
     _check_merge_result(schema, old, new, rows_to_write)
@@ -95,10 +95,9 @@ def _effective_old_column(schema: TableSchema, old: pa.Table, name: str) -> pa.A
         for group in parse_sequence_groups(schema):
             if name in group.columns:
                 some = [
-                    contiguous_column(old, field).is_valid().to_numpy(False)
-                    for field in group.sequence
+                    to_numpy(contiguous_column(old, field).is_valid()) for field in group.sequence
                 ]
-                rows = pa.array(np.arange(len(column)), mask=~np.logical_or.reduce(some))
+                rows = to_arrow_array(np.arange(len(column)), mask=~np.logical_or.reduce(some))
                 return column.take(rows)
     return column
 
@@ -111,15 +110,14 @@ def _find_differences(old: pa.Array, new: pa.Array) -> Mask:
         pairs = zip(old.to_pylist(), new.to_pylist(), strict=True)
         return np.array([before != after for before, after in pairs], bool)
     old, new = to_comparable_column(old), to_comparable_column(new)
-    differs = pc.fill_null(pc.not_equal(old, new), False)
-    result = pc.or_(differs, pc.xor(old.is_null(), new.is_null()))
-    mask: Mask = result.to_numpy(zero_copy_only=False)
-    return mask
+    one_is_null = pc.xor(old.is_null(), new.is_null())
+    differs: Mask = to_numpy(pc.not_equal(old, new)) | to_numpy(one_is_null)
+    return differs
 
 
 def _compute_sum_delta(name: str, before: pa.Array, after: pa.Array, updated: Mask) -> pa.Array:
     """Return the difference of two sums in the rows of ``updated``, ``after`` in other rows."""
-    has_sum = pa.array(updated & before.is_valid().to_numpy(zero_copy_only=False))
+    has_sum = to_arrow_array(updated & to_numpy(before.is_valid()))
     try:
         difference = pc.subtract_checked(after, before).cast(after.type)
     except pa.ArrowInvalid as error:
@@ -135,17 +133,17 @@ def _check_merge_result(
 ) -> None:
     """Merge the rows to write with the old rows; refuse them if the result is not ``new``."""
     engine, count = create_merge_engine(schema), old.num_rows
-    kinds = pa.repeat(pa.scalar(0, pa.int8()), count)
+    kinds = to_arrow_array(np.zeros(count, np.int8))
     old_rows = pa.table(
         {VALUE_KIND.name: kinds, **{name: old.column(name) for name in schema.names}}
     )
-    numbers = pa.array(np.arange(2 * count))
+    numbers = to_arrow_array(np.arange(2 * count))
     rows = pa.concat_tables([old_rows, rows_to_write]).add_column(0, SEQUENCE_NUMBER.name, numbers)
     step = engine.prepare(build_sorted_batch(rows, schema.primary_keys, engine.sequence))
     merged = engine.merge(step)
     # the result is sorted by key, so ``new`` is sorted in the same way before the comparison
     row_indices = step.order[step.starts] % count
-    expected = new.take(pa.array(row_indices))
+    expected = new.take(to_arrow_array(row_indices))
     deleted = is_retract(expected.column(VALUE_KIND.name))
     differs = is_retract(merged.column(VALUE_KIND.name)) != deleted
     if differs.any():

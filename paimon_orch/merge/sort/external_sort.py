@@ -12,6 +12,7 @@ from typing import Self
 
 import pyarrow as pa
 
+from paimon_orch.format.arrays import to_arrow_array
 from paimon_orch.merge.sort.key_order import KeyColumns
 from paimon_orch.merge.sort.sort_merge_reader import LevelRows, MergeRun, merge_runs
 
@@ -79,7 +80,7 @@ class ExternalSort:
         rows = pa.concat_tables(self._buffered)
         self._buffered, self._buffered_bytes = [], 0
         order, _ = KeyColumns.of(rows, self._key_names).compute_order()
-        return rows.take(pa.array(order))
+        return rows.take(to_arrow_array(order))
 
     def _spill(self, rows: pa.Table) -> None:
         if not self._runs:
@@ -109,7 +110,7 @@ class ExternalSort:
         with ExitStack() as stack:
             runs = [MergeRun(_read_run(stack.enter_context(pa.OSFile(str(p))))) for p in paths]
             for step in merge_runs(runs, self._key_names):
-                yield step.rows.take(pa.array(step.order))
+                yield step.rows.take(to_arrow_array(step.order))
 
 
 def _read_run(source: pa.NativeFile) -> Iterator[LevelRows]:

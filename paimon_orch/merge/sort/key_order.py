@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.errors import CorruptFileError, wrap_decode_errors
-from paimon_orch.format.arrays import Indices, Int64Array, Mask
+from paimon_orch.format.arrays import Indices, Int64Array, Mask, to_arrow_array, to_numpy
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.format.text import to_python_value
@@ -49,9 +49,9 @@ def to_comparable_column(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind):
         return column.cast(pa.int64())
     if pa.types.is_floating(kind):
-        valid = column.is_valid().to_numpy(zero_copy_only=False)
-        values = column.fill_null(0).to_numpy(zero_copy_only=False)
-        return pa.array(encode_sortable_floats(values), mask=~valid)
+        valid = to_numpy(column.is_valid())
+        values = to_numpy(column)
+        return to_arrow_array(encode_sortable_floats(values), mask=~valid)
     return column
 
 
@@ -131,7 +131,7 @@ class KeyColumns:
         column, value = self.arrays[0], bound[0][1]
         if not isinstance(value, int) or column.null_count or not pa.types.is_integer(column.type):
             return 0, len(self)
-        numbers = column.to_numpy()
+        numbers = to_numpy(column)
         low = int(np.searchsorted(numbers, value, "left"))
         return low, int(np.searchsorted(numbers, value, "right"))
 
@@ -141,7 +141,7 @@ class KeyColumns:
 
     def take(self, indices: Indices) -> "KeyColumns":
         """Return rows by index."""
-        selection = pa.array(indices)
+        selection = to_arrow_array(indices)
         return KeyColumns(tuple(array.take(selection) for array in self.arrays))
 
     @staticmethod
@@ -159,12 +159,12 @@ class KeyColumns:
         ties: Mask | None = None
         for array in self.arrays:
             left, right = _pair_with_next(array)
-            greater = _to_mask(pc.greater(left, right))
+            greater = to_numpy(pc.greater(left, right))
             if (greater if ties is None else greater & ties).any():
                 return False
             if array is self.arrays[-1]:
                 break
-            equal = _to_mask(pc.equal(left, right))
+            equal = to_numpy(pc.equal(left, right))
             ties = equal if ties is None else ties & equal
             if not ties.any():
                 break
@@ -215,7 +215,7 @@ class KeyColumns:
             columns[str(index)] = array
         keys = [(name, "ascending") for name in columns]
         order = pc.sort_indices(pa.table(columns), sort_keys=keys)
-        result: Indices = order.to_numpy().astype(np.int64)
+        result: Indices = to_numpy(order).astype(np.int64)
         return result
 
     def find(self, other: "KeyColumns") -> tuple[Indices, Indices]:
@@ -269,19 +269,13 @@ def _pair_with_next(column: pa.Array) -> tuple[pa.Array, pa.Array]:
     return column.slice(0, max(0, len(column) - 1)), column.slice(1)
 
 
-def _to_mask(values: pa.Array) -> Mask:
-    mask: Mask = values.to_numpy(zero_copy_only=False)
-    return mask
-
-
 def _equals_next(columns: Sequence[pa.Array]) -> Mask:
     size = max(0, len(columns[0]) - 1)
     equals_next = np.ones(size, bool)
     for column in columns:
         left, right = _pair_with_next(column)
-        equal = pc.equal(left, right)
+        equal = to_numpy(pc.equal(left, right))
         if column.null_count:
-            both_null = pc.and_(pc.is_null(left), pc.is_null(right))
-            equal = pc.or_(pc.fill_null(equal, False), both_null)
-        equals_next &= _to_mask(equal)
+            equal = equal | to_numpy(pc.and_(pc.is_null(left), pc.is_null(right)))
+        equals_next &= equal
     return equals_next

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from paimon_orch.format.arrays import Int32Array, Int64Array, UInt8Array, UInt64Array
+from paimon_orch.format.arrays import Int32Array, Int64Array, UInt8Array, UInt64Array, to_numpy
 
 _WORD_BITS = 64
 _MAX_WORDS = 3  # for more words, Arrow's sort is as fast
@@ -54,7 +54,7 @@ def _split_into_words(column: pa.Array) -> list[UInt64Array] | None:
     if column.null_count:
         return None
     if pa.types.is_integer(kind):
-        return [_to_unsigned(column.to_numpy().astype(np.int64, copy=False))]
+        return [_to_unsigned(to_numpy(column).astype(np.int64, copy=False))]
     if isinstance(kind, pa.Decimal128Type) and kind.precision <= _MAX_SHORT_DECIMAL_DIGITS:
         low_halves = np.frombuffer(column.buffers()[1], np.int64)[2 * column.offset :: 2]
         return [_to_unsigned(low_halves[: len(column)])]

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from paimon_orch.errors import CorruptFileError
 from paimon_orch.files.data_file_reader import ROW_POSITION, RowGroup
-from paimon_orch.format.arrays import Positions
+from paimon_orch.format.arrays import Positions, to_arrow_array, to_numpy
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.paths import parse_file_format
 from paimon_orch.format.schema import KEY_PREFIX
@@ -42,7 +42,7 @@ class RowGroupValues:
                     raise CorruptFileError(
                         self.file_name, f"has no row {requested[0]} where its keys were read"
                     )
-                self.positions = self.batch.column(ROW_POSITION).to_numpy()
+                self.positions = to_numpy(self.batch.column(ROW_POSITION))
                 continue
             count = int(np.searchsorted(requested, self.positions[-1], side="right"))
             yield self.batch, self._rows(requested[:count])
@@ -132,12 +132,12 @@ class LateMaterialization:
     def add_row_location(self, file: DataFileMeta, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return rows of a file with a row location instead of the position."""
         first = self._numbers[file.file_name] << _FILE_SHIFT
-        locations = pa.array(rows.column(ROW_POSITION).to_numpy() + first)
+        locations = to_arrow_array(to_numpy(rows.column(ROW_POSITION)) + first)
         return rows.drop_columns(ROW_POSITION).append_column(_ROW_LOCATION, locations)
 
     def append_values(self, rows: pa.Table) -> pa.Table:
         """Append the values to merged rows with a row location; calls are in key order."""
-        locations = rows.column(_ROW_LOCATION).to_numpy()
+        locations = to_numpy(rows.column(_ROW_LOCATION))
         files, positions = locations >> _FILE_SHIFT, locations & ((1 << _FILE_SHIFT) - 1)
         batches, order, count = [], np.empty(len(files), np.int64), 0
         for number in np.flatnonzero(np.bincount(files)).tolist():
@@ -150,7 +150,7 @@ class LateMaterialization:
                 count += span.num_rows
         values = pa.Table.from_batches(batches)
         if count > len(order) or (np.diff(order) != 1).any():
-            values = values.take(pa.array(order))
+            values = values.take(to_arrow_array(order))
         for name in (late.name for late in self.fields):
             rows = rows.append_column(name, values.column(name))
         return rows

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_orch.format.arrays import Indices
+from paimon_orch.format.arrays import Indices, to_numpy
 from paimon_orch.merge.sort.key_order import to_comparable_column
 
 
@@ -25,14 +25,14 @@ class SequenceOrder:
         ranks = compute_dense_rank(column)
         if not self.descending:
             return ranks
-        valid = column.is_valid().to_numpy(zero_copy_only=False)
+        valid = to_numpy(column.is_valid())
         return np.where(valid, ranks.max(initial=0) + 1 - ranks, 0)
 
 
 def compute_dense_rank(column: pa.Array) -> Indices:
     """Return the rank of each value among the distinct values, from 1; the rank of null is 0."""
-    ranks = pc.rank(column, "ascending", tiebreaker="dense").to_numpy().astype(np.int64)
-    return np.where(column.is_valid().to_numpy(zero_copy_only=False), ranks, 0)
+    ranks = to_numpy(pc.rank(column, "ascending", tiebreaker="dense")).astype(np.int64)
+    return np.where(to_numpy(column.is_valid()), ranks, 0)
 
 
 NO_SEQUENCE_FIELD = SequenceOrder()

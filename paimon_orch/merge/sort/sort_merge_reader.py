@@ -12,7 +12,7 @@ from itertools import chain
 import numpy as np
 import pyarrow as pa
 
-from paimon_orch.format.arrays import Indices, Int32Array, Mask
+from paimon_orch.format.arrays import Indices, Int32Array, Mask, to_arrow_array, to_numpy
 from paimon_orch.format.row.row_kind import is_retract
 from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND
 from paimon_orch.merge.sort.key_order import Key, KeyColumns
@@ -275,7 +275,7 @@ def _build_batch(
         if newest:
             indices = keys.find_newest_rows([batch.num_rows for _, batch, _ in parts])
             return _build_unique_batch(
-                rows.take(pa.array(indices)), keys.take(indices), levels[indices]
+                rows.take(to_arrow_array(indices)), keys.take(indices), levels[indices]
             )
         order, starts, _ = _group_by_key(keys)
         return MergeBatch(rows=rows, keys=keys, order=order, starts=starts, levels=levels)
@@ -337,7 +337,7 @@ def _sort_by_sequence(
     sequence: SequenceOrder,
 ) -> Indices:
     """Order the rows of each key: by sequences, then -U and -D before +I and +U."""
-    numbers = rows.column(SEQUENCE_NUMBER.name).to_numpy()
+    numbers = to_numpy(rows.column(SEQUENCE_NUMBER.name))
     ordered = numbers[order]
     if not equals_next.any():
         return order

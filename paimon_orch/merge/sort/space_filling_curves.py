@@ -9,10 +9,9 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.arrays import UInt8Array, UInt64Array
+from paimon_orch.format.arrays import UInt8Array, UInt64Array, to_numpy
 
 _WORD_BYTES = 8  # width of values that are neither text nor binary
 _SIGN_BIT = np.uint64(1 << 63)
@@ -29,7 +28,7 @@ def encode_order_bytes(column: pa.Array, name: str, width: int = _WORD_BYTES) ->
         encoded = _encode_prefixes(column, width)
     else:
         encoded = _encode_words(column, name).astype(">u8").view(np.uint8).reshape(-1, _WORD_BYTES)
-    encoded[column.is_null().to_numpy(zero_copy_only=False)] = 0
+    encoded[to_numpy(column.is_null())] = 0
     return encoded
 
 
@@ -48,7 +47,7 @@ def _encode_prefixes(column: pa.Array, width: int) -> UInt8Array:
 def _encode_words(column: pa.Array, name: str) -> UInt64Array:
     kind = column.type
     if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        return _encode_floats(column.cast(pa.float64()).fill_null(0.0).to_numpy())
+        return _encode_floats(to_numpy(column.cast(pa.float64())))
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind):
         numbers = column.cast(pa.int64())
     elif pa.types.is_date32(kind) or pa.types.is_time32(kind):
@@ -57,7 +56,7 @@ def _encode_words(column: pa.Array, name: str) -> UInt64Array:
         numbers = column.view(pa.int64())
     else:
         raise InputError(f"rows cannot be ordered by column {name!r}, which is {kind}")
-    words: UInt64Array = pc.fill_null(numbers, 0).to_numpy().view(np.uint64)
+    words: UInt64Array = to_numpy(numbers).view(np.uint64)
     return words ^ _SIGN_BIT
 
 

@@ -7,11 +7,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.errors import UnsupportedError
-from paimon_orch.format.arrays import Indices, Int32Array, Int64Array, Mask
+from paimon_orch.format.arrays import (
+    Indices,
+    Int32Array,
+    Int64Array,
+    Mask,
+    to_arrow_array,
+    to_numpy,
+)
 from paimon_orch.format.manifest.live_files import UNKNOWN, LiveFiles
 from paimon_orch.format.options import Options
 from paimon_orch.format.options.core_options import (
@@ -66,9 +72,7 @@ def find_blob_files(files: LiveFiles, rows: Indices) -> Mask:
     """Return which of some files are BLOB files; tables without them need no names of files."""
     if files.names is None:
         return np.zeros(len(rows), bool)
-    is_blob: Mask = pc.ends_with(files.names.take(pa.array(rows)), BLOB_SUFFIX).to_numpy(
-        zero_copy_only=False
-    )
+    is_blob: Mask = to_numpy(pc.ends_with(files.names.take(to_arrow_array(rows)), BLOB_SUFFIX))
     return is_blob
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_orch.errors import wrap_decode_errors
-from paimon_orch.format.arrays import Indices
+from paimon_orch.format.arrays import Indices, to_numpy
 from paimon_orch.format.manifest.columnar_manifest import Manifest
 from paimon_orch.format.manifest.index_manifest import (
     DELETION_VECTORS_INDEX,
@@ -377,7 +377,7 @@ def _exclude_deleted(table: pa.Table, context: _Context) -> LiveFiles:
     names = [name for name in table.schema.names if name.startswith("identity_")]
     for column in ("buckets", "levels", *names):
         identities = combine_codes(identities, to_array(table[column]))
-    is_delete = table["kind"].to_numpy() == FileKind.DELETE
+    is_delete = to_numpy(table["kind"]) == FileKind.DELETE
     deleted = np.zeros(int(identities.max(initial=-1)) + 1, bool)
     deleted[identities[is_delete]] = True
     return files.take(np.flatnonzero(~is_delete & ~deleted[identities]))

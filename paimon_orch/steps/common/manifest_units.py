@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_orch.errors import wrap_decode_errors
-from paimon_orch.format.arrays import AnyArray, Indices
+from paimon_orch.format.arrays import AnyArray, Indices, to_arrow_array, to_numpy
 from paimon_orch.format.manifest.columnar_manifest import ColumnarManifest, Manifest
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.row.binary_row import EMPTY_ROW
@@ -173,6 +173,7 @@ def combine_codes(codes: AnyArray, values: pa.ChunkedArray | pa.Array) -> Indice
     size = len(encoded.dictionary)
     if size <= 1 and codes.dtype == np.int64:
         return codes
-    combined = codes.astype(np.int64) * max(1, size) + encoded.indices.to_numpy()
-    indices: Indices = pa.array(combined).dictionary_encode().indices.to_numpy().astype(np.int64)
+    combined = codes.astype(np.int64) * max(1, size) + to_numpy(encoded.indices)
+    distinct = to_arrow_array(combined).dictionary_encode()
+    indices: Indices = to_numpy(distinct.indices).astype(np.int64)
     return indices

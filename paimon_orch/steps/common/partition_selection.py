@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 from paimon_orch.errors import InputError
-from paimon_orch.files.data_file_reader import FileReader
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
+from paimon_orch.format.options.core_options import DATA_EVOLUTION_ENABLED
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.data_types import DataType, is_blob
@@ -18,11 +18,13 @@ from paimon_orch.table.filter.partition_spec import (
 from paimon_orch.table.metadata.live_buckets import LiveBuckets, group_vectors
 from paimon_orch.table.metadata.manifest_io import ManifestSelector, PartitionSelector
 from paimon_orch.table.scan.bucket_split import BucketSplit
-from paimon_orch.table.scan.data_evolution import has_data_evolution
 from paimon_orch.table.scan.file_pruner import FilePruner
 from paimon_orch.table.scan.partition_pruner import build_spec_manifest_selector, filter_partitions
 from paimon_orch.table.scan.scan_planner import build_bucket_splits
 from paimon_orch.table.table import Table
+
+if TYPE_CHECKING:  # reports of metadata select partitions without reading data files
+    from paimon_orch.files.data_file_reader import FileReader
 
 PartitionSpecs = Sequence[str | Mapping[str, object]]
 """Partition specs, full or partial: ``"dt=a/hour=1"`` or mappings of column to value."""
@@ -76,7 +78,7 @@ class RequestedColumns(TypedDict):
 
 def list_requested_columns(schema: TableSchema, snapshot: Snapshot) -> RequestedColumns:
     """Return the optional columns that compactions of a table need."""
-    evolves = has_data_evolution(schema)
+    evolves = schema.typed_options.get(DATA_EVOLUTION_ENABLED)
     has_blobs = any(is_blob(field.type) for field in schema.fields)
     return RequestedColumns(
         with_names=evolves and (snapshot.index_manifest is not None or has_blobs),
@@ -163,8 +165,10 @@ def _parse_where(schema: TableSchema, where: str) -> Predicate:
 
 def open_reader(
     table: Table, schema: TableSchema, buckets: LiveBuckets | Iterable[BucketSplit]
-) -> FileReader:
+) -> "FileReader":
     """Return a reader with the schemas of all files of the buckets or splits."""
+    from paimon_orch.files.data_file_reader import FileReader
+
     if isinstance(buckets, LiveBuckets):
         ids: Iterable[int] = buckets.schema_ids
     else:

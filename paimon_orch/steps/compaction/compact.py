@@ -1,25 +1,27 @@
-"""The compaction step for all tables."""
+"""The compaction step for all tables.
+
+The modules of each kind of table are imported for tables of that kind only.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 from paimon_orch.errors import InputError
+from paimon_orch.format.options.core_options import PK_BITMAP_INDEX_COLUMNS, PK_BTREE_INDEX_COLUMNS
 from paimon_orch.format.partition_path import format_partition_values
 from paimon_orch.format.row.binary_row import deserialize_row
+from paimon_orch.format.schema import TableSchema
 from paimon_orch.steps.common.bucket_scan import BucketScan, Judge, scan_latest_buckets
 from paimon_orch.steps.common.conflict_retry import discard_messages
 from paimon_orch.steps.common.executor import Executor, Progress
 from paimon_orch.steps.common.partition_selection import PartitionSpecs
 from paimon_orch.steps.common.step import Step, run_step
-from paimon_orch.steps.compaction import append, postpone, primary_key
 from paimon_orch.steps.compaction.bucket_selection import (
     check_buckets,
     restrict_to_buckets,
     select_idle,
 )
-from paimon_orch.steps.compaction.clustering import is_clustered
-from paimon_orch.steps.compaction.key_indexes import build_key_indexes, find_key_indexes
 from paimon_orch.steps.compaction.plan import (
     CompactionPlan,
     CompactionResult,
@@ -29,7 +31,6 @@ from paimon_orch.steps.compaction.plan import (
     collect_work,
     run,
 )
-from paimon_orch.steps.compaction.postpone import MOVE_POSTPONED, MovePostponedRequest
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
 from paimon_orch.table.write.postpone_bucket import has_postpone_buckets
@@ -69,12 +70,12 @@ def plan(
     are enough of them. Raises :class:`UnsupportedError` for tables that cannot be compacted.
     """
     schema = table.schema
-    if request.cluster_idle_for is not None and not is_clustered(schema):
-        raise InputError(
-            f"{table.identifier}: idle partitions are sorted only in append tables with "
-            "'clustering.incremental' = true"
-        )
-    plan_table = primary_key.plan if schema.primary_keys else append.plan
+    if request.cluster_idle_for is not None:
+        _check_clustered(table.identifier, schema)
+    if schema.primary_keys:
+        from paimon_orch.steps.compaction.primary_key import plan as plan_table
+    else:
+        from paimon_orch.steps.compaction.append import plan as plan_table
     if request.buckets is not None:
         check_buckets(schema, request.buckets, table.identifier)
     scan = scan or scan_latest_buckets(table, request, executor, now=request.now)
@@ -87,14 +88,31 @@ def plan(
         plan = restrict_to_buckets(plan, request.buckets)
     if not has_postpone_buckets(schema):
         return plan
-    selection = MovePostponedRequest(partitions=selected.partitions, where=selected.where)
+    from paimon_orch.steps.compaction import postpone
+
+    selection = postpone.MovePostponedRequest(partitions=selected.partitions, where=selected.where)
     return replace(plan, postponed=postpone.plan(table, selection))
+
+
+def _check_clustered(identifier: str, schema: TableSchema) -> None:
+    from paimon_orch.steps.compaction.clustering import is_clustered
+
+    if not is_clustered(schema):
+        raise InputError(
+            f"{identifier}: idle partitions are sorted only in append tables with "
+            "'clustering.incremental' = true"
+        )
 
 
 def build_judge(scan: BucketScan, request: CompactRequest) -> Judge:
     """Return the judge of a plan, to judge its scan also for something else."""
-    build = primary_key.build_judge if scan.schema.primary_keys else append.build_judge
-    return build(scan, request)
+    if scan.schema.primary_keys:
+        from paimon_orch.steps.compaction import primary_key
+
+        return primary_key.build_judge(scan, request)
+    from paimon_orch.steps.compaction import append
+
+    return append.build_judge(scan, request)
 
 
 def _replan(table: Table, request: CompactRequest, executor: Executor | None) -> CompactionPlan:
@@ -109,7 +127,10 @@ def commit(
     Raises :class:`CommitConflictError`, and deletes the new files, if another commit changed the
     same buckets.
     """
-    commit_table = primary_key.commit if table.schema.primary_keys else append.commit
+    if table.schema.primary_keys:
+        from paimon_orch.steps.compaction.primary_key import commit as commit_table
+    else:
+        from paimon_orch.steps.compaction.append import commit as commit_table
     return commit_table(table, plan, messages)
 
 
@@ -136,12 +157,24 @@ def run_compaction(
     if plan.postponed:
         plan = move_postponed_and_replan(table, plan, executor, progress=progress)
     result = run_step(COMPACT, table, plan, executor, progress=progress)
-    if find_key_indexes(table.schema):
+    if builds_key_indexes(table.schema):
+        from paimon_orch.steps.compaction.key_indexes import build_key_indexes
+
         request = plan.request
         build_key_indexes(
             table, executor, partitions=request.partitions, where=request.where, progress=progress
         )
     return result
+
+
+def builds_key_indexes(schema: TableSchema) -> bool:
+    """Return whether a compaction also builds indexes of columns of a primary-key table."""
+    options = schema.typed_options
+    if not options.get(PK_BTREE_INDEX_COLUMNS) and not options.get(PK_BITMAP_INDEX_COLUMNS):
+        return False
+    from paimon_orch.steps.compaction.key_indexes import find_key_indexes
+
+    return bool(find_key_indexes(schema))
 
 
 def move_postponed_and_replan(
@@ -155,6 +188,8 @@ def move_postponed_and_replan(
 
     The compaction must be planned again, because the move adds files to the buckets.
     """
+    from paimon_orch.steps.compaction.postpone import MOVE_POSTPONED
+
     assert plan.postponed is not None
     run_step(MOVE_POSTPONED, table, plan.postponed, executor, progress=progress)
     assert isinstance(plan.request, CompactRequest)

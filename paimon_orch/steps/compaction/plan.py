@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
-from typing import Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from paimon_orch.files.data_file_reader import FileReader
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
@@ -18,9 +18,11 @@ from paimon_orch.format.manifest.manifest_entry import (
 from paimon_orch.merge.tree.compact_reason import CompactReason
 from paimon_orch.steps.common.partition_selection import PartitionRequest
 from paimon_orch.steps.common.step import StepOutcome, WorkUnits
-from paimon_orch.steps.compaction.postpone import PostponePlan
 from paimon_orch.table.commit.conflict_detection import BucketGuard
 from paimon_orch.table.table import Table
+
+if TYPE_CHECKING:
+    from paimon_orch.steps.compaction.postpone import PostponePlan
 
 CompactionStrategy = Literal["minor", "full"]
 
@@ -131,7 +133,7 @@ class CompactionPlan:
     """The names of live files whose deletion vectors are in these index files."""
     skipped_buckets: int = 0
     """The number of buckets without files to compact."""
-    postponed: PostponePlan | None = None
+    postponed: "PostponePlan | None" = None
     """Rows in postpone buckets to move first; afterwards, the compaction is planned again."""
 
     def __bool__(self) -> bool:

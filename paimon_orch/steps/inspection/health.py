@@ -3,12 +3,12 @@
 import time
 from dataclasses import asdict, dataclass, replace
 
+from paimon_orch.format.options.core_options import DATA_EVOLUTION_ENABLED
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.data_types import is_blob
 from paimon_orch.steps.inspection.bucket_metrics import BucketMetrics
 from paimon_orch.table.metadata.live_buckets import LiveBuckets, group_vectors
-from paimon_orch.table.scan.data_evolution import has_data_evolution
 from paimon_orch.table.table import Table
 
 
@@ -86,7 +86,7 @@ def read_live_buckets(table: Table, snapshot: Snapshot) -> LiveBuckets:
         snapshot,
         with_names=bool(vectors) or any(is_blob(field.type) for field in schema.fields),
         with_indexed=has_index_options(schema),
-        with_row_ids=has_data_evolution(schema),
+        with_row_ids=schema.typed_options.get(DATA_EVOLUTION_ENABLED),
         key_types=[field.type for field in schema.key_fields] if schema.primary_keys else None,
     )
     return LiveBuckets(snapshot, manifests, schema, files.group_by_bucket(), vectors)

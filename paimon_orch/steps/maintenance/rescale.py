@@ -14,6 +14,7 @@ import pyarrow as pa
 from paimon_orch.errors import CorruptFileError, InputError, UnsupportedError
 from paimon_orch.files.data_file_reader import SYSTEM_FIELDS, FileReader
 from paimon_orch.files.data_file_writer import FileWriterFactory, RollingFileWriter
+from paimon_orch.format.arrays import to_arrow_array
 from paimon_orch.format.bucket.bucket_function import build_bucket_key_signature
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry, build_entries
@@ -259,7 +260,7 @@ def _read_merged(reader: FileReader, unit: RescaleUnit) -> Iterator[pa.Table]:
 
     runs = [MergeRun(batches(split)) for split in unit.splits]
     for step in merge_runs(runs, schema.trimmed_primary_keys):
-        yield step.rows if step.is_single_run else step.rows.take(pa.array(step.order))
+        yield step.rows if step.is_single_run else step.rows.take(to_arrow_array(step.order))
 
 
 def _read_appended(reader: FileReader, unit: RescaleUnit) -> Iterator[pa.Table]:
@@ -283,7 +284,7 @@ def _route_rows(
     for bucket, writer in writers.items():  # other units write the rows of other buckets
         in_bucket = buckets == bucket
         if in_bucket.any():
-            writer.write(rows.filter(pa.array(in_bucket)))
+            writer.write(rows.filter(to_arrow_array(in_bucket)))
 
 
 def commit(table: Table, plan: RescalePlan, messages: Sequence[CommitMessage]) -> RescaleResult:

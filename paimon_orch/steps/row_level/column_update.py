@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.files.data_file_reader import FileReader
 from paimon_orch.files.row_tracking import ROW_ID
-from paimon_orch.format.arrays import Indices, Int64Array
+from paimon_orch.format.arrays import Indices, Int64Array, to_arrow_array, to_numpy
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import (
@@ -116,11 +116,11 @@ class ColumnUpdate:
                 if kind == "+I":
                     yield rows.drop_columns([ADDRESS_COLUMN, KIND_COLUMN, ROW_ID.name])
                 elif kind == "-D":
-                    deleted.append(rows.column(ADDRESS_COLUMN).to_numpy())
+                    deleted.append(to_numpy(rows.column(ADDRESS_COLUMN)))
                 else:
                     updated.append(rows.select([ADDRESS_COLUMN, *self.names]))
             # Errors are raised before the files are finished, so that the writer deletes them.
-            addresses = [rows.column(ADDRESS_COLUMN).to_numpy() for rows in updated]
+            addresses = [to_numpy(rows.column(ADDRESS_COLUMN)) for rows in updated]
             group_rows_by_file([*deleted, *addresses])
 
         message = write_rows(self.writing, build_new_rows())
@@ -137,10 +137,10 @@ class ColumnUpdate:
         written = list(entries)
         try:
             rows = pa.concat_tables(updated).combine_chunks()
-            numbers, positions = split_addresses(rows.column(ADDRESS_COLUMN).to_numpy())
+            numbers, positions = split_addresses(to_numpy(rows.column(ADDRESS_COLUMN)))
             order = np.lexsort((positions, numbers))
             numbers, positions = numbers[order], positions[order]
-            rows = rows.drop_columns([ADDRESS_COLUMN]).take(pa.array(order)).combine_chunks()
+            rows = rows.drop_columns([ADDRESS_COLUMN]).take(to_arrow_array(order)).combine_chunks()
             starts: Indices = np.flatnonzero(np.diff(numbers, prepend=-1))
             for start, end in zip(starts, np.append(starts[1:], len(numbers)), strict=True):
                 row_range = self.ranges[int(numbers[start])]
@@ -182,7 +182,7 @@ def number_row_ranges(rows: pa.Table) -> Int64Array:
     addresses = rows.column(ADDRESS_COLUMN)
     if addresses.null_count:  # new rows have no range
         return np.arange(rows.num_rows)
-    return split_addresses(addresses.to_numpy())[0]
+    return split_addresses(to_numpy(addresses))[0]
 
 
 _RESULT_FIELDS = {"-D": "deleted", "+U": "updated", "+I": "inserted"}
@@ -194,7 +194,7 @@ def _replace_rows(batch: pa.RecordBatch, positions: Int64Array, new: pa.Table) -
         return pa.Table.from_batches([batch])
     indices = np.arange(batch.num_rows)
     indices[positions] = batch.num_rows + np.arange(len(positions))
-    taken = pa.array(indices)
+    taken = to_arrow_array(indices)
     columns = {
         name: pa.concat_arrays(
             [batch.column(name), *new.column(name).cast(batch.schema.field(name).type).chunks]

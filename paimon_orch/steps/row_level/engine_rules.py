@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.errors import UnsupportedError
 from paimon_orch.files.arrow_conversion import convert_to_arrow_type
+from paimon_orch.format.arrays import to_arrow_array, to_numpy
 from paimon_orch.format.options.core_options import (
     AGGREGATION_REMOVE_RECORD_ON_DELETE,
     DATA_EVOLUTION_ENABLED,
@@ -86,7 +88,7 @@ def build_delete_rows(schema: TableSchema, rows: pa.Table) -> pa.Table:
 
     Raises :class:`InputError` if the merge engine would not delete a row.
     """
-    kinds = pa.repeat(pa.scalar(int(RowKind.DELETE), pa.int8()), rows.num_rows)
+    kinds = to_arrow_array(np.full(rows.num_rows, int(RowKind.DELETE), np.int8))
     new = rows.add_column(0, VALUE_KIND.name, kinds)
     return compute_update_rows(schema, rows, new) if should_merge_updates(schema) else new
 
@@ -115,7 +117,7 @@ def build_rows_to_write(schema: TableSchema, rows: pa.Table) -> Iterator[pa.Tabl
 
 def _build_updates(schema: TableSchema, changed: pa.Table, names: list[str]) -> pa.Table:
     # This raises an InputError if a row is changed more than once.
-    group_rows_by_file([changed.column(ADDRESS_COLUMN).to_numpy()])
+    group_rows_by_file([to_numpy(changed.column(ADDRESS_COLUMN))])
     old = pa.table(
         {
             f.name: _cast_to_field(changed, OLD_VALUE_PREFIX + f.name, f.name, schema)

@@ -17,6 +17,7 @@ from paimon_orch.errors import UnsupportedError
 from paimon_orch.files.data_file_reader import ROW_POSITION, BucketFile, FileReader
 from paimon_orch.files.data_file_writer import FileWriterFactory
 from paimon_orch.files.row_tracking import ROW_ID, row_tracking_fields
+from paimon_orch.format.arrays import to_arrow_array, to_numpy
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.options.table_option import StepKind
@@ -130,7 +131,9 @@ class TargetUnit:
         read = self._read_row_ranges if has_data_evolution(schema) else read
         row_filter = None if source.predicate is None else RowFilter(source.predicate)
         for addresses, batch in read(source, needed):
-            rows = pa.Table.from_batches([batch]).append_column(ADDRESS_COLUMN, pa.array(addresses))
+            rows = pa.Table.from_batches([batch]).append_column(
+                ADDRESS_COLUMN, to_arrow_array(addresses)
+            )
             if row_filter is not None:
                 rows = row_filter.select(rows)
             if rows.num_rows:
@@ -158,7 +161,7 @@ class TargetUnit:
                 )
             rows = DataEvolutionReader(reader, split.partition, split.bucket, group)
             for batch in rows.batches(fields, vectors):
-                positions = batch.column(ROW_ID.name).to_numpy() - first
+                positions = to_numpy(batch.column(ROW_ID.name)) - first
                 yield positions + first_row_address(number), batch
 
     def _read_files(
@@ -173,7 +176,7 @@ class TargetUnit:
                 bucket_file, fields, vector, predicate=source.predicate, positions=True
             )
             for batch in batches:
-                yield batch.column(ROW_POSITION).to_numpy() + first_row_address(number), batch
+                yield to_numpy(batch.column(ROW_POSITION)) + first_row_address(number), batch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -358,7 +361,7 @@ def run(shared: DeleteSource | None, unit: TargetUnit) -> bytes:
     assert shared is not None
     if shared.source.reader.schema.primary_keys:
         return _write_delete_records(shared, unit).encode()
-    addresses = [rows.column(ADDRESS_COLUMN).to_numpy() for rows in unit.read(shared.source, ())]
+    addresses = [to_numpy(rows.column(ADDRESS_COLUMN)) for rows in unit.read(shared.source, ())]
     rows_by_file = group_rows_by_file(addresses)
     return RowLevelTaskResult(rows=rows_by_file, counts=_count_deleted(addresses)).encode()
 
@@ -371,7 +374,7 @@ def _write_delete_records(shared: DeleteSource, unit: TargetUnit) -> RowLevelTas
     with TableWriter(WritePlan(factory=factory, first_sequence=shared.sequences)) as writer:
         addresses = []
         for rows in unit.read(source, schema.fields):
-            addresses.append(rows.column(ADDRESS_COLUMN).to_numpy())
+            addresses.append(to_numpy(rows.column(ADDRESS_COLUMN)))
             deletes = build_delete_rows(schema, rows.drop_columns(ADDRESS_COLUMN))
             writer.write_bucket(bucket_id, deletes)
         message = writer.close()
@@ -408,7 +411,7 @@ def write_changes(planned: WritePlan, parts: Iterable[pa.Table]) -> bytes:
 
     def build_rows() -> Iterator[pa.Table]:
         for rows in parts:
-            addresses.append(rows.column(ADDRESS_COLUMN).drop_null().to_numpy())
+            addresses.append(to_numpy(rows.column(ADDRESS_COLUMN).drop_null()))
             counts.update(_count_kinds(rows))
             if schema.primary_keys:
                 yield from build_rows_to_write(schema, rows)

@@ -32,7 +32,6 @@ from paimon_orch.format.types.data_types import (
 from paimon_orch.table.iceberg.iceberg_settings import (
     DISABLED,
     build_iceberg_settings,
-    is_iceberg_enabled,
 )
 from paimon_orch.table.iceberg.open_catalog_entry import open_catalog_entry
 from paimon_orch.table.iceberg.visible_files import AVRO, FILE_FORMATS, PARQUET
@@ -43,8 +42,6 @@ def check_publishable(table: str, schema: TableSchema, paths: TablePaths) -> Non
 
     Raises :class:`UnsupportedError` with the reason and advice.
     """
-    if not is_iceberg_enabled(schema):
-        return
     try:
         check_readable(table, schema, paths)
     except PaimonError as error:

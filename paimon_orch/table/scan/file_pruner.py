@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import compress
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from paimon_orch.files.file_index_reader import FileIndexEvaluator
 from paimon_orch.files.stats.file_bounds import (
     find_manifest_bounds,
     find_partition_bounds,
@@ -32,6 +32,9 @@ from paimon_orch.format.types.predicate import Predicate, restrict_to_columns
 from paimon_orch.merge.tree.levels import plan_merge_sections
 from paimon_orch.table.scan.bucket_pruner import BucketPruner
 from paimon_orch.table.scan.bucket_split import is_raw_convertible
+
+if TYPE_CHECKING:
+    from paimon_orch.files.file_index_reader import FileIndexEvaluator
 
 _BATCH_SIZE = 8_192  # number of files whose statistics and indexes are in memory at the same time
 
@@ -149,7 +152,9 @@ class FilePruner:
         return restrict_to_columns(self.predicate, keys)
 
     @cached_property
-    def _indexes(self) -> FileIndexEvaluator:
+    def _indexes(self) -> "FileIndexEvaluator":
+        from paimon_orch.files.file_index_reader import FileIndexEvaluator
+
         return FileIndexEvaluator(self.schema, self.schema_of, self.predicate)
 
     @cached_property

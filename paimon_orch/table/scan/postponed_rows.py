@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_orch.files.data_file_reader import BucketFile, FileReader
+from paimon_orch.format.arrays import to_arrow_array
 from paimon_orch.format.bucket.bucket_function import compute_buckets
 from paimon_orch.format.options.core_options import POSTPONE_MERGE_ON_READ
 from paimon_orch.format.paths import POSTPONE_BUCKET
@@ -71,7 +72,7 @@ def read_postponed_rows(
                 [field.type for field in key],
                 split.total_buckets,
             )
-            parts.append(batch.filter(pa.array(numbers == split.bucket)))
+            parts.append(batch.filter(to_arrow_array(numbers == split.bucket)))
     postponed = pa.Table.from_batches(parts) if parts else to_arrow_schema(columns).empty_table()
     rows = engine.drop_ignored_rows(postponed)
     order = np.arange(_FIRST_POSTPONED_SEQUENCE, _FIRST_POSTPONED_SEQUENCE + rows.num_rows)

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_orch.format.arrays import Int32Array, Int64Array
+from paimon_orch.format.arrays import Int32Array, Int64Array, to_numpy
 
 UNKNOWN_CODE = -1
 
@@ -25,14 +25,14 @@ class ValueCodes(ABC):
         """Assign a number to each distinct value, and return them; call this only once."""
         encoded = self._build_keys(values, learn=True).dictionary_encode(null_encoding="encode")
         self._distinct_keys = encoded.dictionary
-        codes: Int32Array = encoded.indices.to_numpy()
+        codes: Int32Array = to_numpy(encoded.indices)
         return codes
 
     def encode(self, values: pa.Array) -> Int32Array:
         """Return the numbers of values; :data:`UNKNOWN_CODE` for a value that was not learned."""
         keys = self._build_keys(values, learn=False)
         indices = pc.index_in(keys, value_set=self._distinct_keys)
-        codes: Int32Array = indices.fill_null(UNKNOWN_CODE).to_numpy()
+        codes: Int32Array = to_numpy(indices, null=UNKNOWN_CODE)
         return codes
 
     @abstractmethod
@@ -86,7 +86,7 @@ class _ListCodes(ValueCodes):
     def _build_keys(self, values: pa.Array, *, learn: bool) -> pa.Array:
         if isinstance(values, pa.FixedSizeListArray):
             values = values.cast(pa.list_(values.type.value_field))
-        offsets = values.offsets.to_numpy().astype(np.int64)
+        offsets = to_numpy(values.offsets).astype(np.int64)
         if isinstance(values, pa.MapArray):
             elements = pa.StructArray.from_arrays([values.keys, values.items], ["key", "value"])
         else:

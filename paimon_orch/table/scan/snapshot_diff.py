@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from paimon_orch.errors import InputError
 from paimon_orch.files.data_file_reader import FileReader
-from paimon_orch.format.arrays import Indices, Int32Array, Int64Array, Mask
+from paimon_orch.format.arrays import Indices, Int32Array, Int64Array, Mask, to_numpy
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.row.row_kind import ROW_KIND_SYMBOLS
 from paimon_orch.format.schema import SEQUENCE_NUMBER, TableSchema
@@ -139,10 +139,9 @@ def _compare_values(old: pa.Array, new: pa.Array) -> Mask:
         codes = build_value_codes(old.type)
         same_codes: Mask = codes.learn(old) == codes.encode(new)
         return same_codes
-    equal = pc.fill_null(pc.equal(old, new), False)
     both_null = pc.and_(old.is_null(nan_is_null=True), new.is_null(nan_is_null=True))
     both_null = pc.and_(both_null, pc.equal(old.is_null(), new.is_null()))
-    same: Mask = pc.or_(equal, both_null).to_numpy(zero_copy_only=False)
+    same: Mask = to_numpy(pc.equal(old, new)) | to_numpy(both_null)
     return same
 
 

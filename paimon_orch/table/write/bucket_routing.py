@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_orch.files.stats.collector import to_internal_value
-from paimon_orch.format.arrays import Int64Array, SignedIntArray
+from paimon_orch.format.arrays import Int64Array, SignedIntArray, to_arrow_array, to_numpy
 from paimon_orch.format.bucket.bucket_function import compute_buckets
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.options.core_options import BUCKET_FUNCTION_TYPE
@@ -44,7 +44,7 @@ def add_bucket_column(rows: pa.Table, schema: TableSchema) -> pa.Table:
         buckets = compute_row_buckets(rows, schema, count)
     else:
         buckets = np.zeros(rows.num_rows, np.int32)
-    return rows.append_column(BUCKET_COLUMN, pa.array(buckets))
+    return rows.append_column(BUCKET_COLUMN, to_arrow_array(buckets))
 
 
 def compute_row_buckets(rows: pa.Table, schema: TableSchema, count: int) -> SignedIntArray:
@@ -63,7 +63,7 @@ def split_by_bucket(
         return
     codes = _compute_partition_codes(rows, schema)
     if assign is None:
-        buckets = rows.column(BUCKET_COLUMN).combine_chunks().to_numpy()
+        buckets = to_numpy(rows.column(BUCKET_COLUMN))
         rows = rows.drop_columns(BUCKET_COLUMN)
         codes = codes * (int(buckets.max()) + 1) + buckets
         for first, group in _group_by_code(rows, codes):
@@ -82,7 +82,7 @@ def _compute_partition_codes(rows: pa.Table, schema: TableSchema) -> Int64Array:
     for name in schema.partition_keys:
         encoded = rows.column(name).combine_chunks().dictionary_encode()
         # Null is a separate partition.
-        indices = encoded.indices.fill_null(len(encoded.dictionary)).to_numpy()
+        indices = to_numpy(encoded.indices, null=len(encoded.dictionary))
         codes = codes * (len(encoded.dictionary) + 1) + indices
     return codes
 
@@ -93,7 +93,7 @@ def _group_by_code(rows: pa.Table, codes: SignedIntArray) -> Iterator[tuple[int,
     starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
     for start, end in zip(starts, np.append(starts[1:], len(order)), strict=True):
         is_only_group = end - start == len(order)
-        group = rows if is_only_group else rows.take(pa.array(order[start:end]))
+        group = rows if is_only_group else rows.take(to_arrow_array(order[start:end]))
         yield int(order[start]), group
 
 

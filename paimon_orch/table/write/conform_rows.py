@@ -5,12 +5,14 @@ All writers use this module: :class:`Table`, the command line, Spark and its dat
 
 from collections.abc import Collection, Iterable, Sequence
 
+import numpy as np
 import pyarrow as pa
 
 from paimon_orch.errors import InputError
 from paimon_orch.files.arrow_conversion import build_constant_column, convert_to_arrow_type
 from paimon_orch.files.default_values import fill_default
 from paimon_orch.files.nested_arrays import find_nested_null
+from paimon_orch.format.arrays import to_arrow_array
 from paimon_orch.format.options.core_options import SEQUENCE_FIELD
 from paimon_orch.format.row.row_kind import RowKind, is_retract, parse_row_kinds
 from paimon_orch.format.schema import VALUE_KIND, TableSchema
@@ -38,7 +40,7 @@ def convert_rows(
     kinds = None if row_kind is None else parse_row_kinds(rows.column(row_kind).combine_chunks())
     if schema.primary_keys:
         if kinds is None:
-            kinds = pa.repeat(pa.scalar(int(kind), pa.int8()), rows.num_rows)
+            kinds = to_arrow_array(np.full(rows.num_rows, int(kind), np.int8))
         columns = {VALUE_KIND.name: kinds, **columns}
     elif kinds is not None and is_retract(kinds).any():
         raise InputError(

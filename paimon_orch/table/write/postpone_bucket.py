@@ -6,11 +6,10 @@ See docs/format/postpone-buckets.md.
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from paimon_orch.errors import InputError, UnsupportedError
-from paimon_orch.files.avro_writer import build_avro_schema
-from paimon_orch.files.data_file_writer import FileWriterFactory, data_file_fields
 from paimon_orch.format.manifest.live_files import BucketGroups
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.options.core_options import (
@@ -22,6 +21,9 @@ from paimon_orch.format.options.core_options import (
 from paimon_orch.format.options.engine_options import POSTPONE_DEFAULT_BUCKET_NUM
 from paimon_orch.format.paths import POSTPONE_BUCKET
 from paimon_orch.format.schema import TableSchema
+
+if TYPE_CHECKING:  # readers of metadata also ask whether a table has postpone buckets
+    from paimon_orch.files.data_file_writer import FileWriterFactory
 
 _DROPPED_OPTIONS = re.compile(
     r"file\.format\.per\.level|metadata\.stats-mode\.per\.level|fields\..*\.stats-mode|file-index\..*"
@@ -98,12 +100,15 @@ def check_postpone_options(schema: TableSchema) -> None:
         )
 
 
-def build_postpone_writer_factory(factory: FileWriterFactory) -> FileWriterFactory:
+def build_postpone_writer_factory(factory: "FileWriterFactory") -> "FileWriterFactory":
     """Return a factory of writers for postponed files.
 
     These files have no statistics, and are Avro files if Avro supports the columns. The files of a
     writer share a unique prefix and have consecutive numbers.
     """
+    from paimon_orch.files.avro_writer import build_avro_schema
+    from paimon_orch.files.data_file_writer import data_file_fields
+
     schema = factory.schema
     options = {
         key: text for key, text in schema.options.items() if not _DROPPED_OPTIONS.fullmatch(key)

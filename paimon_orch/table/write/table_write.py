@@ -14,7 +14,7 @@ from paimon_orch.errors import UnsupportedError
 from paimon_orch.files.blob.blob_writer import BlobRowWriter, open_blob_row_writer
 from paimon_orch.files.data_file_writer import FileWriterFactory, RollingFileWriter
 from paimon_orch.files.uncommitted_files import UncommittedFiles
-from paimon_orch.format.arrays import SignedIntArray
+from paimon_orch.format.arrays import SignedIntArray, to_arrow_array
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry, build_entries
 from paimon_orch.format.options.core_options import WRITE_BUFFER_SIZE
@@ -129,7 +129,7 @@ class TableWriter(UncommittedFiles):
         else:
             start = self._next_sequence.get(partition_bucket, first)
             self._next_sequence[partition_bucket] = start + rows.num_rows
-            numbers = pa.array(np.arange(start, start + rows.num_rows))
+            numbers = to_arrow_array(np.arange(start, start + rows.num_rows))
         return rows.add_column(0, SEQUENCE_NUMBER.name, numbers)
 
     def _get_append_writer(self, partition_bucket: PartitionBucket) -> RowWriter:
@@ -181,7 +181,9 @@ class TableWriter(UncommittedFiles):
             else:
                 self._entries += self._close_writer(partition_bucket, writer)
             if has_changelog:
-                self._write_changelog(partition_bucket, batch.rows.take(pa.array(batch.order)))
+                self._write_changelog(
+                    partition_bucket, batch.rows.take(to_arrow_array(batch.order))
+                )
         self._buffers.clear()
         self._buffered_bytes = 0
 

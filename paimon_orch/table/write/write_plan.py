@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_orch.files.data_file_writer import FileWriterFactory
+from paimon_orch.format.arrays import to_arrow_array
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.schema import SEQUENCE_NUMBER, TableSchema
 from paimon_orch.table.commit.commit import CommitId
@@ -64,7 +65,7 @@ class WritePlan:
                 are_new=self.rows_are_new,
             )
             if is_numbered:
-                numbers = pa.array(np.arange(row_number, row_number + rows.num_rows))
+                numbers = to_arrow_array(np.arange(row_number, row_number + rows.num_rows))
                 rows = rows.append_column(SEQUENCE_NUMBER.name, numbers)
                 row_number += rows.num_rows
             yield rows
