@@ -5,63 +5,90 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c '$(SUITABLE)' >/dev/null 2>&1 && echo $$p && break; done)
 BIN := .venv/bin
 INSTALLED := .venv/.installed
+DEV_INSTALLED := .venv/.installed-dev
 OLDEST := pyspark==4.0.0
 OLDEST_AT := $(CURDIR)/.venv/$(OLDEST)
 OLDEST_TESTS := test_every_step.py datasource/test_stream_write.py \
 	datasource/test_batch_read.py::test_the_format_is_registered_in_a_session_that_looked_up_formats_before
+CORE := $(CURDIR)/.venv/core
+PLUGIN := $(CURDIR)/.venv/plugin
 UNIT_TESTS := format files merge table storage
 export DAGSTER_HOME ?= $(CURDIR)/.dagster_home
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Packages are not compiled when they are installed: most modules are never imported.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-unit oldest docs reference screenshots lint types dev clean
+.PHONY: help install install-dev demo test test-unit oldest docs reference screenshots lint types dist sbom dev clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-install: $(INSTALLED) ## create .venv with the project and its tools (quick if nothing changed)
+install: $(INSTALLED) ## create .venv with the commands, the demo and the Dagster UI (quick if nothing changed)
 
-$(INSTALLED): pyproject.toml constraints.txt
+install-dev: $(DEV_INSTALLED) ## install the tools of development and the packages of the tests too
+
+$(INSTALLED): EXTRAS := demo
+$(DEV_INSTALLED): EXTRAS := demo,dev
+$(INSTALLED) $(DEV_INSTALLED): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { \
 		echo "paimon-orch needs Python 3.11, 3.12 or 3.13 with its venv module, and none of python3," \
 		"python3.13, python3.12 and python3.11 on the path is one. Install one (on Debian and Ubuntu" \
 		"with its -venv package), or name one: make $(MAKECMDGOALS) PYTHON=/path/to/python3." >&2; exit 1; }
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
-	$(BIN)/python -m pip install -c constraints.txt -e '.[demo,dev]'
-	@touch $@
+	$(BIN)/python -m pip install --no-compile -c constraints.txt -e '.[$(EXTRAS)]'
+	@touch $(INSTALLED) $@
 
 demo: install ## load a year of real flights, compact the table, verify every row (ARGS="--months 2")
 	$(BIN)/paimon-orch demo $(ARGS)
 
-test: install ## run the tests, in about 30 minutes (ARGS="-m 'not spark'" for those without Spark)
+test: install-dev ## run the tests, in about 30 minutes (ARGS="-m 'not spark'" for those without Spark)
 	$(BIN)/pytest -n 2 --dist loadgroup $(ARGS)
 
-test-unit: install ## run the quick tests of the library, in less than two minutes
+test-unit: install-dev ## run the quick tests of the library, in less than two minutes
 	$(BIN)/pytest -n 2 -m "not spark and not peers and not slow" $(addprefix tests/,$(UNIT_TESTS)) $(ARGS)
 
-oldest: install ## run the main Spark tests on the oldest supported PySpark
-	@test -d "$(OLDEST_AT)" || { rm -rf "$(OLDEST_AT).new" && $(BIN)/python -m pip install --quiet --target "$(OLDEST_AT).new" $(OLDEST) \
+oldest: install-dev ## run the main Spark tests on the oldest supported PySpark
+	@test -d "$(OLDEST_AT)" || { rm -rf "$(OLDEST_AT).new" && $(BIN)/python -m pip install --no-compile --quiet --target "$(OLDEST_AT).new" $(OLDEST) \
 		&& mv "$(OLDEST_AT).new" "$(OLDEST_AT)"; }
 	PYTHONPATH="$(OLDEST_AT)" $(BIN)/pytest $(addprefix tests/spark/,$(OLDEST_TESTS)) $(ARGS)
 
-docs: install ## build the documentation in site/ and check its links
+docs: install-dev ## build the documentation in site/ and check its links
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
-reference: install ## write the generated pages and pictures of docs/
+reference: install-dev ## write the generated pages and pictures of docs/
 	PYTHONPATH=tests:. $(BIN)/python -m support.docs.reference
 	PYTHONPATH=tests:. $(BIN)/python -m support.docs.compatibility > docs/compatibility.md
 	PYTHONPATH=tests:. $(BIN)/python -m support.docs.pictures
 
-screenshots: install ## take the screenshots of docs/images: a year of flights, and Chromium
+screenshots: install-dev ## take the screenshots of docs/images: a year of flights, and Chromium
 	SCREENSHOTS=docs/images $(BIN)/pytest tests/live/test_browser.py
 
-lint: install ## check style, format and the direction of imports
+lint: install-dev ## check style, format and the direction of imports
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/lint-imports
 
-types: install ## check the types strictly
+types: install-dev ## check the types strictly
 	$(BIN)/mypy
+
+dist: install-dev ## build the wheel and the sdist, and check them in environments of their own
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+	$(BIN)/twine check --strict dist/*
+	rm -rf "$(CORE)" && $(BIN)/python -m venv --without-pip "$(CORE)"
+	$(BIN)/python -m pip --python "$(CORE)/bin/python" install --no-compile --quiet -c constraints.txt -r requirements-core.txt
+	$(BIN)/python -m pip --python "$(CORE)/bin/python" install --no-compile --quiet --no-deps dist/*.whl
+	cd "$(CORE)" && bin/paimon-orch --version && bin/paimon-orch create lake db.t --columns "id BIGINT" \
+		&& bin/paimon-orch tables lake
+
+sbom: dist ## list the packages of an installation in build/sbom.cdx.json, in the format of CycloneDX
+	$(BIN)/python -m pip install --no-compile --quiet -c constraints.txt -e '.[sbom]'
+	rm -rf "$(PLUGIN)" && $(BIN)/python -m venv --without-pip "$(PLUGIN)"
+	$(BIN)/python -m pip --python "$(PLUGIN)/bin/python" install --no-compile --quiet -c constraints.txt dist/*.whl
+	mkdir -p build
+	$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible \
+		--output-file build/sbom.cdx.json "$(PLUGIN)/bin/python"
 
 dev: install ## open the Dagster UI on the example code location
 	@mkdir -p "$(DAGSTER_HOME)"
@@ -69,5 +96,5 @@ dev: install ## open the Dagster UI on the example code location
 	$(BIN)/dagster dev -w workspace.yaml
 
 clean: ## remove .venv and all generated files
-	rm -rf site .venv .dagster_home .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .test-data
+	rm -rf build dist site .venv .dagster_home .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .test-data
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

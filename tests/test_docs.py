@@ -43,7 +43,13 @@ SOURCES = sorted(
 TUTORIAL = ["docs/getting-started.md", "docs/how-to/recover-from-a-bad-commit.md"]
 """Pages whose commands run in one warehouse: the second page continues the first."""
 
-COPIED_PAGES = {"CHANGELOG.md", "CONTRIBUTING.md", "benchmarks.md", "test-data.md"}
+COPIED_PAGES = {
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "benchmarks.md",
+    "test-data.md",
+}
 """Pages of the site that are outside docs/, see ``support/docs/site.py``."""
 
 DELETION_VECTORS = {"deletion-vectors.enabled": "true"}

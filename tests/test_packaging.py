@@ -9,6 +9,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+import paimon_orch
+
 HOSTS = [".".join(parts) for parts in (("pypi", "org"), ("pythonhosted", "org"), ("npmjs", "org"))]
 MACHINE_PATHS = [f"/{name}/" for name in ("work", "root")]
 
@@ -121,3 +123,12 @@ def test_the_makefile_names_only_existing_tests(repository: Path) -> None:
         path, _, test = name.partition("::")
         source = (repository / "tests" / "spark" / path).read_text(encoding="utf-8")
         assert f"def {test}(" in source or not test, name
+
+
+def test_the_version_is_the_same_in_the_project_the_package_and_the_changelog(
+    repository: Path,
+) -> None:
+    project = tomllib.loads((repository / "pyproject.toml").read_text())["project"]
+    headings = re.findall(r"^## (\S+)", (repository / "CHANGELOG.md").read_text(), re.MULTILINE)
+
+    assert project["version"] == paimon_orch.__version__ == headings[0]

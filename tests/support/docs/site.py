@@ -20,6 +20,7 @@ _ROOT = Path(__file__).parents[3]
 _COPIED = {
     "CHANGELOG.md": "CHANGELOG.md",
     "CONTRIBUTING.md": "CONTRIBUTING.md",
+    "SECURITY.md": "SECURITY.md",
     "benchmarks/README.md": "benchmarks.md",
     "tests/data/README.md": "test-data.md",
     "definitions/dagster.yaml": "definitions/dagster.yaml",
