@@ -153,7 +153,7 @@ def measure_run(folder: Path, repeat: int) -> list[tuple[str, ...]]:
     }
     command = [sys.executable, "-W", "ignore", "-m", "dagster", "asset"]
     location = ["-f", str(DEFINITIONS)]
-    selection = ["--select", "lake/orders/compaction", "--partition", DAYS[0]]
+    selection = ["--select", "lake/orders/orders_compaction", "--partition", DAYS[0]]
     starts, runs = [], []
     for _ in range(repeat + 1):
         commit(table, DAYS[0], rows=24_000)

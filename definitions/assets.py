@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from paimon_orch import Catalog
 from paimon_orch.dagster import PaimonCatalogResource, build_table_asset
+from paimon_orch.dagster.names import compaction_asset_key
 from paimon_orch.demo.flights import (
     DELAYS_TABLE,
     FLIGHT_BOARD_TABLE,
@@ -89,7 +90,7 @@ def planes_by_tail(paimon: PaimonCatalogResource) -> pa.Table:
     description="The delays of each carrier, computed from the compacted flight board.",
     group_name="nyc",
     kinds={"paimon"},
-    deps=[[*FLIGHT_BOARD_TABLE.split("."), "compaction"]],
+    deps=[compaction_asset_key(FLIGHT_BOARD_TABLE)],
     io_manager_key="paimon_io_manager",
     metadata={"write_mode": "overwrite"},
     pool=f"paimon/{DELAYS_TABLE}",

@@ -34,7 +34,6 @@ from paimon_orch.dagster.run_config import (
 )
 from paimon_orch.dagster.run_metadata import (
     Metadata,
-    build_column_metadata,
     build_compaction_metadata,
     build_index_metadata,
     filter_result,
@@ -109,7 +108,7 @@ def build_compaction_asset(
     retry_policy: dg.RetryPolicy = RETRY_TRANSIENT,
     allowances: Allowances = NO_ALLOWANCES,
 ) -> dg.AssetsDefinition:
-    """Return the asset ``[*key_prefix, database, table, "compaction"]``.
+    """Return the asset ``[*key_prefix, database, table, <table>_compaction]``.
 
     It is downstream of the asset of the table. A run compacts its partitions, or the whole table
     without ``partitions_def``. Each commit covers at most ``max_partitions_per_run`` partitions. If
@@ -148,7 +147,7 @@ def build_file_index_asset(  # noqa: PLR0913 - keywords of a factory
     retry_policy: dg.RetryPolicy = RETRY_TRANSIENT,
     allowances: Allowances = NO_ALLOWANCES,
 ) -> dg.AssetsDefinition:
-    """Return the asset ``[*key_prefix, database, table, "file_index"]``.
+    """Return the asset ``[*key_prefix, database, table, <table>_file_index]``.
 
     It is downstream of the compaction unless ``deps`` are given. A run adds the indexes that the
     table's options configure to the files of its partitions, or of the whole table without
@@ -253,11 +252,7 @@ def _build_maintenance_asset(
                 partitions_def=partitions_def,
             )
             metadata = _run_in_groups(run, work, options.max_partitions_per_run)
-            source = table_asset_key(table, options.key_prefix)
-            columns = build_column_metadata(run.table.schema, source)
-            return dg.MaterializeResult(
-                metadata=metadata | columns | build_spark_link_metadata(spark)
-            )
+            return dg.MaterializeResult(metadata=metadata | build_spark_link_metadata(spark))
 
     return maintenance_asset
 

@@ -17,13 +17,21 @@ def table_asset_key(table: str, prefix: Sequence[str] = ()) -> dg.AssetKey:
 
 
 def compaction_asset_key(table: str, prefix: Sequence[str] = ()) -> dg.AssetKey:
-    """Return the key of a table's compaction asset."""
-    return dg.AssetKey([*table_asset_key(table, prefix).path, COMPACTION])
+    """Return the key of a table's compaction asset.
+
+    Its last part names the table, because lists in the UI show only this part.
+    """
+    return _maintenance_asset_key(table, prefix, COMPACTION)
 
 
 def file_index_asset_key(table: str, prefix: Sequence[str] = ()) -> dg.AssetKey:
     """Return the key of a table's file index asset."""
-    return dg.AssetKey([*table_asset_key(table, prefix).path, FILE_INDEX])
+    return _maintenance_asset_key(table, prefix, FILE_INDEX)
+
+
+def _maintenance_asset_key(table: str, prefix: Sequence[str], action: str) -> dg.AssetKey:
+    path = table_asset_key(table, prefix).path
+    return dg.AssetKey([*path, f"{path[-1]}_{action}"])
 
 
 def group_name(table: str) -> str:

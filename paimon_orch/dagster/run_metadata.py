@@ -73,6 +73,8 @@ class PaimonMetadata:
     Sizes are in bytes.
     """
 
+    summary: str | None = None
+    """A sentence on what a run did, the first entry in the UI."""
     snapshot_id: int | None = None
     schema_id: int | None = None
     iceberg_snapshot_id: int | None = None
@@ -189,6 +191,7 @@ def build_compaction_metadata(
     units, state_after = result.plan.units, build_table_state(after)
     metadata = replace(
         state_after,
+        summary=_summarize_compaction(before, after, result),
         snapshot_id=after.snapshot_id,
         files=None,
         files_before=before.file_count,
@@ -211,6 +214,24 @@ def build_compaction_metadata(
             write_amplification=result.bytes_written / level0_bytes if level0_bytes else None,
         )
     return metadata.to_dagster() | build_row_count_metadata(after, partition=partition)
+
+
+def _summarize_compaction(before: TableReport, after: TableReport, result: CompactionResult) -> str:
+    units = result.plan.units
+    if not units:
+        return "Nothing to compact."
+    files = sum(unit.files for unit in units)
+    buckets = len({(unit.partition_text, unit.bucket) for unit in units})
+    written = files + after.file_count - before.file_count
+    reasons = ", ".join(sorted({str(unit.reason) for unit in units}))
+    return (
+        f"Compacted {_count(files, 'file')} of {_count(buckets, 'bucket')} into "
+        f"{_count(max(written, 0), 'file')} in {result.duration_seconds:.1f} s: {reasons}."
+    )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _build_before_after_table(
@@ -301,15 +322,6 @@ def build_index_metadata(
             index_files=result.index_files,
         )
     return metadata.to_dagster()
-
-
-def build_column_metadata(schema: TableSchema, source: dg.AssetKey) -> Metadata:
-    """Return the columns of an asset with the rows of the table's asset, and their lineage."""
-    deps = {name: [dg.TableColumnDep(source, name)] for name in schema.names}
-    return {
-        "dagster/column_schema": build_column_schema(schema),
-        "dagster/column_lineage": dg.TableColumnLineage(deps),
-    }
 
 
 def build_column_schema(schema: TableSchema) -> dg.TableSchema:

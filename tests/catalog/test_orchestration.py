@@ -50,7 +50,7 @@ def build_definitions(**attributes: Any) -> dg.Definitions:
 def test_the_sensor_sees_a_commit_and_the_run_compacts(orders: Table) -> None:
     definitions = build_definitions(partitions={"start": DAYS[0]})
     [sensor] = definitions.sensors or []
-    key = dg.AssetKey(["lake", "orders", "compaction"])
+    key = dg.AssetKey(["lake", "orders", "orders_compaction"])
     [asset] = [
         a for a in definitions.assets or [] if isinstance(a, dg.AssetsDefinition) and a.key == key
     ]

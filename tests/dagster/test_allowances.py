@@ -97,7 +97,7 @@ def test_a_compaction_of_a_table_with_iceberg_metadata_fails_with_the_option(
     result = dg.materialize(
         assets_of(component()),
         resources=resources,
-        selection=["lake/orders/compaction"],
+        selection=["lake/orders/orders_compaction"],
         raise_on_error=False,
     )
 
@@ -161,7 +161,7 @@ def test_stale_options_are_logged_as_a_warning(
     dg.materialize(
         assets_of(component(allow_stale_external=True)),
         resources=resources,
-        selection=["lake/orders/compaction"],
+        selection=["lake/orders/orders_compaction"],
     )
 
     warnings = [line for line in capfd.readouterr().err.splitlines() if "WARNING" in line]
@@ -174,12 +174,14 @@ def test_stale_options_are_logged_as_a_warning(
 def test_the_launchpad_can_allow_a_single_run(
     orders: Table, resources: Mapping[str, object]
 ) -> None:
-    config = {"ops": {"lake__orders__compaction": {"config": {"allow_stale_external": True}}}}
+    config = {
+        "ops": {"lake__orders__orders_compaction": {"config": {"allow_stale_external": True}}}
+    }
 
     result = dg.materialize(
         assets_of(component()),
         resources=resources,
-        selection=["lake/orders/compaction"],
+        selection=["lake/orders/orders_compaction"],
         run_config=config,
     )
 

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 BOARD = dg.AssetKey(["nyc", "flight_board"])
-COMPACTION = dg.AssetKey([*BOARD.path, "compaction"])
-FILE_INDEX = dg.AssetKey([*BOARD.path, "file_index"])
+COMPACTION = dg.AssetKey([*BOARD.path, "flight_board_compaction"])
+FILE_INDEX = dg.AssetKey([*BOARD.path, "flight_board_file_index"])
 
 
 # Dagster raises these warnings when it copies the checks of components, and for a resource that

@@ -107,8 +107,10 @@ def test_a_range_of_partitions_is_committed_in_groups_and_reported_by_partition(
 def test_the_file_index_asset_has_the_pool_and_the_dependency_of_the_compaction() -> None:
     asset = build_file_index_asset("lake.orders", partitions_def=PARTITIONS, key_prefix=["prod"])
 
-    assert asset.key == dg.AssetKey(["prod", "lake", "orders", "file_index"])
-    assert asset.asset_deps[asset.key] == {dg.AssetKey(["prod", "lake", "orders", "compaction"])}
+    assert asset.key == dg.AssetKey(["prod", "lake", "orders", "orders_file_index"])
+    assert asset.asset_deps[asset.key] == {
+        dg.AssetKey(["prod", "lake", "orders", "orders_compaction"])
+    }
     assert asset.op.pool == "paimon/lake.orders"
     assert asset.backfill_policy
     assert asset.backfill_policy.max_partitions_per_run == 8

@@ -8,7 +8,7 @@ from paimon_orch.errors import InputError
 def test_the_asset_keys_of_a_table_have_a_common_prefix() -> None:
     assert names.table_asset_key("lake.orders", ["prod"]) == dg.AssetKey(["prod", "lake", "orders"])
     assert names.compaction_asset_key("lake.orders") == dg.AssetKey(
-        ["lake", "orders", "compaction"]
+        ["lake", "orders", "orders_compaction"]
     )
 
 

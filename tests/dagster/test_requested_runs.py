@@ -24,7 +24,7 @@ from paimon_orch.table.table import Table
 MONTHS = [f"2026-{month:02d}" for month in range(1, 13)]
 STATIC = dg.StaticPartitionsDefinition(MONTHS)
 DYNAMIC = dg.DynamicPartitionsDefinition(name="paimon/lake.orders")
-KEY = dg.AssetKey(["lake", "orders", "compaction"])
+KEY = dg.AssetKey(["lake", "orders", "orders_compaction"])
 Upsert = Callable[..., None]
 BuildTicks = Callable[..., SensorTicks]
 
@@ -187,7 +187,7 @@ def test_partitions_with_different_strategies_have_runs_of_their_own(
     requests = build_ticks(STATIC, policy=policy).new_run_requests()
 
     configs = {partitions_of(request): request.run_config for request in requests}
-    full = {"ops": {"lake__orders__compaction": {"config": {"strategy": "full"}}}}
+    full = {"ops": {"lake__orders__orders_compaction": {"config": {"strategy": "full"}}}}
     assert configs == {"2026-01...2026-03": full, "2026-04": {}}
 
 
@@ -207,7 +207,7 @@ def test_a_damaged_partition_does_not_prevent_the_compaction_of_the_others_in_it
 
     result = execute(request, STATIC, resources, instance, raise_on_error=False)
 
-    failure = result.failure_data_for_node("lake__orders__compaction")
+    failure = result.failure_data_for_node("lake__orders__orders_compaction")
     assert failure
     assert damaged.name in str(failure.error)
     levels = {b.partition: {file.level for file in b.files} for b in inspect(orders).buckets}

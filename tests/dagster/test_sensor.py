@@ -552,7 +552,7 @@ def test_a_sensor_is_stopped_by_default_and_targets_only_the_compaction() -> Non
     assert sensor.name == "latest_snapshot__prod__lake__orders"
     assert sensor.default_status is dg.DefaultSensorStatus.STOPPED
     assert getattr(sensor.job, "selection", None) == dg.AssetSelection.assets(
-        dg.AssetKey(["prod", "lake", "orders", "compaction"])
+        dg.AssetKey(["prod", "lake", "orders", "orders_compaction"])
     )
 
 

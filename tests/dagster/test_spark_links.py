@@ -40,7 +40,7 @@ def test_a_run_and_its_spark_job_reference_each_other(
     store = spark.sparkContext._jsc.sc().statusStore()
     jobs = store.jobsList(None)
     described = [jobs.apply(number).description().toString() for number in range(jobs.size())]
-    name = f"compact lake.orders (Dagster run {result.run_id} step lake__orders__compaction)"
+    name = f"compact lake.orders (Dagster run {result.run_id} step lake__orders__orders_compaction)"
     assert any(name in text for text in described)
 
 

@@ -76,7 +76,7 @@ FINISHED = {
     dg.DagsterRunStatus.CANCELED,
 }
 BOARD = "/assets/nyc/flight_board"
-COMPACTION = f"{BOARD}/compaction"
+COMPACTION = f"{BOARD}/flight_board_compaction"
 
 
 @pytest.fixture(scope="module")
@@ -236,7 +236,7 @@ def test_the_backfill_compacts_three_months_and_has_plots(
     months = MONTHS if PICTURES else THREE
     page.goto(f"{COMPACTION}?view=overview")
     launch(page, months)
-    wait_for(demo, FLIGHT_BOARD_TABLE, "compaction", partitions=months)
+    wait_for(demo, FLIGHT_BOARD_TABLE, "flight_board_compaction", partitions=months)
 
     page.goto(f"{COMPACTION}?view=overview")
     page.get_by_role("button", name="Plots").click()
@@ -266,7 +266,7 @@ def test_orphan_cleanup_is_a_dry_run_by_default_and_shows_its_plan(
 def test_downstream_assets_and_external_tables_were_updated(
     page: Page, demo: Deployment, picture: Callable[..., None]
 ) -> None:
-    wait_for(demo, LIVE_BOARD_TABLE, "compaction", partitions=["2013-01-01"])
+    wait_for(demo, LIVE_BOARD_TABLE, "live_board_compaction", partitions=["2013-01-01"])
     wait_for(demo, DELAYS_TABLE)
     with demo.instance() as instance:
         assert instance.get_dynamic_partitions(f"paimon/{WEATHER_TABLE}") == [MONTHS[0]]

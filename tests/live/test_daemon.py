@@ -14,6 +14,7 @@ import pytest
 from support.dagster.deployment import LOCATION, Commit, Deployment, wait_for_result
 from support.dagster.location import MONTHS, SENSOR_TABLES
 
+from paimon_orch.dagster.names import compaction_asset_key
 from paimon_orch.steps.inspection.inspect import inspect
 from paimon_orch.table.table import Table
 
@@ -47,7 +48,7 @@ def backfill(deployment: Deployment, commit: Commit) -> str:
     answer = deployment.graphql(
         BACKFILL,
         backfill={
-            "assetSelection": [{"path": ["lake", "months", "compaction"]}],
+            "assetSelection": [{"path": ["lake", "months", "months_compaction"]}],
             "partitionNames": MONTHS,
         },
     )
@@ -79,7 +80,7 @@ def successful_runs(
     instance: dg.DagsterInstance, table: str, partition: str
 ) -> Sequence[dg.DagsterRun]:
     """The successful runs of a table that materialized a partition, the newest first."""
-    key = dg.AssetKey([*table.split("."), "compaction"])
+    key = compaction_asset_key(table)
     records = instance.fetch_materializations(
         dg.AssetRecordsFilter(key, asset_partitions=[partition]), limit=10
     ).records
@@ -217,7 +218,7 @@ def test_a_backfill_of_twelve_months_compacts_them_in_two_runs(
     backfill: str,
     table: Callable[[str], Table],
 ) -> None:
-    key = dg.AssetKey(["lake", "months", "compaction"])
+    key = dg.AssetKey(["lake", "months", "months_compaction"])
 
     wait_for_result(lambda: len(instance.get_materialized_partitions(key)) == 12, daemon.logs)
 

@@ -40,7 +40,9 @@ def discover(tmp_path: Path, **attributes: Any) -> dict[str, list[str]]:
 
 
 def partitions_of(defs: dg.Definitions, table: str) -> dg.PartitionsDefinition[str] | None:
-    return defs.resolve_assets_def(dg.AssetKey(["lake", table, "compaction"])).partitions_def
+    return defs.resolve_assets_def(
+        dg.AssetKey(["lake", table, f"{table}_compaction"])
+    ).partitions_def
 
 
 def test_matching_tables_are_discovered(warehouse: str, tmp_path: Path) -> None:

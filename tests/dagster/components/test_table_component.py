@@ -25,7 +25,7 @@ ATTRIBUTES: Mapping[str, Any] = {
     "checks": {"level0_backlog": {"limit": 20, "severity": "error", "blocking": True}},
 }
 DAY = "2026-01-01"
-COMPACTION = dg.AssetKey(["lake", "orders", "compaction"])
+COMPACTION = dg.AssetKey(["lake", "orders", "orders_compaction"])
 
 
 def load(**attributes: Any) -> dg.Definitions:
@@ -52,7 +52,7 @@ def test_a_minimal_component_has_assets_a_sensor_and_jobs() -> None:
     defs = load()
 
     dg.Definitions.validate_loadable(defs)
-    assert asset_keys(defs) == {"lake/orders", "lake/orders/compaction"}
+    assert asset_keys(defs) == {"lake/orders", "lake/orders/orders_compaction"}
     assert [sensor.name for sensor in defs.sensors or []] == ["latest_snapshot__lake__orders"]
     assert {job.name for job in defs.jobs or []} == {
         "expire_snapshots__lake__orders",
@@ -411,7 +411,7 @@ def test_a_component_of_a_loaded_table_does_not_define_its_asset() -> None:
     assets = load(external=False, file_index=True).assets or []
 
     keys = {asset.key for asset in assets if isinstance(asset, dg.AssetsDefinition | dg.AssetSpec)}
-    assert {key.path[-1] for key in keys} == {"compaction", "file_index"}
+    assert {key.path[-1] for key in keys} == {"orders_compaction", "orders_file_index"}
 
 
 def test_an_unknown_attribute_is_refused() -> None:

@@ -8,7 +8,7 @@ from paimon_orch.dagster import PaimonDatabaseComponent, PaimonTableComponent
 from paimon_orch.errors import InputError
 
 TABLE = dg.AssetKey(["lake", "orders"])
-COMPACTION = dg.AssetKey(["lake", "orders", "compaction"])
+COMPACTION = dg.AssetKey(["lake", "orders", "orders_compaction"])
 
 
 def load(translation: Any) -> Mapping[dg.AssetKey, dg.AssetSpec]:
@@ -43,7 +43,7 @@ def test_the_translation_changes_the_assets_of_a_table() -> None:
 def test_the_translation_of_one_asset_depends_on_its_spec() -> None:
     specs = load({"description": "{{ spec.key.path[-1] }} of {{ name }}"})
 
-    assert specs[COMPACTION].description == "compaction of orders"
+    assert specs[COMPACTION].description == "orders_compaction of orders"
 
 
 def test_each_table_of_a_database_has_its_own_translation() -> None:
