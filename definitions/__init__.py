@@ -42,18 +42,23 @@ python_definitions = dg.Definitions(
             default_status=dg.DefaultSensorStatus.RUNNING,
         )
     ],
-    resources={
-        "paimon": warehouse,
-        "paimon_io_manager": PaimonArrowIOManager(paimon=warehouse),
-        "spark": SparkSessionResource(spark_config={"spark.sql.shuffle.partitions": "8"}),
-    },
     # In one process, a run of several assets starts Spark only once.
     executor=dg.in_process_executor,
 )
+resources = {
+    "paimon": warehouse,
+    "paimon_io_manager": PaimonArrowIOManager(paimon=warehouse),
+    "spark": SparkSessionResource(spark_config={"spark.sql.shuffle.partitions": "8"}),
+}
 
 
 @dg.definitions
 def defs() -> dg.Definitions:
-    """Return the definitions of the Python modules and of the components."""
+    """Return the definitions of the Python modules and of the components.
+
+    A component with a warehouse of its own, such as one that ``dg scaffold`` writes, defines
+    resources too; these replace those of the demo, which Dagster would refuse to merge.
+    """
     components = dg.load_from_defs_folder(path_within_project=Path(__file__).parent)
-    return dg.Definitions.merge(python_definitions, components)
+    own = {k: v for k, v in resources.items() if k not in (components.resources or {})}
+    return dg.Definitions.merge(python_definitions, components, dg.Definitions(resources=own))
