@@ -9,6 +9,7 @@ from typing import Literal
 import pyarrow as pa
 
 from paimon_orch.errors import InputError
+from paimon_orch.format.display import Displayable
 from paimon_orch.format.options.core_options import ROWKIND_FIELD
 from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict
 from paimon_orch.steps.common.step import StepOutcome
@@ -92,7 +93,7 @@ def plan(table: Table, request: IngestRequest) -> WritePlan:
 
 
 @dataclass(frozen=True, slots=True)
-class IngestPreview:
+class IngestPreview(Displayable):
     """The result of a dry run: rows to load, and partitions and rows that would be replaced."""
 
     rows: int

@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING
 
 from paimon_orch.errors import InputError
 from paimon_orch.files.batch_sizes import DEFAULT_BATCH_SIZES, BatchSizes
+from paimon_orch.format.display import format_html
 from paimon_orch.format.options import Options
 from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
+from paimon_orch.format.options.secret_options import hide_secrets
 from paimon_orch.format.options.table_option import EVERY_CHANGE, StepKind
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.row.row_kind import RowKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.format.types.data_types import type_to_sql
 from paimon_orch.format.types.predicate import Predicate
 from paimon_orch.storage import FileIO
 from paimon_orch.table.catalog_environment import NO_CATALOG, CatalogEnvironment
@@ -57,6 +60,31 @@ class Table:
     """The number of rows that are read, merged and written together."""
     environment: CatalogEnvironment = NO_CATALOG
     """The catalog of the table, as far as commits and other changes need it."""
+
+    def __repr__(self) -> str:
+        """Return the name and the location; reads nothing."""
+        return f"Table({self.identifier!r}, {self.paths.root!r})"
+
+    def _repr_html_(self) -> str:
+        """Return the newest schema as an HTML table, which notebooks show."""
+        schema = self.schema
+        return format_html(
+            self.identifier,
+            {
+                "location": self.paths.root,
+                "comment": schema.comment,
+                "primary key": list(schema.primary_keys),
+                "partitioned by": list(schema.partition_keys),
+                "columns": [
+                    {"name": x.name, "type": type_to_sql(x.type), "comment": x.description}
+                    for x in schema.fields
+                ],
+                "options": [
+                    {"option": key, "value": value}
+                    for key, value in sorted(hide_secrets(schema.options).items())
+                ],
+            },
+        )
 
     @property
     def stores(self) -> TableStores:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from paimon_orch.errors import InputError
+from paimon_orch.format.display import Displayable
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.paths import MAIN_BRANCH
 from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
@@ -25,7 +26,7 @@ _ALL = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PurgePlan:
+class PurgePlan(Displayable):
     """What a purge deletes."""
 
     request: EmptyRequest = field(default_factory=EmptyRequest)

@@ -16,6 +16,7 @@ from functools import partial
 from typing import TypeVar
 
 from paimon_orch.errors import InputError, UnsupportedError
+from paimon_orch.format.display import Displayable
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.steps.cleanup.quarantine import Quarantine
 from paimon_orch.steps.common.executor import Executor, InProcessExecutor, Progress
@@ -78,7 +79,7 @@ class RemoveOrphanFilesRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OrphanFilesPlan:
+class OrphanFilesPlan(Displayable):
     """The orphan files of a table. The plan is falsy if there are none."""
 
     request: RemoveOrphanFilesRequest

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
+from paimon_orch.format.display import Displayable
 from paimon_orch.format.manifest.index_manifest import DELETION_VECTORS_INDEX, IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import ManifestEntry
 from paimon_orch.format.options.table_option import StepKind
@@ -27,7 +28,7 @@ from paimon_orch.table.table import Table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MissingFilesPlan:
+class MissingFilesPlan(Displayable):
     """The live data files that do not exist. The plan is falsy if there are none."""
 
     request: EmptyRequest = field(default_factory=EmptyRequest)

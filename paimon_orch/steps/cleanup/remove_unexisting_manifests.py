@@ -6,6 +6,7 @@ See docs/format/orphan-files.md#removing-lost-manifests.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from paimon_orch.format.display import Displayable
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.steps.common.step import (
@@ -20,7 +21,7 @@ from paimon_orch.table.table import Table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MissingManifestsPlan:
+class MissingManifestsPlan(Displayable):
     """The manifests of the latest snapshot that do not exist; falsy if there are none."""
 
     request: EmptyRequest = field(default_factory=EmptyRequest)

@@ -25,6 +25,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from tenacity import AttemptManager
 
+from paimon_orch.format.display import Displayable
 from paimon_orch.steps.common.conflict_retry import MAX_ATTEMPTS, retry_on_conflict
 from paimon_orch.steps.common.executor import Executor, InProcessExecutor, Progress
 from paimon_orch.table.table import Table
@@ -38,7 +39,7 @@ class EmptyRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StepOutcome:
+class StepOutcome(Displayable):
     """Base class of the outcomes of steps."""
 
     duration_seconds: float = 0.0

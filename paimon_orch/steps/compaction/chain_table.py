@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from paimon_orch.errors import InputError
+from paimon_orch.format.display import Displayable
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.steps.common.step import StepOutcome, build_metadata_step, run_step
@@ -37,7 +38,7 @@ class CompactChainTableRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompactChainTablePlan:
+class CompactChainTablePlan(Displayable):
     """The partitions to write to the snapshot branch. The plan is falsy if there are none."""
 
     request: CompactChainTableRequest

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from paimon_orch.files.data_file_reader import FileReader
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
+from paimon_orch.format.display import Displayable
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import (
     DataFileMeta,
@@ -118,7 +119,7 @@ class CompactionUnit(ABC):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompactionPlan:
+class CompactionPlan(Displayable):
     """The plan of a compaction. It is falsy if there is nothing to do."""
 
     request: PartitionRequest

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from paimon_orch.format.display import Displayable
 from paimon_orch.format.manifest.live_files import NO_TIME
 from paimon_orch.format.options.value_type import parse_duration, parse_memory
 from paimon_orch.merge.engine.merge_engine import create_merge_engine
@@ -109,7 +110,7 @@ class CompactionMetrics:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompactionDecision:
+class CompactionDecision(Displayable):
     """The decision of a policy about one partition."""
 
     partition: str

@@ -13,6 +13,7 @@ from paimon_orch.errors import InputError
 from paimon_orch.files.data_file_reader import BucketFile, FileReader
 from paimon_orch.files.data_file_writer import FileWriterFactory
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
+from paimon_orch.format.display import Displayable
 from paimon_orch.format.manifest.live_files import BucketGroups
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind, build_entries
 from paimon_orch.format.options.table_option import StepKind
@@ -90,7 +91,7 @@ class PostponeIo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PostponePlan:
+class PostponePlan(Displayable):
     """The postponed rows to move. The plan is falsy if there are none."""
 
     request: MovePostponedRequest

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from paimon_orch.errors import CommitConflictError
+from paimon_orch.format.display import Displayable
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.steps.common.executor import Executor
 from paimon_orch.steps.common.file_deletion import DeletionScope, run, split_paths
@@ -33,7 +34,7 @@ class DeleteTagRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TagDeletionPlan:
+class TagDeletionPlan(Displayable):
     """A tag and the files that only it references."""
 
     request: DeleteTagRequest

@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from paimon_orch.format.display import Displayable
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.steps.common.executor import Executor
 from paimon_orch.steps.common.file_deletion import (
@@ -41,7 +42,7 @@ class ExpireChangelogsRequest(RetentionRequest):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChangelogExpirationPlan:
+class ChangelogExpirationPlan(Displayable):
     """The changelogs to expire. The plan is falsy if there are none."""
 
     request: ExpireChangelogsRequest

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 import numpy as np
 
 from paimon_orch.errors import InputError
+from paimon_orch.format.display import Displayable
 from paimon_orch.format.manifest.live_files import NO_TIME, LiveFiles, collect_live_files
 from paimon_orch.format.options import Options
 from paimon_orch.format.options.core_options import (
@@ -51,7 +52,7 @@ class ExpirePartitionsRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionExpirationPlan:
+class PartitionExpirationPlan(Displayable):
     """The partitions to drop. The plan is falsy if there are none."""
 
     request: ExpirePartitionsRequest

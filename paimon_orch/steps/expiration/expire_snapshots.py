@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from paimon_orch.errors import CommitConflictError, NotFoundError
+from paimon_orch.format.display import Displayable
 from paimon_orch.format.manifest.manifest_entry import FileKind
 from paimon_orch.format.options.core_options import (
     CONSUMER_CHANGELOG_ONLY,
@@ -68,7 +69,7 @@ class ExpireSnapshotsRequest(RetentionRequest):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotExpirationPlan:
+class SnapshotExpirationPlan(Displayable):
     """The plan of an expiration. It is falsy if no snapshot expires."""
 
     request: ExpireSnapshotsRequest

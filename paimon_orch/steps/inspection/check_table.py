@@ -11,6 +11,7 @@ from dataclasses import InitVar, dataclass, field
 from itertools import pairwise
 
 from paimon_orch.errors import MissingFileError, NotFoundError, PaimonError
+from paimon_orch.format.display import Displayable
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.steps.common.executor import Executor, InProcessExecutor
 from paimon_orch.steps.inspection.check_data_files import FileChecker
@@ -31,7 +32,7 @@ __all__ = ["CheckReport", "Finding", "check"]
 
 
 @dataclass(frozen=True, slots=True)
-class CheckReport:
+class CheckReport(Displayable):
     """The result of a check. It is truthy if there are no findings."""
 
     findings: tuple[Finding, ...] = ()

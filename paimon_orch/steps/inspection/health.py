@@ -3,6 +3,7 @@
 import time
 from dataclasses import asdict, dataclass, replace
 
+from paimon_orch.format.display import Displayable
 from paimon_orch.format.options.core_options import DATA_EVOLUTION_ENABLED
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
@@ -13,7 +14,7 @@ from paimon_orch.table.table import Table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableHealth:
+class TableHealth(Displayable):
     """Metrics of the newest snapshot and of the metadata; sizes in bytes, ages in seconds."""
 
     files: int = 0

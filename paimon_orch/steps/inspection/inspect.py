@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_orch.errors import CorruptFileError
+from paimon_orch.format.display import Displayable
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.options.secret_options import hide_secrets
@@ -86,7 +87,7 @@ class BucketSummary(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableReport:
+class TableReport(Displayable):
     """Counts and sizes in bytes of a snapshot."""
 
     identifier: str

@@ -10,6 +10,7 @@ from typing import Any
 
 from paimon_orch.errors import REFUSED_COMMIT_ERRORS, InputError
 from paimon_orch.files.stats.analyze_columns import ColumnStatsBuilder, can_collect_stats
+from paimon_orch.format.display import Displayable
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.paths import FileNameGenerator
 from paimon_orch.format.snapshot import CommitKind, Snapshot
@@ -68,7 +69,7 @@ class AnalyzeUnit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnalyzePlan:
+class AnalyzePlan(Displayable):
     """The buckets to read. The plan is falsy if the table has no snapshot."""
 
     request: AnalyzeRequest

@@ -6,6 +6,7 @@ See docs/format/procedures.md#compact-manifests.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from paimon_orch.format.display import Displayable
 from paimon_orch.format.options.core_options import MANIFEST_TARGET_FILE_SIZE
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind, Snapshot
@@ -20,7 +21,7 @@ from paimon_orch.table.table import Table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ManifestCompactionPlan:
+class ManifestCompactionPlan(Displayable):
     """The manifests of the latest snapshot. The plan is falsy if a merge would have no effect."""
 
     request: EmptyRequest = field(default_factory=EmptyRequest)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from paimon_orch.errors import InputError
+from paimon_orch.format.display import Displayable
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.steps.common.step import StepOutcome, build_metadata_step, run_step
@@ -29,7 +30,7 @@ class MarkDoneRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MarkDonePlan:
+class MarkDonePlan(Displayable):
     """The partitions to mark and the actions that do it. The plan is falsy if there are none."""
 
     request: MarkDoneRequest

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.files.row_tracking import row_tracking_fields
+from paimon_orch.format.display import Displayable
 from paimon_orch.format.manifest.manifest_entry import ManifestEntry
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import FIRST_SNAPSHOT_ID, CommitKind, Snapshot
@@ -27,7 +28,7 @@ class MergeBranchRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MergeBranchPlan:
+class MergeBranchPlan(Displayable):
     """The files that the target lacks. The plan is falsy if there are none."""
 
     request: MergeBranchRequest

@@ -10,6 +10,7 @@ import numpy as np
 
 from paimon_orch.errors import UnsupportedError
 from paimon_orch.format.arrays import Indices, Int64Array
+from paimon_orch.format.display import Displayable
 from paimon_orch.format.manifest.live_files import UNKNOWN
 from paimon_orch.format.options.core_options import DATA_EVOLUTION_REASSIGN_SKIP_ROW_COUNT
 from paimon_orch.format.options.table_option import StepKind
@@ -31,7 +32,7 @@ from paimon_orch.table.table import Table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReassignRowIdsPlan:
+class ReassignRowIdsPlan(Displayable):
     """The partitions whose rows get new ids. The plan is falsy if there are none."""
 
     request: PartitionRequest

@@ -17,6 +17,7 @@ from paimon_orch.files.data_file_writer import FileWriterFactory, RollingFileWri
 from paimon_orch.format.arrays import to_arrow_array
 from paimon_orch.format.bucket.bucket_function import build_bucket_key_signature
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
+from paimon_orch.format.display import Displayable
 from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry, build_entries
 from paimon_orch.format.options.core_options import ROW_TRACKING_ENABLED
 from paimon_orch.format.options.table_option import StepKind
@@ -81,7 +82,7 @@ class RescaleUnit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RescalePlan:
+class RescalePlan(Displayable):
     """The partitions whose number of buckets changes. The plan is falsy if there are none."""
 
     request: RescaleRequest

@@ -20,6 +20,7 @@ from paimon_orch.files.file_index_reader import (
     sibling_path,
 )
 from paimon_orch.files.file_index_writer import next_index_name, should_embed_index
+from paimon_orch.format.display import Displayable
 from paimon_orch.format.file_index.build import FileIndexBuilder, is_built_with
 from paimon_orch.format.file_index.container import encode_container
 from paimon_orch.format.file_index.index_options import (
@@ -109,7 +110,7 @@ class RewriteFileIndexRequest(PartitionRequest):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FileIndexRewritePlan:
+class FileIndexRewritePlan(Displayable):
     """The plan of a rewrite. It is falsy if there is nothing to do."""
 
     request: RewriteFileIndexRequest

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from uuid import uuid4
 
 from paimon_orch.errors import CommitOutcomeUnknownError, InputError, PaimonError
+from paimon_orch.format.display import Displayable
 from paimon_orch.format.manifest.manifest_entry import FileKind
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind, Snapshot
@@ -27,7 +28,7 @@ class RollbackAsLatestRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RollbackAsLatestPlan:
+class RollbackAsLatestPlan(Displayable):
     """The target and the changes of files."""
 
     request: RollbackAsLatestRequest

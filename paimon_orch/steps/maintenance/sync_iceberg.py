@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from paimon_orch.errors import InputError
+from paimon_orch.format.display import Displayable
 from paimon_orch.format.options.core_options import ICEBERG_STORAGE
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.paths import MAIN_BRANCH
@@ -22,7 +23,7 @@ from paimon_orch.table.table import Table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IcebergSyncPlan:
+class IcebergSyncPlan(Displayable):
     """The Iceberg metadata before the step. The plan is falsy if there is nothing to publish."""
 
     request: EmptyRequest

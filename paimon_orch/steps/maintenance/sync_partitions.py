@@ -6,6 +6,7 @@ See docs/format/catalogs.md#partitions-of-a-metastore.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from paimon_orch.format.display import Displayable
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.steps.common.step import StepOutcome, build_metadata_step, run_step
 from paimon_orch.table.catalog_reports import PartitionNames
@@ -22,7 +23,7 @@ class SyncPartitionsRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionSyncPlan:
+class PartitionSyncPlan(Displayable):
     """The difference between table and catalog. The plan is falsy if there is nothing to do."""
 
     request: SyncPartitionsRequest

@@ -20,6 +20,7 @@ from paimon_orch.files.row_tracking import ROW_ID, row_tracking_fields
 from paimon_orch.format.arrays import to_arrow_array, to_numpy
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.deletion_vector import DeletionVector
+from paimon_orch.format.display import Displayable
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.row.row_kind import ROW_KIND_SYMBOLS
 from paimon_orch.format.schema import VALUE_KIND, TableSchema
@@ -180,7 +181,7 @@ class TargetUnit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RowLevelPlan:
+class RowLevelPlan(Displayable):
     """The files that may have rows to change. The plan is falsy if there are none."""
 
     request: RowLevelRequest

@@ -1,12 +1,13 @@
 """The base class of scans, with their output formats."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from paimon_orch.errors import InputError
+from paimon_orch.format.display import Displayable
 from paimon_orch.format.types.data_types import MAX_LENGTH, AtomicType, Field, TypeRoot
 from paimon_orch.format.types.predicate import Predicate
 from paimon_orch.table.filter.row_filter import RowFilter
@@ -21,10 +22,14 @@ ROW_KIND = Field(
 )
 
 
-class BaseScan(ABC):
+class BaseScan(Displayable, ABC):
     """A planned read of rows; the ``to_`` methods read the data."""
 
     __slots__ = ()
+
+    def list_values(self) -> Mapping[str, object]:
+        """Return the values to show in interactive Python."""
+        return {"columns": {field.name: str(field.type) for field in self.arrow_schema}}
 
     @property
     @abstractmethod

@@ -14,6 +14,7 @@ from paimon_orch.files.file_format import open_reader
 from paimon_orch.files.file_index_reader import FileIndexEvaluator, TopRowsOrLimit
 from paimon_orch.files.row_selection import count_unread_bytes
 from paimon_orch.format.arrays import Positions
+from paimon_orch.format.display import Displayable
 from paimon_orch.format.file_index.evaluation import IndexEvaluation, to_positions
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.schema import TableSchema
@@ -38,7 +39,7 @@ class IndexUsage:
 
 
 @dataclass(slots=True, kw_only=True)
-class ScanReport:
+class ScanReport(Displayable):
     """The amount of data that a scan reads, and that indexes and a limit let it skip.
 
     ``files``, ``rows`` and ``bytes`` are totals of the files that remain after statistics pruning;

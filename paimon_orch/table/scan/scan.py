@@ -1,7 +1,7 @@
 """Reads the rows of one snapshot, with columns, a filter, an order and a limit."""
 
 from collections import defaultdict
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -21,7 +21,7 @@ from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.arrow import to_arrow_schema
-from paimon_orch.format.types.data_types import Field
+from paimon_orch.format.types.data_types import Field, type_to_sql
 from paimon_orch.format.types.predicate import (
     Predicate,
     VariantValue,
@@ -103,6 +103,18 @@ class Scan(BaseScan):
     """Whether to merge the rows in postpone buckets."""
 
     batch_sizes: BatchSizes = DEFAULT_BATCH_SIZES
+
+    def list_values(self) -> Mapping[str, object]:
+        """Return the values to show in interactive Python; reads nothing."""
+        values = {
+            "table": self.label.identifier,
+            "snapshot_id": None if self.snapshot is None else self.snapshot.id,
+            "columns": {field.name: type_to_sql(field.type) for field in self.fields},
+            "filter": self.predicate,
+            "order_by": [key.column for key in self.order],
+            "limit": self.limit,
+        }
+        return {key: value for key, value in values.items() if value not in (None, [])}
 
     @property
     def visibility(self) -> Visibility:

@@ -1,0 +1,94 @@
+"""Shows objects in interactive Python: one short line as ``repr``, and a table in notebooks."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from html import escape
+from typing import Any, cast
+
+_MAX_ITEMS = 10
+_MAX_ROWS = 50
+_MAX_TEXT = 200
+
+
+class Displayable:
+    """Base class of plans, results and scans, whose fields may be too large to be shown.
+
+    Shows the values of ``to_dict``, or else the fields of a dataclass.
+    """
+
+    __slots__ = ()
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        if "__repr__" not in cls.__dict__:  # otherwise a dataclass defines it
+            cls.__repr__ = Displayable.__repr__  # type: ignore[method-assign]
+
+    def list_values(self) -> Mapping[str, object]:
+        """Return the values to show."""
+        to_dict = getattr(self, "to_dict", None)
+        if to_dict is not None:
+            return cast("Mapping[str, object]", to_dict())
+        return {field.name: getattr(self, field.name) for field in fields(cast("Any", self))}
+
+    def __repr__(self) -> str:
+        """Return the values on one line; long texts and lists are shortened."""
+        values = (f"{key}={_shorten(value)}" for key, value in self.list_values().items())
+        return f"{type(self).__name__}({', '.join(values)})"
+
+    def _repr_html_(self) -> str:
+        """Return the values as an HTML table, which notebooks show."""
+        return format_html(type(self).__name__, self.list_values())
+
+
+def format_html(title: str, values: Mapping[str, object]) -> str:
+    """Return values as an HTML table with a title; all texts are escaped."""
+    return f"<table><caption>{escape(title)}</caption>{_format_pairs(values)}</table>"
+
+
+def _format_pairs(values: Mapping[str, object]) -> str:
+    return "".join(
+        f"<tr><th>{escape(str(key))}</th><td>{_format_cell(value)}</td></tr>"
+        for key, value in values.items()
+    )
+
+
+def _format_cell(value: object) -> str:
+    """Return a mapping or a list of mappings as a table, and any other value as text."""
+    if isinstance(value, Mapping) and 0 < len(value) <= _MAX_ROWS:
+        return f"<table>{_format_pairs(value)}</table>"
+    if isinstance(value, list) and value and all(isinstance(x, Mapping) for x in value[:_MAX_ROWS]):
+        return _format_list(value)
+    return escape(_format_text(value))
+
+
+def _format_list(items: Sequence[Mapping[str, object]]) -> str:
+    """Return a table of the first mappings, with the keys of the first one."""
+    names = list(items[0])
+    header = "".join(f"<th>{escape(str(name))}</th>" for name in names)
+    lines = [
+        "".join(f"<td>{escape(_format_text(item.get(name)))}</td>" for name in names)
+        for item in items[:_MAX_ROWS]
+    ]
+    rows = "".join(f"<tr>{line}</tr>" for line in (header, *lines))
+    more = len(items) - len(lines)
+    return f"<table>{rows}</table>" + (f"and {more:,} more" if more else "")
+
+
+def _format_text(value: object) -> str:
+    if value is None:
+        return ""
+    return _cut(value) if isinstance(value, str) else _shorten(value)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}..."
+
+
+def _shorten(value: object) -> str:
+    if isinstance(value, str):
+        return repr(_cut(value))
+    if isinstance(value, Mapping | Sequence) and not isinstance(value, bytes):
+        items = value.values() if isinstance(value, Mapping) else value
+        if len(value) > _MAX_ITEMS or any(isinstance(x, Mapping | list | tuple) for x in items):
+            return f"<{len(value):,} item{'' if len(value) == 1 else 's'}>"
+    return repr(value)
