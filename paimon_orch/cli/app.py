@@ -424,7 +424,7 @@ def add_commands(group: typer.Typer) -> None:
     """Register the command of this module."""
     from paimon_orch.cli.registration import register_command
 
-    register_command(group, demo, Panel.DEMO, has_allowances=False)
+    register_command(group, demo, Panel.DEMO, has_allowances=False, examples=["demo --months 3"])
 
 
 def demo(warehouse: _DemoWarehouse = None, months: _DemoMonths = 12) -> None:

@@ -66,15 +66,34 @@ _CREATE_EXAMPLE = (
 
 def add_commands(app: typer.Typer) -> None:
     """Register the commands of this module."""
-    register_command(app, catalogs, Panel.TABLES, has_allowances=False)
-    register_command(app, tables, Panel.TABLES, has_allowances=False)
+    register_command(
+        app, catalogs, Panel.TABLES, has_allowances=False, examples=["catalogs --json"]
+    )
+    register_command(app, tables, Panel.TABLES, has_allowances=False, examples=["tables /lake db"])
     register_command(app, create, Panel.TABLES, examples=[_CREATE_EXAMPLE], has_allowances=False)
-    register_command(app, rename, Panel.TABLES)
-    register_command(app, drop, Panel.TABLES)
+    register_command(app, rename, Panel.TABLES, examples=["rename /lake db.orders db.old_orders"])
+    register_command(app, drop, Panel.TABLES, examples=["drop /lake db.orders --dry-run"])
     databases = new_group("List, create and drop databases.")
-    register_command(databases, list_databases, name="list", has_allowances=False)
-    register_command(databases, create_database, name="create", has_allowances=False)
-    register_command(databases, drop_database, name="drop")
+    register_command(
+        databases,
+        list_databases,
+        name="list",
+        has_allowances=False,
+        examples=["database list /lake"],
+    )
+    register_command(
+        databases,
+        create_database,
+        name="create",
+        has_allowances=False,
+        examples=["database create /lake db --if-not-exists"],
+    )
+    register_command(
+        databases,
+        drop_database,
+        name="drop",
+        examples=["database drop /lake db --cascade --dry-run"],
+    )
     app.add_typer(databases, name="database", rich_help_panel=Panel.TABLES)
 
 

@@ -62,9 +62,27 @@ def add_commands(app: typer.Typer) -> None:
     )
     register_command(app, purge_files, Panel.EXPIRE, examples=["purge-files /lake db.t --dry-run"])
     group = new_group("List, restore and delete quarantined files.")
-    register_command(group, list_quarantine, name="list", has_allowances=False)
-    register_command(group, restore_quarantine, name="restore", has_allowances=False)
-    register_command(group, empty_quarantine, name="empty", has_allowances=False)
+    register_command(
+        group,
+        list_quarantine,
+        name="list",
+        has_allowances=False,
+        examples=["quarantine list /lake db.orders"],
+    )
+    register_command(
+        group,
+        restore_quarantine,
+        name="restore",
+        has_allowances=False,
+        examples=["quarantine restore /lake db.orders --dry-run"],
+    )
+    register_command(
+        group,
+        empty_quarantine,
+        name="empty",
+        has_allowances=False,
+        examples=["quarantine empty /lake db.orders --older-than '7 d' --dry-run"],
+    )
     app.add_typer(group, name="quarantine", rich_help_panel=Panel.EXPIRE)
 
 

@@ -151,10 +151,27 @@ def add_commands(app: typer.Typer) -> None:
         Panel.COMPACT,
         examples=["compact-database /lake --including-databases 'sales.*' --dry-run"],
     )
-    register_command(app, rescale, Panel.COMPACT)
-    register_command(app, materialize_deletion_vectors, Panel.COMPACT)
-    register_command(app, reassign_row_ids, Panel.COMPACT)
-    register_command(app, compact_manifests, Panel.COMPACT)
+    register_command(
+        app, rescale, Panel.COMPACT, examples=["rescale /lake db.orders --bucket-num 8 --dry-run"]
+    )
+    register_command(
+        app,
+        materialize_deletion_vectors,
+        Panel.COMPACT,
+        examples=["materialize-deletion-vectors /lake db.events --dry-run"],
+    )
+    register_command(
+        app,
+        reassign_row_ids,
+        Panel.COMPACT,
+        examples=["reassign-row-ids /lake db.events --dry-run"],
+    )
+    register_command(
+        app,
+        compact_manifests,
+        Panel.COMPACT,
+        examples=["compact-manifests /lake db.orders --dry-run"],
+    )
 
 
 def compact(

@@ -88,8 +88,15 @@ def add_commands(app: typer.Typer) -> None:
         Panel.EXPIRE,
         examples=["expire-partitions /lake db.orders --expiration-time '30 d'"],
     )
-    register_command(app, expire_changelogs, Panel.EXPIRE)
-    register_command(app, expire_tags, Panel.EXPIRE)
+    register_command(
+        app,
+        expire_changelogs,
+        Panel.EXPIRE,
+        examples=["expire-changelogs /lake db.orders --dry-run"],
+    )
+    register_command(
+        app, expire_tags, Panel.EXPIRE, examples=["expire-tags /lake db.orders --dry-run"]
+    )
 
 
 def expire_snapshots(

@@ -39,9 +39,24 @@ _NOTHING_TO_DO = "nothing to do: every file has the indexes that the table's opt
 
 def add_commands(app: typer.Typer) -> None:
     """Register the commands of this module."""
-    register_command(app, rewrite_file_index, Panel.COMPACT)
-    register_command(app, create_global_index, Panel.COMPACT)
-    register_command(app, drop_global_index, Panel.COMPACT)
+    register_command(
+        app,
+        rewrite_file_index,
+        Panel.COMPACT,
+        examples=["rewrite-file-index /lake db.orders --dry-run"],
+    )
+    register_command(
+        app,
+        create_global_index,
+        Panel.COMPACT,
+        examples=["create-global-index /lake db.events --column user_id --type btree"],
+    )
+    register_command(
+        app,
+        drop_global_index,
+        Panel.COMPACT,
+        examples=["drop-global-index /lake db.events --column user_id"],
+    )
 
 
 def rewrite_file_index(

@@ -79,7 +79,7 @@ _EXAMPLES = [
     "ingest /lake db.orders --from orders.csv --dry-run",
     "ingest /lake db.orders --from orders-*.parquet --compact",
     "ingest /lake db.orders --from day.csv --mode overwrite",
-    "ingest /lake db.orders --from day.csv --delimiter ';' --date-format dd.MM.yyyy --null NULL",
+    "ingest /lake db.orders --from a.csv --delimiter ';' --null NULL",
 ]
 
 

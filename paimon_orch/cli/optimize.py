@@ -52,7 +52,9 @@ _ANALYZE_EXAMPLES = [
 def add_commands(app: typer.Typer) -> None:
     """Register the commands of this module."""
     register_command(app, analyze, Panel.COMPACT, examples=_ANALYZE_EXAMPLES)
-    register_command(app, move_postponed, Panel.COMPACT)
+    register_command(
+        app, move_postponed, Panel.COMPACT, examples=["move-postponed /lake db.orders --dry-run"]
+    )
 
 
 def analyze(

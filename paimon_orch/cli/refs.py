@@ -116,21 +116,53 @@ _Excluding = Annotated[
 def add_commands(app: typer.Typer) -> None:
     """Register the commands of this module."""
     tags = new_group("Create, list, rename and delete tags.")
-    register_command(tags, list_tags, name="list", has_allowances=False)
+    register_command(
+        tags, list_tags, name="list", has_allowances=False, examples=["tag list /lake db.orders"]
+    )
     register_command(
         tags,
         create_tag,
         name="create",
         examples=["tag create /lake db.orders release-7 --time-retained '30 d'"],
     )
-    register_command(tags, delete_tag, name="delete")
-    register_command(tags, rename_tag, name="rename")
+    register_command(
+        tags, delete_tag, name="delete", examples=["tag delete /lake db.orders release-7 --dry-run"]
+    )
+    register_command(
+        tags,
+        rename_tag,
+        name="rename",
+        examples=["tag rename /lake db.orders release-7 release-7.0"],
+    )
     branches = new_group("Create, list, merge and delete branches.")
-    register_command(branches, list_branches, name="list", has_allowances=False)
-    register_command(branches, create_branch, name="create")
-    register_command(branches, delete_branch, name="delete")
-    register_command(branches, rename_branch, name="rename")
-    register_command(branches, fast_forward_branch, name="fast-forward")
+    register_command(
+        branches,
+        list_branches,
+        name="list",
+        has_allowances=False,
+        examples=["branch list /lake db.orders"],
+    )
+    register_command(
+        branches,
+        create_branch,
+        name="create",
+        examples=["branch create /lake db.orders dev --tag release-7"],
+    )
+    register_command(
+        branches,
+        delete_branch,
+        name="delete",
+        examples=["branch delete /lake db.orders dev --dry-run"],
+    )
+    register_command(
+        branches, rename_branch, name="rename", examples=["branch rename /lake db.orders dev test"]
+    )
+    register_command(
+        branches,
+        fast_forward_branch,
+        name="fast-forward",
+        examples=["branch fast-forward /lake db.orders dev --dry-run"],
+    )
     register_command(
         branches,
         merge_branch,
@@ -140,7 +172,13 @@ def add_commands(app: typer.Typer) -> None:
     app.add_typer(tags, name="tag", rich_help_panel=Panel.REFERENCES)
     app.add_typer(branches, name="branch", rich_help_panel=Panel.REFERENCES)
     consumers = new_group("List, reset and delete consumers.")
-    register_command(consumers, list_consumers, name="list", has_allowances=False)
+    register_command(
+        consumers,
+        list_consumers,
+        name="list",
+        has_allowances=False,
+        examples=["consumer list /lake db.orders"],
+    )
     register_command(
         consumers,
         reset_consumer,
@@ -163,7 +201,12 @@ def add_commands(app: typer.Typer) -> None:
             "rollback /lake db.orders --snapshot 41 --as-latest",
         ],
     )
-    register_command(app, trigger_tag_automatic_creation, Panel.REFERENCES)
+    register_command(
+        app,
+        trigger_tag_automatic_creation,
+        Panel.REFERENCES,
+        examples=["trigger-tag-automatic-creation /lake db.orders --dry-run"],
+    )
     register_command(
         app,
         repair_earliest,

@@ -133,7 +133,7 @@ def add_commands(app: typer.Typer) -> None:
         Panel.WRITE,
         examples=["drop-partitions /lake db.orders --partitions 'dt=2026-01-01'"],
     )
-    register_command(app, truncate, Panel.WRITE)
+    register_command(app, truncate, Panel.WRITE, examples=["truncate /lake db.orders --dry-run"])
 
 
 def delete(

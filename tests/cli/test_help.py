@@ -33,6 +33,8 @@ DELETES_NOTHING = {
 }
 
 
+WITHOUT_EXAMPLE = {"check", "remove-unexisting-files", "remove-unexisting-manifests"}
+
 COMMANDS = dict(walk_commands())
 
 
@@ -76,6 +78,8 @@ def test_a_help_page_fits_a_terminal_and_is_written_in_sentences(
 
     assert not [line for line in page.splitlines() if len(line) > 80]
     assert not re.search("<(str|int|bool)>", page)
+    if name not in WITHOUT_EXAMPLE:
+        assert f"\n    paimon-orch {name}" in page
     for parameter in COMMANDS[name].params:
         text = str(getattr(parameter, "help", ""))
         assert re.fullmatch(r"[A-Z].*\.", text), (parameter.name, text)
