@@ -197,11 +197,10 @@ def ingest(
     target = open_table_for_write(ctx, location, table, compact=compact_after)
     paths = [*source, *(more_files or [])]
     check_files_exist(paths)
-    columns = target.schema.names if no_header else None
     load = _Load(
         table=target,
         paths=paths,
-        csv_format=CsvFormat(_parse_delimiter(delimiter), encoding, columns),
+        csv_format=_build_csv_format(target, delimiter, encoding, no_header=no_header),
         text_formats=TextFormats(null, date_format, timestamp_format),
         mode="overwrite" if mode is IngestMode.OVERWRITE else "append",
         row_kind=row_kind,
@@ -210,9 +209,8 @@ def ingest(
         dry_run=dry_run,
     )
     load.check_formats()
-    added = list[str]()
-    if merge_schema:
-        load, added = _merge_schema(load, partial(open_catalog, ctx, location))
+    reopen = partial(open_catalog, ctx, location)
+    load, added = _merge_schema(load, reopen) if merge_schema else (load, [])
     with open_progress_bars() as bars:
         progress = add_progress_bar(bars, f"ingest {target.identifier}")
         outcome = _run(load, runner, master, progress)
@@ -357,8 +355,11 @@ def _note_missing_columns(plan: WritePlan, columns: Sequence[str]) -> None:
         )
 
 
-def _parse_delimiter(text: str) -> str:
-    return "\t" if text == r"\t" else text
+def _build_csv_format(
+    table: Table, delimiter: str, encoding: str | None, *, no_header: bool
+) -> CsvFormat:
+    character = "\t" if delimiter == r"\t" else delimiter
+    return CsvFormat(character, encoding, table.schema.names if no_header else None)
 
 
 def _find_parquet_columns(load: _Load) -> Sequence[str] | None:

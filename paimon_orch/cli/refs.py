@@ -134,6 +134,58 @@ def add_commands(app: typer.Typer) -> None:
         name="rename",
         examples=["tag rename /lake db.orders release-7 release-7.0"],
     )
+    app.add_typer(tags, name="tag", rich_help_panel=Panel.REFERENCES)
+    _add_branch_commands(app)
+    _add_consumer_commands(app)
+    register_command(
+        app,
+        rollback,
+        Panel.REFERENCES,
+        examples=[
+            "rollback /lake db.orders --tag release-7 --dry-run",
+            "rollback /lake db.orders --snapshot 41 --as-latest",
+        ],
+    )
+    register_command(
+        app,
+        trigger_tag_automatic_creation,
+        Panel.REFERENCES,
+        examples=["trigger-tag-automatic-creation /lake db.orders --dry-run"],
+    )
+    register_command(
+        app,
+        repair_earliest,
+        Panel.CHECK,
+        name="repair-earliest-snapshot",
+        examples=["repair-earliest-snapshot /lake db.orders --snapshot 8 --dry-run"],
+    )
+
+
+def _add_consumer_commands(app: typer.Typer) -> None:
+    consumers = new_group("List, reset and delete consumers.")
+    register_command(
+        consumers,
+        list_consumers,
+        name="list",
+        has_allowances=False,
+        examples=["consumer list /lake db.orders"],
+    )
+    register_command(
+        consumers,
+        reset_consumer,
+        name="reset",
+        examples=["consumer reset /lake db.orders app --next-snapshot 7"],
+    )
+    register_command(
+        consumers,
+        clear_consumers,
+        name="clear",
+        examples=["consumer clear /lake db.orders --including 'test-.*' --dry-run"],
+    )
+    app.add_typer(consumers, name="consumer", rich_help_panel=Panel.REFERENCES)
+
+
+def _add_branch_commands(app: typer.Typer) -> None:
     branches = new_group("Create, list, merge and delete branches.")
     register_command(
         branches,
@@ -169,51 +221,7 @@ def add_commands(app: typer.Typer) -> None:
         name="merge",
         examples=["branch merge /lake db.log dev --dry-run"],
     )
-    app.add_typer(tags, name="tag", rich_help_panel=Panel.REFERENCES)
     app.add_typer(branches, name="branch", rich_help_panel=Panel.REFERENCES)
-    consumers = new_group("List, reset and delete consumers.")
-    register_command(
-        consumers,
-        list_consumers,
-        name="list",
-        has_allowances=False,
-        examples=["consumer list /lake db.orders"],
-    )
-    register_command(
-        consumers,
-        reset_consumer,
-        name="reset",
-        examples=["consumer reset /lake db.orders app --next-snapshot 7"],
-    )
-    register_command(
-        consumers,
-        clear_consumers,
-        name="clear",
-        examples=["consumer clear /lake db.orders --including 'test-.*' --dry-run"],
-    )
-    app.add_typer(consumers, name="consumer", rich_help_panel=Panel.REFERENCES)
-    register_command(
-        app,
-        rollback,
-        Panel.REFERENCES,
-        examples=[
-            "rollback /lake db.orders --tag release-7 --dry-run",
-            "rollback /lake db.orders --snapshot 41 --as-latest",
-        ],
-    )
-    register_command(
-        app,
-        trigger_tag_automatic_creation,
-        Panel.REFERENCES,
-        examples=["trigger-tag-automatic-creation /lake db.orders --dry-run"],
-    )
-    register_command(
-        app,
-        repair_earliest,
-        Panel.CHECK,
-        name="repair-earliest-snapshot",
-        examples=["repair-earliest-snapshot /lake db.orders --snapshot 8 --dry-run"],
-    )
 
 
 def list_tags(
