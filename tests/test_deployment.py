@@ -94,7 +94,7 @@ def test_the_code_location_defines_the_maintenance_of_a_table() -> None:
     defs = runpy.run_path(str(COMPOSE / "lake.py"))["defs"]
 
     dg.Definitions.validate_loadable(defs)
-    assert dg.AssetKey(["shop", "orders", "compaction"]) in {
+    assert dg.AssetKey(["shop", "orders", "orders_compaction"]) in {
         spec.key for spec in defs.resolve_all_asset_specs()
     }
 

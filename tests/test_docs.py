@@ -211,7 +211,9 @@ def matches_message(fragment: str, message: str) -> bool:
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if "paimon-orch " in read_page(page)])
-def test_commands_in_the_pages_have_known_options(page: str) -> None:
+def test_commands_in_the_pages_have_known_options(
+    page: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lines = [
         line
         for language in ("sh", "text")
@@ -224,6 +226,8 @@ def test_commands_in_the_pages_have_known_options(page: str) -> None:
         if program:
             words = shlex.split(arguments, comments=True)
             assert " ".join(parse_command(get_command(app), words, None)) in names, line
+        elif line.startswith("export PAIMON_WAREHOUSE="):
+            monkeypatch.setenv("PAIMON_WAREHOUSE", line.partition("=")[2])
 
 
 def parse_command(command: Any, arguments: list[str], parent: Any) -> list[str]:
@@ -249,7 +253,8 @@ def test_python_in_the_pages_imports_existing_names(page: str) -> None:
 def test_every_command_that_deletes_or_rewrites_has_a_dry_run() -> None:
     without = {name for name, options in list_commands() if "--dry-run" not in options}
 
-    reads = {"catalogs", "check", "doctor", "inspect", "maintenance-history", "read", "tables"}
+    reads = {"catalogs", "check", "count", "describe", "doctor", "history", "inspect"}
+    reads |= {"maintenance-history", "read", "tables"}
     lists = {"branch list", "consumer list", "database list", "quarantine list", "tag list"}
     creates = {"branch create", "create", "database create", "demo", "tag create"}
     assert without == reads | lists | creates | {"rename", "branch rename", "tag rename"}

@@ -49,7 +49,7 @@ def add_commands(app: typer.Typer) -> None:
         app,
         create_global_index,
         Panel.COMPACT,
-        examples=["create-global-index /lake db.events --column user_id --type btree"],
+        examples=["create-global-index /lake db.events --column user_id"],
     )
     register_command(
         app,

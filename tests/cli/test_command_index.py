@@ -120,7 +120,7 @@ def test_compact_and_read_import_no_pandas_and_no_other_steps(
 
     output, modules = modules_of("read", warehouse, table.identifier, "--limit", 1)
 
-    assert output.endswith("1 rows\n")
+    assert output.endswith("1 row\n")
     assert not modules & {"pandas", "rich.progress"}
 
 
