@@ -9,7 +9,6 @@ from enum import StrEnum
 
 from rich.cells import cell_len
 from rich.console import Console
-from rich.table import Table as RichTable
 
 _BORDERS_PER_COLUMN = 3
 _SHORTEST_RULE = 20
@@ -64,7 +63,9 @@ def print_rows(
     if layout is Layout.VERTICAL or (layout is Layout.FITTING and not fits):
         _print_vertically(titles, lines)
     elif console.is_terminal and layout is Layout.FITTING:
-        table = RichTable(*titles)
+        from rich.table import Table
+
+        table = Table(*titles)
         for line in lines:
             table.add_row(*line)
         console.print(table)
