@@ -31,18 +31,54 @@ ROW_KIND_COLUMN = "kind"
 WAVES: tuple["Wave", ...] = ("scheduled", "departed", "arrived")
 Wave = Literal["scheduled", "departed", "arrived"]
 
-_FLIGHT_COLUMNS = """time_hour TIMESTAMP(3), carrier STRING, flight INT, origin STRING,
-    dest STRING, sched_dep_time INT, sched_arr_time INT, distance INT, status STRING,
-    tailnum STRING, dep_time INT, dep_delay INT, arr_time INT, arr_delay INT, air_time INT"""
-_WEATHER_COLUMNS = """weather_month STRING, origin STRING, time_hour TIMESTAMP(3), temp DOUBLE,
-    dewp DOUBLE, humid DOUBLE, wind_dir INT, wind_speed DOUBLE, wind_gust DOUBLE, precip DOUBLE,
-    pressure DOUBLE, visib DOUBLE"""
-_PLANE_COLUMNS = """tailnum STRING, year INT, type STRING, manufacturer STRING, model STRING,
-    engines INT, seats INT, speed INT, engine STRING"""
-_DELAY_COLUMNS = (
-    "carrier STRING, name STRING, flights BIGINT, dep_delay DOUBLE, arr_delay DOUBLE, late DOUBLE"
-)
+_FLIGHT_COLUMNS = """
+    time_hour TIMESTAMP(3) COMMENT 'hour of the scheduled departure',
+    carrier STRING COMMENT 'code of the airline',
+    flight INT COMMENT 'number of the flight',
+    origin STRING COMMENT 'airport of departure',
+    dest STRING COMMENT 'airport of arrival',
+    sched_dep_time INT COMMENT 'scheduled departure as HHMM',
+    sched_arr_time INT COMMENT 'scheduled arrival as HHMM',
+    distance INT COMMENT 'miles between the airports',
+    status STRING COMMENT 'scheduled or departed or arrived',
+    tailnum STRING COMMENT 'tail number of the plane',
+    dep_time INT COMMENT 'departure as HHMM',
+    dep_delay INT COMMENT 'delay of the departure in minutes',
+    arr_time INT COMMENT 'arrival as HHMM',
+    arr_delay INT COMMENT 'delay of the arrival in minutes',
+    air_time INT COMMENT 'minutes in the air'"""
+_WEATHER_COLUMNS = """
+    weather_month STRING COMMENT 'month as YYYY-MM',
+    origin STRING COMMENT 'airport',
+    time_hour TIMESTAMP(3) COMMENT 'hour of the observation',
+    temp DOUBLE COMMENT 'temperature in degrees Fahrenheit',
+    dewp DOUBLE COMMENT 'dew point in degrees Fahrenheit',
+    humid DOUBLE COMMENT 'relative humidity in percent',
+    wind_dir INT COMMENT 'wind direction in degrees',
+    wind_speed DOUBLE COMMENT 'wind speed in miles per hour',
+    wind_gust DOUBLE COMMENT 'speed of gusts in miles per hour',
+    precip DOUBLE COMMENT 'precipitation in inches',
+    pressure DOUBLE COMMENT 'pressure at sea level in millibars',
+    visib DOUBLE COMMENT 'visibility in miles'"""
+_PLANE_COLUMNS = """
+    tailnum STRING COMMENT 'tail number',
+    year INT COMMENT 'year of manufacture',
+    type STRING COMMENT 'type of the plane',
+    manufacturer STRING COMMENT 'manufacturer',
+    model STRING COMMENT 'model',
+    engines INT COMMENT 'number of engines',
+    seats INT COMMENT 'number of seats',
+    speed INT COMMENT 'average cruising speed in miles per hour',
+    engine STRING COMMENT 'type of the engines'"""
+_DELAY_COLUMNS = """
+    carrier STRING COMMENT 'code of the airline',
+    name STRING COMMENT 'name of the airline',
+    flights BIGINT COMMENT 'number of flights',
+    dep_delay DOUBLE COMMENT 'mean delay of departures in minutes',
+    arr_delay DOUBLE COMMENT 'mean delay of arrivals in minutes',
+    late DOUBLE COMMENT 'share of flights that arrived late'"""
 _FLIGHT_KEY = ("time_hour", "carrier", "flight")
+# No comment contains a comma.
 _FLIGHT_COLUMN_NAMES = [line.split()[0] for line in _FLIGHT_COLUMNS.split(",")]
 _KNOWN_AT_DEPARTURE = ("tailnum", "dep_time", "dep_delay")
 _KNOWN_AT_ARRIVAL = ("arr_time", "arr_delay", "air_time")
@@ -164,7 +200,7 @@ def _create_board(
     return _create_if_not_exists(
         catalog,
         name,
-        f"{partition} STRING, {_FLIGHT_COLUMNS}",
+        f"{partition} STRING COMMENT 'month or day of the departure', {_FLIGHT_COLUMNS}",
         comment,
         primary_key=(partition, *_FLIGHT_KEY),
         partition_by=[partition],
