@@ -27,6 +27,7 @@ from paimon_orch.cli.common import (
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.output import to_json_value
 from paimon_orch.cli.registration import register_command
+from paimon_orch.cli.table_layout import format_count, format_size
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.steps.autopilot.action_outcome import (
     ActionOutcome,
@@ -236,15 +237,17 @@ def _print_plan(plan: MaintenancePlan, *, as_json: bool) -> None:
     for action in plan.actions:
         _print_action(action)
     _print_skips(plan.skips)
+    tables = format_count(len(plan.tables), "table")
+    actions = format_count(len(plan.actions), "action")
     print(
-        f"{len(plan.tables)} tables: would execute {len(plan.actions)} actions and rewrite "
-        f"{plan.rewrite_bytes / 1e6:,.1f} MB; nothing was changed"
+        f"{tables}: would execute {actions} and rewrite {format_size(plan.rewrite_bytes)}; "
+        "nothing was changed"
     )
 
 
 def _print_action(action: MaintenanceDecision) -> None:
     score = "due" if action.score == float("inf") else f"score {action.score:,.2f}"
-    print(f"{action} ({score}, {action.rewrite_bytes / 1e6:,.1f} MB to rewrite)")
+    print(f"{action} ({score}, {format_size(action.rewrite_bytes)} to rewrite)")
 
 
 def _print_skips(skips: Sequence[MaintenanceDecision]) -> None:
@@ -262,7 +265,7 @@ def _print_nothing(_outcome: ActionOutcome) -> None:
 def _print_outcome(outcome: ActionOutcome) -> None:
     effect = outcome.effect
     print(
-        f"{outcome} ({effect.bytes_read / 1e6:,.1f} MB read, {effect.bytes_written / 1e6:,.1f} MB "
+        f"{outcome} ({format_size(effect.bytes_read)} read, {format_size(effect.bytes_written)} "
         f"written, {outcome.seconds:,.1f} s)"
     )
 
@@ -273,9 +276,10 @@ def _print_result(result: MaintenanceResult, *, as_json: bool) -> None:
         return
     counts = ", ".join(f"{kind}: {result.count(kind)}" for kind in OutcomeKind)
     cost = f"; cost {result.cost:,.2f}" if result.cost else ""
+    tables = format_count(len(result.plan.tables), "table")
     print(
-        f"{len(result.plan.tables)} tables; {counts}; {result.bytes_read / 1e6:,.1f} MB read, "
-        f"{result.bytes_written / 1e6:,.1f} MB written{cost}"
+        f"{tables}; {counts}; {format_size(result.bytes_read)} read, "
+        f"{format_size(result.bytes_written)} written{cost}"
     )
 
 
@@ -288,6 +292,6 @@ def _print_history(rows: pa.Table) -> None:
         cost = f", cost {row['cost']:,.4f}" if row["cost"] else ""
         print(
             f"{row['started_at'].isoformat(sep=' ', timespec='seconds')} {name}: {row['action']}: "
-            f"{row['outcome']}{error} ({row['bytes_read'] / 1e6:,.1f} MB read, {row['rows']:,} "
+            f"{row['outcome']}{error} ({format_size(row['bytes_read'])} read, {row['rows']:,} "
             f"rows, {row['seconds']:,.1f} s{cost}); {row['reason']}"
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -31,12 +32,13 @@ def test_a_dry_run_shows_the_plan_and_changes_nothing(lake: str) -> None:
 
     assert answer.exit_code == 0
     lines = answer.stdout.splitlines()
-    assert lines[0] == (
-        "web.events: minor compaction: sorted runs: 0, level-0 files: 0, small files: 12; "
-        "saves 369.1 MB of each read (score 11.00, 0.0 MB to rewrite)"
+    assert re.fullmatch(
+        r"web\.events: minor compaction: sorted runs: 0, level-0 files: 0, small files: 12; "
+        r"saves 369\.1 MB of each read \(score 11\.00, [\d.]+ kB to rewrite\)",
+        lines[0],
     )
     assert "skipped: sales.orders: manifest compaction: saves too little" in answer.stdout
-    assert lines[-1].startswith("2 tables: would execute 2 actions and rewrite 0.0 MB")
+    assert lines[-1].startswith("2 tables: would execute 2 actions and rewrite ")
     assert Catalog(lake).databases() == ["sales", "web"]
 
 
@@ -45,12 +47,14 @@ def test_a_run_prints_each_action_and_its_history_can_be_read(lake: str) -> None
 
     assert answer.exit_code == 0
     lines = answer.stdout.splitlines()
-    assert lines[0].startswith("web.events: minor compaction: done (0.0 MB read, 0.0 MB written")
-    assert lines[-1].startswith("1 tables; done: 2, nothing to do: 0, skipped: 0, failed: 0; ")
+    assert re.match(
+        r"web\.events: minor compaction: done \([\d.]+ kB read, [\d.]+ k?B written", lines[0]
+    )
+    assert lines[-1].startswith("1 table; done: 2, nothing to do: 0, skipped: 0, failed: 0; ")
     assert "; cost " in lines[-1]
     history = invoke("maintenance-history", lake)
     first, second = history.stdout.splitlines()
-    assert " web.events: minor compaction: done (0.0 MB read, 24 rows, " in first
+    assert re.search(r" web\.events: minor compaction: done \([\d.]+ kB read, 24 rows, ", first)
     assert " web.events: manifest compaction: done (" in second
 
 
