@@ -252,7 +252,7 @@ def _build_maintenance_asset(
                 partitions_def=partitions_def,
             )
             metadata = _run_in_groups(run, work, options.max_partitions_per_run)
-            return dg.MaterializeResult(metadata=metadata | build_spark_link_metadata(spark))
+            return dg.MaterializeResult(metadata=metadata)
 
     return maintenance_asset
 
@@ -266,7 +266,7 @@ def _run_in_groups(run: _AssetRun[C], work: _Work[C], group_size: int) -> Metada
     """
     if run.partitions_def is None:
         [metadata] = work(run, ()).values()
-        return metadata
+        return metadata | build_spark_link_metadata(run.spark)
     keys = run.context.partition_keys
     metadata_by_key, errors = dict[str, Metadata](), list[Exception]()
     for start in range(0, len(keys), group_size):
@@ -282,8 +282,10 @@ def _run_in_groups(run: _AssetRun[C], work: _Work[C], group_size: int) -> Metada
     if errors:
         _report_processed_partitions(run, metadata_by_key)
         raise errors[0]
+    # Metadata of the run would precede the summary of each partition.
+    links = build_spark_link_metadata(run.spark)
     for key, metadata in metadata_by_key.items():
-        run.context.add_asset_metadata(metadata, partition_key=key)
+        run.context.add_asset_metadata(metadata | links, partition_key=key)
     return {}
 
 

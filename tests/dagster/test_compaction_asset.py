@@ -18,6 +18,7 @@ from support.dagster.ticks import SensorTicks
 
 from paimon_orch.dagster import (
     PaimonCatalogResource,
+    SparkSessionResource,
     build_compaction_asset,
     build_latest_snapshot_sensor,
 )
@@ -133,14 +134,20 @@ def test_a_compaction_reports_its_cost_and_the_state_before_and_after_it(
 
 
 def test_a_materialization_begins_with_a_sentence_on_what_was_done(
-    orders: Table, upsert: Upsert, compaction: dg.AssetsDefinition, resources: Resources
+    orders: Table,
+    upsert: Upsert,
+    compaction: dg.AssetsDefinition,
+    resources: Resources,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(SparkSessionResource, "links", lambda _: {"application_id": "local-1"})
     upsert(orders, DAYS[0])
 
     for sentence in ("Compacted 1 file of 1 bucket into 1 file in ", "Nothing to compact."):
         metadata = metadata_by_partition(materialize(compaction, resources, DAYS[0]))[DAYS[0]]
         assert next(iter(metadata)) == "paimon/summary"
         assert str(metadata["paimon/summary"]).startswith(sentence)
+        assert metadata["paimon/spark_application_id"] == "local-1"
     # the columns are on the asset of the table
     assert "dagster/column_schema" not in metadata
 
