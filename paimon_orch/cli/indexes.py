@@ -26,6 +26,7 @@ from paimon_orch.cli.common import (
 )
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
+from paimon_orch.cli.table_layout import format_count
 from paimon_orch.steps.common.executor_choice import ExecutorKind
 from paimon_orch.steps.common.step import run_step
 from paimon_orch.steps.maintenance import create_global_index as creation_step
@@ -180,5 +181,5 @@ def drop_global_index(
     if not dry_run:
         snapshot_id = run_step(drop_step.DROP_GLOBAL_INDEX, target, planned).snapshot_id
     outcome = "nothing was changed" if snapshot_id is None else f"snapshot {snapshot_id}"
-    text = f"{len(planned.entries)} index files; {outcome}"
+    text = f"{format_count(len(planned.entries), 'index file')}; {outcome}"
     print_values(planned.to_dict() | {"snapshot_id": snapshot_id}, as_json, text)
