@@ -40,11 +40,12 @@ _NUMPY_TYPES: dict[pa.DataType, type[np.generic]] = {
 
 
 def to_arrow_array(values: AnyArray, mask: Mask | None = None) -> pa.Array:
-    """Return numbers or booleans as an Arrow array, without a copy of numbers.
+    """Return numbers or booleans as an Arrow array, without a copy of contiguous numbers.
 
     ``mask`` is true for nulls. Does not import pandas, unlike ``pyarrow.array``.
     """
-    data = _pack_bits(values) if values.dtype == np.bool_ else np.ascontiguousarray(values)
+    native = values.dtype.newbyteorder("=")
+    data = _pack_bits(values) if native == np.bool_ else np.ascontiguousarray(values, native)
     validity = None if mask is None else pa.py_buffer(_pack_bits(~mask))
     data_type = pa.from_numpy_dtype(values.dtype)
     return pa.Array.from_buffers(data_type, len(values), [validity, pa.py_buffer(data)])

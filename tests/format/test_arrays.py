@@ -48,6 +48,11 @@ def test_arrow_arrays_become_arrays_in_which_a_value_replaces_nulls(
     assert to_numpy(pa.chunked_array([], array.type)).dtype == values.dtype
 
 
+def test_big_endian_numbers_keep_their_values() -> None:
+    for kind in (">i4", ">f8"):
+        assert to_arrow_array(np.array([1, -2], kind)).to_pylist() == [1, -2]
+
+
 def test_other_types_are_refused() -> None:
     with pytest.raises(KeyError):
         to_numpy(pa.array([1], pa.timestamp("ms")))
