@@ -5,7 +5,6 @@ modules: a command's module imports the part of the library that the command use
 of the time of a short call.
 """
 
-import gc
 import logging
 import os
 import signal
@@ -229,7 +228,6 @@ app = typer.Typer(
 )
 logger = logging.getLogger(__name__)
 
-_GC_THRESHOLD = 100_000  # imports create many objects, which the default would examine repeatedly
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 _PY4J_MODULES = {"clientserver", "java_gateway"}  # they log to the root logger
 _Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log details.")]
@@ -282,7 +280,6 @@ _DemoMonths = Annotated[
 
 def main() -> None:
     """Run the command line; prints an expected error as one paragraph without a traceback."""
-    gc.set_threshold(_GC_THRESHOLD)
     if isinstance(sys.stdout, TextIOWrapper):  # file names may be invalid Unicode
         sys.stdout.reconfigure(errors="backslashreplace")
     with _terminate_like_interrupt():
