@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -19,6 +20,7 @@ from support.tables import table_of
 
 from paimon_orch import Catalog
 from paimon_orch.cli import inspect as cli_inspect
+from paimon_orch.cli.app import main
 from paimon_orch.errors import CancelledError
 from paimon_orch.table.commit.commit import TableCommit
 from paimon_orch.table.table import Table
@@ -266,3 +268,16 @@ def wait_until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def test_the_garbage_of_data_frames_is_collected_as_often_as_by_default(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Their cycles keep rows in the JVM, whose heap is small."""
+    before = gc.get_threshold()
+    monkeypatch.setattr(sys, "argv", ["paimon-orch", "--version"])
+
+    with pytest.raises(SystemExit):
+        main()
+
+    assert gc.get_threshold() == before
