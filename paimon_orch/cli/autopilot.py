@@ -90,7 +90,7 @@ _Reads = Annotated[
     ),
 ]
 _HistoryTable = Annotated[
-    str, typer.Option(metavar="DATABASE.TABLE", help="Table of executed actions.")
+    str, typer.Option(metavar="DATABASE.TABLE", help="Table of executed and skipped actions.")
 ]
 _PricePerGb = Annotated[
     float, typer.Option(metavar="N", min=0, help="Price of 10^9 bytes read or written.")
@@ -110,6 +110,7 @@ _Table = Annotated[
     str | None,
     typer.Option("--table", metavar="DATABASE.TABLE", help="Actions on this table only."),
 ]
+_Skipped = Annotated[bool, typer.Option("--skipped", help="Print skipped and refused actions too.")]
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -127,7 +128,10 @@ def add_commands(app: typer.Typer) -> None:
         app,
         maintenance_history,
         Panel.READ,
-        examples=["maintenance-history /lake --since '7 d'"],
+        examples=[
+            "maintenance-history /lake --since '7 d'",
+            "maintenance-history /lake --table sales.orders --skipped",
+        ],
         has_allowances=False,
     )
 
@@ -156,7 +160,7 @@ def autopilot(
 
     Ranks compactions, clustering, manifest compactions and file indexes by what a read saves for a
     rewritten byte, and executes the best ones within the budgets; also expires snapshots. Records
-    each action in the history table. The exit status is 1 if an action fails.
+    each action and each skip in the history table. The exit status is 1 if an action fails.
     """
     request = MaintenanceRequest(
         include=(pattern,),
@@ -204,6 +208,7 @@ def maintenance_history(
     location: CatalogLocation,
     since: _Since = None,
     table: _Table = None,
+    skipped: _Skipped = False,
     history_table: _HistoryTable = HISTORY_TABLE,
     as_json: AsJson = False,
 ) -> None:
@@ -215,7 +220,9 @@ def maintenance_history(
     time = None if cutoff is None else datetime.fromtimestamp(cutoff / 1000, UTC)
     catalog = open_catalog(ctx, location)
     catalog.require_exists()
-    rows = read_maintenance_history(catalog, history_table, since=time, table=table)
+    rows = read_maintenance_history(
+        catalog, history_table, since=time, table=table, include_skipped=skipped
+    )
     if as_json:
         print(json.dumps([to_json_value(row) for row in rows.to_pylist()], indent=2))
     else:

@@ -50,7 +50,9 @@ def test_a_run_prints_each_action_and_its_history_can_be_read(lake: str) -> None
     assert re.match(
         r"web\.events: minor compaction: done \([\d.]+ kB read, [\d.]+ k?B written", lines[0]
     )
-    assert lines[-1].startswith("1 table; done: 2, nothing to do: 0, skipped: 0, failed: 0; ")
+    assert lines[-1].startswith(
+        "1 table; done: 2, nothing to do: 0, skipped: 0, refused: 0, failed: 0; "
+    )
     assert "; cost " in lines[-1]
     history = invoke("maintenance-history", lake)
     first, second = history.stdout.splitlines()

@@ -101,7 +101,8 @@ class PaimonWarehouseComponent(CatalogAttributes, dg.Component):
         default=PriceAttributes(), description="Prices from which the cost of actions is computed."
     )
     history_table: Annotated[str, TABLE_RULE] = Field(
-        default=HISTORY_TABLE, description="Table of executed actions; the first run creates it."
+        default=HISTORY_TABLE,
+        description="Table of executed and skipped actions; the first run creates it.",
     )
     key_prefix: list[str] = Field(
         default=[], description="Prefix of the keys of the observed assets."
@@ -151,7 +152,7 @@ class PaimonWarehouseComponent(CatalogAttributes, dg.Component):
         """Return the asset of the history table; subclasses may override this."""
         return dg.AssetSpec(
             table_asset_key(self.history_table, self.key_prefix),
-            description="The executed maintenance actions, with their reasons, bytes and costs.",
+            description="The maintenance actions, also skipped ones, with their reasons, bytes and costs.",
             group_name=group_name(self.history_table),
             kinds={"paimon"},
             metadata={

@@ -17,7 +17,9 @@ class OutcomeKind(StrEnum):
     NOTHING_TO_DO = "nothing to do"
     """The table has changed since the plan, so that there is no work left."""
     SKIPPED = "skipped"
-    """The budget that remains is too small."""
+    """The plan leaves the action for later, or the budget that remains is too small."""
+    REFUSED = "refused"
+    """The table cannot be read, or its options forbid the action."""
     FAILED = "failed"
 
 
@@ -64,7 +66,7 @@ class ActionOutcome:
     seconds: float = 0.0
     effect: ActionEffect = ActionEffect()
     error: str | None = None
-    """Why the action failed or was skipped."""
+    """Why the action failed, or was skipped when it started."""
     cost: float = 0.0
 
     def to_dict(self) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""The history of maintenance: a table of the catalog with one row for each executed action.
+"""The history of maintenance: a table of the catalog with one row for each decision about work.
 
 The database ``sys`` is reserved for tables that a catalog computes, so the history is in a database
 of its own by default. It is an append table, partitioned by day, and is maintained like the others.
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.errors import InputError, NotFoundError
-from paimon_orch.steps.autopilot.action_outcome import ActionOutcome
+from paimon_orch.steps.autopilot.action_outcome import ActionOutcome, OutcomeKind
 from paimon_orch.table.table import Table
 
 _TIME = pa.timestamp("ms", tz="UTC")
@@ -42,6 +42,9 @@ HISTORY_SCHEMA = pa.schema(
 )
 """Times are in UTC, also the day."""
 _HISTORY_OPTIONS = {"bucket": "-1"}
+_WHOLE_TABLE = "maintenance"
+"""The action of a decision about all actions of a table."""
+_NOT_EXECUTED = (OutcomeKind.SKIPPED, OutcomeKind.REFUSED)
 
 
 def append_history(catalog: Catalog, name: str, outcomes: Sequence[ActionOutcome]) -> str:
@@ -54,7 +57,7 @@ def append_history(catalog: Catalog, name: str, outcomes: Sequence[ActionOutcome
         HISTORY_SCHEMA,
         partition_by=["day"],
         options=_HISTORY_OPTIONS,
-        comment="Executed maintenance actions",
+        comment="Executed and skipped maintenance actions",
         if_not_exists=True,
     )
     _check_columns(table)
@@ -75,6 +78,7 @@ def _build_row(run_id: str, outcome: ActionOutcome) -> dict[str, object]:
     names = [name for name in HISTORY_SCHEMA.names if name in values]
     return {
         **{name: values[name] for name in names},
+        "action": decision.action or _WHOLE_TABLE,
         "day": started_at.date().isoformat(),
         "run_id": run_id,
         "started_at": started_at,
@@ -90,11 +94,13 @@ def read_maintenance_history(
     *,
     since: datetime | None = None,
     table: str | None = None,
+    include_skipped: bool = False,
 ) -> pa.Table:
     """Return the recorded actions, oldest first; none if the table does not exist.
 
     :param since: the time of the first start, with a time zone
     :param table: ``database.table``
+    :param include_skipped: return skipped and refused actions too
     """
     try:
         history = catalog.table(name)
@@ -107,6 +113,8 @@ def read_maintenance_history(
         rows = rows.filter(pc.field("started_at") >= pa.scalar(since.astimezone(UTC), _TIME))
     if table is not None:
         rows = rows.filter(pc.field("table_name") == table)
+    if not include_skipped:
+        rows = rows.filter(~pc.field("outcome").isin([str(kind) for kind in _NOT_EXECUTED]))
     return rows.sort_by("started_at")
 
 

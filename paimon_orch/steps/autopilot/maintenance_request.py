@@ -31,7 +31,7 @@ class MaintenanceRequest:
     reads: Mapping[str, float] = field(default_factory=dict)
     """How often tables are read in comparison with others, by pattern; the default is 1."""
     history_table: str | None = HISTORY_TABLE
-    """Where executed actions are recorded; None disables this."""
+    """Where executed and skipped actions are recorded; None disables this."""
     now: datetime | None = None
     """The time of the plan; None means the current time."""
 

@@ -1,4 +1,4 @@
-"""Executes the actions of a maintenance plan, and records them in the history table.
+"""Executes the actions of a maintenance plan, and records them and its skips in the history table.
 
 A failed action does not stop the others, except an interruption by the user.
 """
@@ -20,7 +20,7 @@ from paimon_orch.steps.autopilot.action_outcome import (
     OutcomeKind,
 )
 from paimon_orch.steps.autopilot.budgets import RemainingBudget
-from paimon_orch.steps.autopilot.decisions import MaintenanceDecision
+from paimon_orch.steps.autopilot.decisions import DecisionState, MaintenanceDecision
 from paimon_orch.steps.autopilot.execute_action import (
     ActionContext,
     BudgetError,
@@ -32,6 +32,10 @@ from paimon_orch.steps.common.executor import Executor, InProcessExecutor
 
 logger = logging.getLogger(__name__)
 
+_KINDS_OF_SKIPS = {
+    DecisionState.SKIPPED: OutcomeKind.SKIPPED,
+    DecisionState.REFUSED: OutcomeKind.REFUSED,
+}
 Report = Callable[[ActionOutcome], object]
 """Called after each action, in the thread that executed it."""
 
@@ -46,8 +50,9 @@ class MaintenanceResult:
     """The id of the run in the history table; None if nothing was recorded."""
 
     def count(self, kind: OutcomeKind) -> int:
-        """Return the number of actions that ended in a given way."""
-        return sum(outcome.kind is kind for outcome in self.outcomes)
+        """Return the number of actions that ended in a given way, with the skips of the plan."""
+        skips = (_KINDS_OF_SKIPS.get(skip.state) for skip in self.plan.skips)
+        return sum(each is kind for each in (*(o.kind for o in self.outcomes), *skips))
 
     @property
     def bytes_read(self) -> int:
@@ -106,14 +111,27 @@ def run_maintenance(
     finally:
         # An interrupted run also records what it has done.
         outcomes = runner.list_outcomes()
-        if outcomes and plan.request.history_table is not None:
-            run_id = _record(catalog, plan.request.history_table, outcomes)
+        if plan.request.history_table is not None:
+            run_id = _record(catalog, plan.request.history_table, outcomes, plan.skips)
     return MaintenanceResult(plan=plan, outcomes=outcomes, run_id=run_id)
 
 
-def _record(catalog: Catalog, name: str, outcomes: Sequence[ActionOutcome]) -> str:
+def _record(
+    catalog: Catalog,
+    name: str,
+    outcomes: Sequence[ActionOutcome],
+    skips: Iterable[MaintenanceDecision],
+) -> str | None:
+    now = datetime.now(UTC)
+    skipped = [
+        ActionOutcome(decision=skip, kind=_KINDS_OF_SKIPS[skip.state], started_at=now)
+        for skip in skips
+        if skip.state in _KINDS_OF_SKIPS
+    ]
+    if not outcomes and not skipped:
+        return None
     try:
-        return append_history(catalog, name, outcomes)
+        return append_history(catalog, name, [*outcomes, *skipped])
     except (PaimonError, OSError) as error:
         error.add_note(f"{len(outcomes)} actions were executed, and are not recorded in {name}")
         raise

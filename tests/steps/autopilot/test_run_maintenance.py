@@ -67,6 +67,39 @@ def test_file_indexes_are_built(lake: Catalog) -> None:
     assert outcome.effect.bytes_read == action.rewrite_bytes
 
 
+def test_skips_are_recorded_with_their_reasons(lake: Catalog) -> None:
+    planned = plan_of(
+        lake, include=("sales.*", "web.*"), budgets=MaintenanceBudgets(max_bytes="1 b")
+    )
+    skips = [s for s in planned.skips if s.state is DecisionState.SKIPPED]
+
+    result = run_maintenance(lake, planned)
+
+    executed = read_maintenance_history(lake, HISTORY_TABLE)
+    rows = read_maintenance_history(lake, HISTORY_TABLE, include_skipped=True)
+    skipped = [row for row in rows.to_pylist() if row["outcome"] == "skipped"]
+    assert len(executed) == len(result.outcomes) == len(rows) - len(skipped)
+    assert len(skips) == result.count(OutcomeKind.SKIPPED) > 0
+    assert {(s.table, s.partition, s.action, s.reason) for s in skips} == {
+        (row["table_name"], row["partition"], row["action"], row["reason"]) for row in skipped
+    }
+
+
+def test_a_table_that_cannot_be_read_is_recorded_as_refused(lake: Catalog) -> None:
+    table = lake.table("sales.orders")
+    Path(table.paths.root, "schema", "schema-0").write_bytes(b"{")
+
+    run_maintenance(lake, plan_of(lake, include=("sales.orders",)))
+
+    [row] = read_maintenance_history(lake, HISTORY_TABLE, include_skipped=True).to_pylist()
+    assert (row["table_name"], row["action"], row["outcome"]) == (
+        "sales.orders",
+        "maintenance",
+        "refused",
+    )
+    assert "schema-0" in row["reason"]
+
+
 def test_history_rows_equal_the_outcomes(lake: Catalog) -> None:
     prices = MaintenancePrices(per_gb=1e6, per_core_hour=3600, cores=2)
 
