@@ -93,6 +93,8 @@ sbom: dist ## list the packages of an installation in build/sbom.cdx.json, in th
 dev: install ## open the Dagster UI on the example code location
 	@mkdir -p "$(DAGSTER_HOME)"
 	@test -e "$(DAGSTER_HOME)/dagster.yaml" || cp definitions/dagster.yaml "$(DAGSTER_HOME)"
+	@echo "All sensors and schedules are stopped. To see them work, start external_writer_schedule and the" \
+		"sensors on the page Automation of the UI."
 	$(BIN)/dagster dev -w workspace.yaml
 
 clean: ## remove .venv and all generated files

@@ -2,7 +2,8 @@
 
 ``assets`` has the assets, ``external_writer`` the commits of another engine, and ``components/`` a
 ``defs.yaml`` for each table that is maintained. The environment variable ``PAIMON_WAREHOUSE`` is
-the location of the warehouse; the default is a directory in the user's cache.
+the location of the warehouse; the default is a directory in the user's cache. All sensors and
+schedules are stopped until they are started in the UI.
 """
 
 from pathlib import Path
@@ -31,17 +32,9 @@ python_definitions = dg.Definitions(
     jobs=[external_writer, compact_manifests_job],
     schedules=[
         external_writer_schedule,
-        *build_maintenance_schedules(
-            [compact_manifests_job], default_status=dg.DefaultScheduleStatus.RUNNING
-        ),
+        *build_maintenance_schedules([compact_manifests_job]),
     ],
-    sensors=[
-        dg.AutomationConditionSensorDefinition(
-            "automation",
-            target=dg.AssetSelection.all(),
-            default_status=dg.DefaultSensorStatus.RUNNING,
-        )
-    ],
+    sensors=[dg.AutomationConditionSensorDefinition("automation", target=dg.AssetSelection.all())],
     # In one process, a run of several assets starts Spark only once.
     executor=dg.in_process_executor,
 )

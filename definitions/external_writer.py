@@ -26,7 +26,6 @@ def external_writer() -> None:
 external_writer_schedule = dg.ScheduleDefinition(
     job=external_writer,
     cron_schedule="*/5 * * * *",
-    default_status=dg.DefaultScheduleStatus.RUNNING,
     description="Commits one day of 2013 every five minutes. Stop the schedule to pause new data; "
     "run the job to add a day.",
 )

@@ -4,7 +4,7 @@ The age of the newest data is not a check but a freshness policy
 (:mod:`paimon_orch.dagster.components.freshness_attributes`).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -18,8 +18,8 @@ from paimon_orch.dagster.names import check_table_name, definition_name, table_a
 from paimon_orch.dagster.resources import ExecutorChoice
 from paimon_orch.dagster.run_metadata import Metadata
 from paimon_orch.dagster.spark_links import build_maintenance_executor
-from paimon_orch.errors import InputError
-from paimon_orch.steps.inspection.health_metrics import HEALTH_METRICS
+from paimon_orch.errors import InputError, UnsupportedError
+from paimon_orch.steps.inspection.health_metrics import HEALTH_METRICS, HealthMetric
 
 if TYPE_CHECKING:  # runs import the library
     from paimon_orch.steps.common.executor import Executor
@@ -60,6 +60,62 @@ DEFAULT_LIMITS: Mapping[str, Limit] = {
 } | {ICEBERG_METADATA: Limit(limit=0, severity="error")}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableChecks:
+    """The checks on the asset of a table, with their limits by name."""
+
+    asset_key: dg.AssetKey
+    limits: Mapping[str, Limit]
+
+    @classmethod
+    def of(
+        cls, table: str, limits: Mapping[str, Limit] | None, key_prefix: Sequence[str] = ()
+    ) -> "TableChecks":
+        """Return the checks of a table; ``limits`` override :data:`DEFAULT_LIMITS`."""
+        check_table_name(table)
+        check_limits = {**DEFAULT_LIMITS, **(limits or {})}
+        unknown = sorted(set(check_limits) - set(CHECK_NAMES))
+        if unknown:
+            raise InputError(
+                f"unknown checks for {table}: {', '.join(unknown)}; "
+                f"the checks are {', '.join(CHECK_NAMES)}"
+            )
+        return cls(asset_key=table_asset_key(table, key_prefix), limits=check_limits)
+
+    def build_specs(self) -> list[dg.AssetCheckSpec]:
+        """Return the specs of all checks."""
+        return [
+            _build_check_spec(self.asset_key, name, limit) for name, limit in self.limits.items()
+        ]
+
+    def evaluate(self, table: "Table", names: Iterable[str]) -> Iterator[dg.AssetCheckResult]:
+        """Evaluate checks, except ``file_references``, from the metadata of the newest snapshot."""
+        from paimon_orch.steps.inspection.health import TableHealth, compute_health
+
+        selected = set(names)
+        metrics = sorted(selected & HEALTH_METRICS.keys())
+        health = compute_health(table) if metrics else TableHealth()
+        for name in metrics:
+            yield _check_metric(self.asset_key, name, table, health, self.limits[name])
+        if ICEBERG_METADATA in selected:
+            yield _check_iceberg_metadata(self.asset_key, table, self.limits[ICEBERG_METADATA])
+
+    def build_evaluations(self, table: "Table") -> Iterator[dg.AssetCheckEvaluation]:
+        """Evaluate all checks except ``file_references``; the events need no run of the checks."""
+        for result in self.evaluate(table, self.limits):
+            assert result.check_name is not None
+            assert result.description is not None
+            yield dg.AssetCheckEvaluation(
+                asset_key=self.asset_key,
+                check_name=result.check_name,
+                passed=result.passed,
+                metadata=result.metadata,
+                severity=result.severity,
+                description=result.description,
+                blocking=self.limits[result.check_name].blocking,
+            )
+
+
 def build_paimon_table_checks(
     table: str,
     *,
@@ -77,50 +133,37 @@ def build_paimon_table_checks(
     executor of the resource ``spark`` does its work, or this process if the manifests are small.
 
     Runs require the resource ``paimon`` and, for ``file_references``, also ``spark``. They read
-    only metadata.
+    only metadata. The compaction asset and the sensor evaluate the other checks too, if they are
+    given the same ``limits``.
 
     >>> build_paimon_table_checks(
     ...     "lake.orders",
     ...     limits={"level0_backlog": Limit(limit=20, severity="error", blocking=True)},
     ... )
     """
-    check_table_name(table)
-    check_limits = {**DEFAULT_LIMITS, **(limits or {})}
-    unknown = sorted(set(check_limits) - set(CHECK_NAMES))
-    if unknown:
-        raise InputError(
-            f"unknown checks for {table}: {', '.join(unknown)}; "
-            f"the checks are {', '.join(CHECK_NAMES)}"
-        )
-    key = table_asset_key(table, key_prefix)
+    checks = TableChecks.of(table, limits, key_prefix)
+    has_references = FILE_REFERENCES in checks.limits
 
     @dg.multi_asset_check(
         name=definition_name("checks", table, key_prefix),
         description=f"Health of `{table}`, computed from its metadata.",
-        specs=[_build_check_spec(key, name, limit) for name, limit in check_limits.items()],
+        specs=checks.build_specs(),
         can_subset=True,
-        required_resource_keys={"paimon", *(["spark"] if FILE_REFERENCES in check_limits else [])},
+        required_resource_keys={"paimon", *(["spark"] if has_references else [])},
     )
-    def checks(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
-        from paimon_orch.steps.inspection.health import TableHealth, compute_health
-
+    def run_checks(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         selected = {check_key.name for check_key in context.selected_asset_check_keys}
         with raise_dagster_errors(table):
             loaded = context.resources.paimon.load_table(table)
-            metrics = sorted(selected & HEALTH_METRICS.keys())
-            health = compute_health(loaded) if metrics else TableHealth()
-            for name in metrics:
-                yield _check_metric(key, name, health, check_limits[name])
-            if ICEBERG_METADATA in selected:
-                yield _check_iceberg_metadata(key, loaded, check_limits[ICEBERG_METADATA])
+            yield from checks.evaluate(loaded, selected)
             if FILE_REFERENCES in selected:
                 executor = build_maintenance_executor(
                     context, context.resources.spark, ExecutorChoice.auto
                 )
-                limit = check_limits[FILE_REFERENCES]
-                yield _check_file_references(key, loaded, limit, executor)
+                limit = checks.limits[FILE_REFERENCES]
+                yield _check_file_references(checks.asset_key, loaded, limit, executor)
 
-    return checks
+    return run_checks
 
 
 def _build_check_spec(key: dg.AssetKey, name: str, limit: Limit) -> dg.AssetCheckSpec:
@@ -136,7 +179,7 @@ def _build_check_spec(key: dg.AssetKey, name: str, limit: Limit) -> dg.AssetChec
 
 
 def _check_metric(
-    key: dg.AssetKey, name: str, health: "TableHealth", limit: Limit
+    key: dg.AssetKey, name: str, table: "Table", health: "TableHealth", limit: Limit
 ) -> dg.AssetCheckResult:
     metric = HEALTH_METRICS[name]
     value = metric.read(health)
@@ -144,9 +187,22 @@ def _check_metric(
         outcome = _Outcome(passed=True, description="Does not apply to this table.")
     else:
         passed = metric.is_within_limit(value, limit.limit)
-        text = "Within the limit." if passed else f"To fix this, {metric.remedy}."
+        text = "Within the limit." if passed else f"To fix this, {_find_remedy(metric, table)}."
         outcome = _Outcome(passed=passed, description=text, metrics={"value": round(value, 4)})
     return _build_check_result(key, name, limit, outcome)
+
+
+def _find_remedy(metric: HealthMetric, table: "Table") -> str:
+    """Return the remedy; it names the compaction only if there is something to compact."""
+    if metric.remedy_if_compacted is None:
+        return metric.remedy
+    from paimon_orch.steps.compaction.compact import CompactRequest, plan
+
+    try:
+        has_work = bool(plan(table, CompactRequest()))
+    except UnsupportedError:  # the compaction itself reports this
+        return metric.remedy
+    return metric.remedy if has_work else metric.remedy_if_compacted
 
 
 def _check_iceberg_metadata(key: dg.AssetKey, table: "Table", limit: Limit) -> dg.AssetCheckResult:

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from paimon_orch.dagster.error_conversion import RETRY_TRANSIENT, raise_dagster_errors
 from paimon_orch.dagster.external_reports import report_iceberg_snapshot, report_missing_partitions
+from paimon_orch.dagster.health_checks import Limit, TableChecks
 from paimon_orch.dagster.names import (
     check_table_name,
     compaction_asset_key,
@@ -98,7 +99,7 @@ class FileIndexConfig(AssetRunConfig):
     """Run config of a rewrite of file indexes."""
 
 
-def build_compaction_asset(
+def build_compaction_asset(  # noqa: PLR0913 - keywords of a factory
     table: str,
     *,
     partitions_def: dg.PartitionsDefinition[str] | None = None,
@@ -107,13 +108,17 @@ def build_compaction_asset(
     max_partitions_per_run: int = MAX_PARTITIONS_PER_RUN,
     retry_policy: dg.RetryPolicy = RETRY_TRANSIENT,
     allowances: Allowances = NO_ALLOWANCES,
+    checks: Mapping[str, Limit] | None = None,
 ) -> dg.AssetsDefinition:
     """Return the asset ``[*key_prefix, database, table, <table>_compaction]``.
 
     It is downstream of the asset of the table. A run compacts its partitions, or the whole table
     without ``partitions_def``. Each commit covers at most ``max_partitions_per_run`` partitions. If
     there are no files to compact, the run logs this and commits nothing. ``allowances`` are the
-    defaults of the run config. Runs require the resources ``paimon`` and ``spark``.
+    defaults of the run config. With ``checks``, the limits of
+    :func:`~paimon_orch.dagster.build_paimon_table_checks`, a run that succeeds evaluates these
+    checks of the table, except ``file_references``. Runs require the resources ``paimon`` and
+    ``spark``.
     """
     options = _MaintenanceAssetOptions(
         table=table,
@@ -123,6 +128,7 @@ def build_compaction_asset(
         max_partitions_per_run=max_partitions_per_run,
         retry_policy=retry_policy,
         allowances=allowances,
+        checks=checks,
     )
     return _build_maintenance_asset(
         options,
@@ -146,13 +152,15 @@ def build_file_index_asset(  # noqa: PLR0913 - keywords of a factory
     max_partitions_per_run: int = MAX_PARTITIONS_PER_RUN,
     retry_policy: dg.RetryPolicy = RETRY_TRANSIENT,
     allowances: Allowances = NO_ALLOWANCES,
+    checks: Mapping[str, Limit] | None = None,
 ) -> dg.AssetsDefinition:
     """Return the asset ``[*key_prefix, database, table, <table>_file_index]``.
 
     It is downstream of the compaction unless ``deps`` are given. A run adds the indexes that the
     table's options configure to the files of its partitions, or of the whole table without
     ``partitions_def``. If all files have these indexes, the run commits nothing. ``allowances`` are
-    the defaults of the run config. Runs require the resources ``paimon`` and ``spark``.
+    the defaults of the run config; ``checks`` are those of :func:`build_compaction_asset`. Runs
+    require the resources ``paimon`` and ``spark``.
     """
     options = _MaintenanceAssetOptions(
         table=table,
@@ -162,6 +170,7 @@ def build_file_index_asset(  # noqa: PLR0913 - keywords of a factory
         max_partitions_per_run=max_partitions_per_run,
         retry_policy=retry_policy,
         allowances=allowances,
+        checks=checks,
     )
     return _build_maintenance_asset(
         options,
@@ -185,6 +194,7 @@ class _MaintenanceAssetOptions:
     max_partitions_per_run: int
     retry_policy: dg.RetryPolicy
     allowances: Allowances
+    checks: Mapping[str, Limit] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,6 +236,9 @@ def _build_maintenance_asset(
     """Return an asset whose runs call ``work`` for groups of partitions of an existing table."""
     table, partitions_def = options.table, options.partitions_def
     run_config_class = build_config_class(config_class, build_allowance_config(options.allowances))
+    checks = None
+    if options.checks is not None:
+        checks = TableChecks.of(table, options.checks, options.key_prefix)
 
     @asset_decorator(
         table,
@@ -252,6 +265,9 @@ def _build_maintenance_asset(
                 partitions_def=partitions_def,
             )
             metadata = _run_in_groups(run, work, options.max_partitions_per_run)
+            if checks is not None:
+                for evaluation in checks.build_evaluations(run.table):
+                    context.log_event(evaluation)
             return dg.MaterializeResult(metadata=metadata)
 
     return maintenance_asset

@@ -1,6 +1,6 @@
 """A sensor that requests compactions after commits of any engine."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -13,6 +13,7 @@ from paimon_orch.dagster.changes_since_cursor import (
     collect_changes,
     is_latest_snapshot,
 )
+from paimon_orch.dagster.health_checks import Limit, TableChecks
 from paimon_orch.dagster.maintenance_assets import MAX_PARTITIONS_PER_RUN
 from paimon_orch.dagster.names import compaction_asset_key, definition_name, table_asset_key
 from paimon_orch.dagster.resources import PaimonCatalogResource
@@ -20,16 +21,18 @@ from paimon_orch.dagster.run_config import add_allowances
 from paimon_orch.dagster.run_metadata import build_column_schema, build_decisions_metadata
 from paimon_orch.dagster.run_requests import CompactionTarget
 from paimon_orch.dagster.sensor_cursor import Cursor, SnapshotIdentity
-from paimon_orch.errors import NotFoundError
+from paimon_orch.errors import NotFoundError, PaimonError
 from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.steps.compaction.policy import CompactionPolicy
 from paimon_orch.table.table import Table
 
-AssetEvent = dg.AssetObservation | dg.AssetMaterialization
+AssetEvent = dg.AssetObservation | dg.AssetMaterialization | dg.AssetCheckEvaluation
 
 _MAX_LOGGED_DECISIONS = 50
 _MAX_DECISIONS_IN_REASON = 3
+_MAX_MANIFEST_BYTES = 16 << 20
+"""Ticks of all sensors share one process, so they do not read more than this for the checks."""
 
 
 def build_latest_snapshot_sensor(  # noqa: PLR0913 - keywords of a factory
@@ -43,6 +46,7 @@ def build_latest_snapshot_sensor(  # noqa: PLR0913 - keywords of a factory
     max_snapshots_per_tick: int = 100,
     max_requests_per_tick: int = 25,
     max_partitions_per_run: int = MAX_PARTITIONS_PER_RUN,
+    checks: Mapping[str, Limit] | None = None,
     report_as: Literal["observation", "materialization"] = "observation",
     default_status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.STOPPED,
 ) -> dg.SensorDefinition:
@@ -61,7 +65,13 @@ def build_latest_snapshot_sensor(  # noqa: PLR0913 - keywords of a factory
     The sensor reports each snapshot that changed data as an observation of the table's asset. With
     ``report_as="materialization"``, it reports only the newest one, as a materialization, which
     Dagster needs to evaluate freshness.
+
+    With ``checks``, the limits of :func:`~paimon_orch.dagster.build_paimon_table_checks`, the
+    first tick and each tick with new data evaluate these checks of the table, except
+    ``file_references``, if they request no run, which evaluates them too, and if the manifests
+    are smaller than 16 MB.
     """
+    table_checks = None if checks is None else TableChecks.of(table, checks, key_prefix)
 
     @dg.sensor(
         name=definition_name("latest_snapshot", table, key_prefix),
@@ -90,8 +100,14 @@ def build_latest_snapshot_sensor(  # noqa: PLR0913 - keywords of a factory
         changes = _evaluate_changes(context, target, policy, max_snapshots_per_tick)
         if isinstance(changes, dg.SkipReason):
             return changes
-        events = _build_asset_events(target, changes, materialized=report_as == "materialization")
-        return _build_result(target, changes, max_requests_per_tick, [*events])
+        events: list[AssetEvent] = [
+            *_build_asset_events(target, changes, materialized=report_as == "materialization")
+        ]
+        result = _build_result(target, changes, max_requests_per_tick)
+        is_new = changes.data_snapshots or context.cursor is None
+        if table_checks and is_new and not result.run_requests:
+            events = [*events, *_evaluate_checks(context, table_checks, loaded)]
+        return result._replace(asset_events=events)
 
     return latest_snapshot
 
@@ -156,7 +172,7 @@ def _log_decisions(
 
 
 def _build_result(
-    target: CompactionTarget, changes: ChangesSinceCursor, limit: int, events: Sequence[AssetEvent]
+    target: CompactionTarget, changes: ChangesSinceCursor, limit: int
 ) -> dg.SensorResult:
     """Return the result of a tick, with at most ``limit`` run requests.
 
@@ -192,8 +208,23 @@ def _build_result(
         skip_reason=None if requests else refusal or _build_skip_message(target.table, changes),
         cursor=replace(cursor, pending=postponed).to_json(),
         dynamic_partitions_requests=partitions_requests,
-        asset_events=events,
     )
+
+
+def _evaluate_checks(
+    context: dg.SensorEvaluationContext, checks: TableChecks, table: Table
+) -> list[dg.AssetCheckEvaluation]:
+    """Return evaluations of the checks, or none and a warning if the table is damaged."""
+    snapshot = table.stores.snapshots.latest()
+    assert snapshot is not None, "the tick has seen a snapshot"
+    manifests = table.stores.manifests.manifests(snapshot)
+    if sum(meta.file_size for meta in manifests) > _MAX_MANIFEST_BYTES:
+        return []
+    try:
+        return list(checks.build_evaluations(table))
+    except PaimonError as error:
+        context.log.warning("%s: the checks were not evaluated: %s", table.identifier, error)
+        return []
 
 
 def _build_skip_message(table: Table, changes: ChangesSinceCursor) -> str:

@@ -112,7 +112,9 @@ def test_each_month_of_the_board_is_a_partition_of_all_assets(defs: dg.Definitio
         assert tuple(partitions.get_partition_keys()) == MONTHS
 
 
-def test_sensors_and_schedules_of_all_tables_are_running(defs: dg.Definitions) -> None:
+def test_sensors_and_schedules_of_all_tables_are_stopped_until_a_user_starts_them(
+    defs: dg.Definitions,
+) -> None:
     repository = defs.get_repository_def()
     sensors = {sensor.name: sensor.default_status for sensor in repository.sensor_defs}
     schedules = {schedule.name: schedule.default_status for schedule in repository.schedule_defs}
@@ -120,7 +122,7 @@ def test_sensors_and_schedules_of_all_tables_are_running(defs: dg.Definitions) -
     tables = ("flight_board", "live_board", "planes", "weather")
     assert sensors == dict.fromkeys(
         ["automation", *(f"latest_snapshot__nyc__{table}" for table in tables)],
-        dg.DefaultSensorStatus.RUNNING,
+        dg.DefaultSensorStatus.STOPPED,
     )
     assert schedules == dict.fromkeys(
         [
@@ -132,7 +134,7 @@ def test_sensors_and_schedules_of_all_tables_are_running(defs: dg.Definitions) -
             "remove_orphan_files__nyc__flight_board_schedule",
             "remove_orphan_files__nyc__live_board_schedule",
         ],
-        dg.DefaultScheduleStatus.RUNNING,
+        dg.DefaultScheduleStatus.STOPPED,
     )
 
 

@@ -4,8 +4,17 @@ from pathlib import Path
 import dagster as dg
 import pytest
 from support.dagster.spark_resources import UnavailableSparkResource, build_recorded_resource
+from support.dagster.ticks import SensorTicks
 
-from paimon_orch.dagster import Limit, PaimonCatalogResource, build_paimon_table_checks
+from paimon_orch.dagster import (
+    CompactionPolicy,
+    Limit,
+    PaimonCatalogResource,
+    build_compaction_asset,
+    build_file_index_asset,
+    build_latest_snapshot_sensor,
+    build_paimon_table_checks,
+)
 from paimon_orch.dagster.health_checks import DEFAULT_LIMITS
 from paimon_orch.dagster.resources import ExecutorChoice
 from paimon_orch.errors import InputError
@@ -46,6 +55,11 @@ def evaluations(result: dg.ExecuteInProcessResult) -> dict[str, dg.AssetCheckEva
     return {e.check_name: e for e in result.get_asset_check_evaluations()}
 
 
+def names_of_evaluations(result: dg.SensorResult) -> set[str]:
+    events = result.asset_events or ()
+    return {event.check_name for event in events if isinstance(event, dg.AssetCheckEvaluation)}
+
+
 def find_materialized_assets(result: dg.ExecuteInProcessResult) -> set[dg.AssetKey | None]:
     return {event.asset_key for event in result.get_asset_materialization_events()}
 
@@ -78,6 +92,92 @@ def test_a_failed_check_describes_the_remedy(
     assert failed.description == "To fix this, run the compaction."
     assert failed.severity is dg.AssetCheckSeverity.WARN
     assert results["sorted_runs"].passed
+
+
+def test_a_remedy_names_the_compaction_only_if_there_is_something_to_compact(
+    upsert: Upsert, paimon: PaimonCatalogResource
+) -> None:
+    table = paimon.catalog().create_table(
+        "lake.orders",
+        "dt STRING, id BIGINT, amount INT",
+        primary_key=["dt", "id"],
+        partition_by=["dt"],
+        options={"bucket": "1", "num-sorted-run.compaction-trigger": "5"},
+    )
+    upsert(table, DAY)
+    upsert(table, DAY, amount=2)
+    limits = {name: Limit(limit=0) for name in ("level0_backlog", "sorted_runs")}
+
+    results = evaluations(run(paimon, limits))
+
+    for name in limits:
+        assert not results[name].passed
+        assert "num-sorted-run.compaction-trigger" in (results[name].description or "")
+
+
+@pytest.mark.parametrize("build", [build_compaction_asset, build_file_index_asset])
+def test_a_maintenance_run_evaluates_the_checks_of_its_table(
+    build: Callable[..., dg.AssetsDefinition],
+    orders: Table,
+    upsert: Upsert,
+    resources: dict[str, object],
+) -> None:
+    upsert(orders, DAY)
+    limits = {"snapshot_count": Limit(limit=0, severity="error"), "file_references": Limit(limit=0)}
+
+    result = dg.materialize([build("lake.orders", checks=limits)], resources=resources)
+
+    results = evaluations(result)
+    assert set(results) == set(DEFAULT_LIMITS)
+    assert {evaluation.asset_key for evaluation in results.values()} == {KEY}
+    failed = [name for name, evaluation in results.items() if not evaluation.passed]
+    assert failed == ["snapshot_count"]
+    assert results["snapshot_count"].severity is dg.AssetCheckSeverity.ERROR
+    assert results["snapshot_count"].metadata["paimon/value"].value == len(
+        orders.stores.snapshots.ids()
+    )
+
+
+def test_a_sensor_evaluates_the_checks_if_it_requests_no_run(
+    orders: Table,
+    upsert: Upsert,
+    compact_all: Callable[[Table], None],
+    paimon: PaimonCatalogResource,
+    instance: dg.DagsterInstance,
+) -> None:
+    sensor = build_latest_snapshot_sensor(
+        "lake.orders", checks={}, policy=CompactionPolicy(level0_files=3)
+    )
+    ticks = SensorTicks(sensor, paimon, instance)
+    upsert(orders, DAY)
+    compact_all(orders)
+
+    first = names_of_evaluations(ticks.result())
+    upsert(orders, DAY, amount=2)
+    waiting = names_of_evaluations(ticks.result())
+    for amount in range(3):
+        upsert(orders, DAY, amount=amount)
+    requested = ticks.result()
+
+    assert first == waiting == set(DEFAULT_LIMITS)
+    assert requested.run_requests
+    assert names_of_evaluations(requested) == set()
+
+
+def test_a_sensor_does_not_read_large_manifests_for_the_checks(
+    orders: Table,
+    upsert: Upsert,
+    compact_all: Callable[[Table], None],
+    paimon: PaimonCatalogResource,
+    instance: dg.DagsterInstance,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("paimon_orch.dagster.sensor._MAX_MANIFEST_BYTES", 0)
+    sensor = build_latest_snapshot_sensor("lake.orders", checks={})
+    upsert(orders, DAY)
+    compact_all(orders)
+
+    assert names_of_evaluations(SensorTicks(sensor, paimon, instance).result()) == set()
 
 
 def test_a_blocking_error_stops_downstream_assets_and_a_warning_does_not(

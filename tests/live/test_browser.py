@@ -60,16 +60,15 @@ SWITCHES = [
     "disable-sync",
 ]
 ONE, THREE = MONTHS[:1], MONTHS[1:4]
-RUNNING_SENSORS = {
+STARTED_SENSORS = (
     "automation",
     "latest_snapshot__nyc__live_board",
     "latest_snapshot__nyc__weather",
-}
-AUTOMATIONS = (
-    "{repositoriesOrError {... on RepositoryConnection {nodes {sensors {id name} schedules {id}}}}}"
 )
-STOP_SENSOR = "mutation ($id: String) {stopSensor(id: $id) {__typename}}"
-STOP_SCHEDULE = "mutation ($id: String) {stopRunningSchedule(id: $id) {__typename}}"
+REPOSITORY = "{repositoriesOrError {... on RepositoryConnection {nodes {name location {name}}}}}"
+START_SENSOR = """mutation ($sensor: SensorSelector!) {
+    startSensor(sensorSelector: $sensor) {... on Sensor {sensorState {status}}}
+}"""
 FINISHED = {
     dg.DagsterRunStatus.SUCCESS,
     dg.DagsterRunStatus.FAILURE,
@@ -99,7 +98,7 @@ def board() -> Iterator[Table]:
 def demo(
     tmp_path_factory: pytest.TempPathFactory, repository: Path, board: Table
 ) -> Iterator[Deployment]:
-    """The code location of the demo, without the sensors and schedules that would interfere."""
+    """The code location of the demo with the sensors that the tests need."""
     deployment = Deployment(
         tmp_path_factory.mktemp("demo") / "home",
         repository,
@@ -108,12 +107,15 @@ def demo(
     )
     try:
         deployment.start()
-        [repository_node] = deployment.graphql(AUTOMATIONS)["repositoriesOrError"]["nodes"]
-        for sensor in repository_node["sensors"]:
-            if sensor["name"] not in RUNNING_SENSORS:
-                deployment.graphql(STOP_SENSOR, id=sensor["id"])
-        for schedule in repository_node["schedules"]:
-            deployment.graphql(STOP_SCHEDULE, id=schedule["id"])
+        [node] = deployment.graphql(REPOSITORY)["repositoriesOrError"]["nodes"]
+        for name in STARTED_SENSORS:
+            sensor = {
+                "repositoryName": node["name"],
+                "repositoryLocationName": node["location"]["name"],
+                "sensorName": name,
+            }
+            started = deployment.graphql(START_SENSOR, sensor=sensor)["startSensor"]
+            assert started["sensorState"]["status"] == "RUNNING"
         deployment.start_daemon()
         yield deployment
     finally:

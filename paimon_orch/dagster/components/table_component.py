@@ -121,6 +121,7 @@ class PaimonTableComponent(TableAttributes, dg.Component):
                 owners=self.owners,
                 max_partitions_per_run=self.max_partitions_per_run,
                 allowances=self.allowances,
+                checks=self.checks,
             )
             for build in builders
         ]
@@ -147,6 +148,7 @@ class PaimonTableComponent(TableAttributes, dg.Component):
             key_prefix=self.key_prefix,
             max_partitions_per_run=self.max_partitions_per_run,
             minimum_interval_seconds=self.sensor_interval_seconds,
+            checks=self.checks,
             report_as="observation" if self.freshness is None else "materialization",
             default_status=status.RUNNING if self.running else status.STOPPED,
         )

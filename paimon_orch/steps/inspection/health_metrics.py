@@ -22,6 +22,8 @@ class HealthMetric:
     default_limit: float | None
     remedy: str
     """Completes the sentence "To fix this, ..."."""
+    remedy_if_compacted: str | None = None
+    """The remedy if the table has nothing to compact; None if it is the same."""
     command: str | None = None
     """The command that improves the metric of a table; None if there is no such command."""
     is_minimum: bool = False
@@ -38,6 +40,8 @@ HEALTH_METRICS: Mapping[str, HealthMetric] = {
         read=lambda h: h.level0_files,
         default_limit=100,
         remedy="run the compaction",
+        remedy_if_compacted="compact with strategy: full, lower num-sorted-run.compaction-trigger, "
+        "or raise the limit of the check; the options of the table keep these files in level 0",
         command="compact",
     ),
     "sorted_runs": HealthMetric(
@@ -45,6 +49,7 @@ HEALTH_METRICS: Mapping[str, HealthMetric] = {
         read=lambda h: h.max_sorted_runs,
         default_limit=10,
         remedy="run the compaction",
+        remedy_if_compacted="compact with strategy: full, or lower num-sorted-run.compaction-trigger",
         command="compact",
     ),
     "small_files": HealthMetric(
@@ -53,6 +58,8 @@ HEALTH_METRICS: Mapping[str, HealthMetric] = {
         read=lambda h: h.small_files / h.files if h.small_files >= _MIN_SMALL_FILES else 0.0,
         default_limit=0.5,
         remedy="run the compaction, or write less often",
+        remedy_if_compacted="write less often, lower compaction.min.file-num, or raise the limit of "
+        "the check; the partitions have too few small files to merge",
         command="compact",
     ),
     "deletion_vector_ratio": HealthMetric(
