@@ -34,7 +34,12 @@ from paimon_orch.dagster.jobs import (
     build_sync_iceberg_job,
     build_sync_partitions_job,
 )
-from paimon_orch.dagster.maintenance_assets import build_compaction_asset, build_file_index_asset
+from paimon_orch.dagster.maintenance_assets import (
+    MaintenanceAssetRun,
+    build_compaction_asset,
+    build_file_index_asset,
+)
+from paimon_orch.dagster.names import TableAssetKind
 from paimon_orch.dagster.partitions import PartitionKeys
 from paimon_orch.dagster.resources import PaimonCatalogResource, SparkSessionResource
 from paimon_orch.dagster.schedules import (
@@ -48,6 +53,7 @@ from paimon_orch.steps.compaction.policy import CompactionPolicy
 __all__ = [
     "CompactionPolicy",
     "Limit",
+    "MaintenanceAssetRun",
     "PaimonArrowIOManager",
     "PaimonCatalogResource",
     "PaimonDatabaseComponent",
@@ -55,6 +61,7 @@ __all__ = [
     "PaimonWarehouseComponent",
     "PartitionKeys",
     "SparkSessionResource",
+    "TableAssetKind",
     "build_compact_manifests_job",
     "build_compaction_asset",
     "build_compaction_schedule",

@@ -1,7 +1,7 @@
 """Factories of the compaction and file index assets of a table."""
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Generic, TypeVar
@@ -13,6 +13,7 @@ from paimon_orch.dagster.error_conversion import RETRY_TRANSIENT, raise_dagster_
 from paimon_orch.dagster.external_reports import report_iceberg_snapshot, report_missing_partitions
 from paimon_orch.dagster.health_checks import Limit, TableChecks
 from paimon_orch.dagster.names import (
+    TableAssetKind,
     check_table_name,
     compaction_asset_key,
     file_index_asset_key,
@@ -99,6 +100,51 @@ class FileIndexConfig(AssetRunConfig):
     """Run config of a rewrite of file indexes."""
 
 
+def build_compaction_spec(
+    table: str,
+    *,
+    partitions_def: dg.PartitionsDefinition[str] | None = None,
+    key_prefix: Sequence[str] = (),
+    owners: Sequence[str] = (),
+) -> dg.AssetSpec:
+    """Return the spec of the asset that :func:`build_compaction_asset` returns."""
+    return _build_spec(
+        table,
+        key=compaction_asset_key(table, key_prefix),
+        deps=[table_asset_key(table, key_prefix)],
+        description=f"Compacts `{table}`: merges level-0 files into higher levels. With deletion "
+        "vectors, files of higher levels are not rewritten; their outdated rows are marked as "
+        "deleted. Small files of an append table are merged.",
+        partitions_def=partitions_def,
+        owners=owners,
+    )
+
+
+def build_file_index_spec(
+    table: str,
+    *,
+    partitions_def: dg.PartitionsDefinition[str] | None = None,
+    key_prefix: Sequence[str] = (),
+    deps: Iterable[dg.AssetDep | dg.AssetKey | dg.AssetSpec] | None = None,
+    owners: Sequence[str] = (),
+) -> dg.AssetSpec:
+    """Return the spec of the asset that :func:`build_file_index_asset` returns."""
+    return _build_spec(
+        table,
+        key=file_index_asset_key(table, key_prefix),
+        deps=[compaction_asset_key(table, key_prefix)] if deps is None else deps,
+        description=f"Adds file indexes to files of `{table}` that do not have all indexes of the "
+        "table's options.",
+        partitions_def=partitions_def,
+        owners=owners,
+    )
+
+
+def _build_spec(table: str, **attributes: Any) -> dg.AssetSpec:
+    check_table_name(table)
+    return dg.AssetSpec(**build_shared_attributes(table), **attributes)
+
+
 def build_compaction_asset(  # noqa: PLR0913 - keywords of a factory
     table: str,
     *,
@@ -109,6 +155,7 @@ def build_compaction_asset(  # noqa: PLR0913 - keywords of a factory
     retry_policy: dg.RetryPolicy = RETRY_TRANSIENT,
     allowances: Allowances = NO_ALLOWANCES,
     checks: Mapping[str, Limit] | None = None,
+    execute: "ExecuteFunction | None" = None,
 ) -> dg.AssetsDefinition:
     """Return the asset ``[*key_prefix, database, table, <table>_compaction]``.
 
@@ -117,26 +164,23 @@ def build_compaction_asset(  # noqa: PLR0913 - keywords of a factory
     there are no files to compact, the run logs this and commits nothing. ``allowances`` are the
     defaults of the run config. With ``checks``, the limits of
     :func:`~paimon_orch.dagster.build_paimon_table_checks`, a run that succeeds evaluates these
-    checks of the table, except ``file_references``. Runs require the resources ``paimon`` and
+    checks of the table, except ``file_references``. ``execute`` replaces
+    :func:`execute_asset_run`, which it may call. Runs require the resources ``paimon`` and
     ``spark``.
     """
-    options = _MaintenanceAssetOptions(
-        table=table,
-        partitions_def=partitions_def,
-        key_prefix=key_prefix,
-        owners=owners,
-        max_partitions_per_run=max_partitions_per_run,
-        retry_policy=retry_policy,
-        allowances=allowances,
-        checks=checks,
-    )
     return _build_maintenance_asset(
-        options,
-        key=compaction_asset_key(table, key_prefix),
-        deps=[table_asset_key(table, key_prefix)],
-        description=f"Compacts `{table}`: merges level-0 files into higher levels. With deletion "
-        "vectors, files of higher levels are not rewritten; their outdated rows are marked as "
-        "deleted. Small files of an append table are merged.",
+        TableAssetKind.COMPACTION,
+        table,
+        build_compaction_spec(
+            table, partitions_def=partitions_def, key_prefix=key_prefix, owners=owners
+        ),
+        _RunOptions(
+            max_partitions_per_run=max_partitions_per_run,
+            retry_policy=retry_policy,
+            allowances=allowances,
+            checks=None if checks is None else TableChecks.of(table, checks, key_prefix),
+            execute=execute or execute_asset_run,
+        ),
         config_class=CompactionConfig,
         work=_compact_partitions,
     )
@@ -153,59 +197,56 @@ def build_file_index_asset(  # noqa: PLR0913 - keywords of a factory
     retry_policy: dg.RetryPolicy = RETRY_TRANSIENT,
     allowances: Allowances = NO_ALLOWANCES,
     checks: Mapping[str, Limit] | None = None,
+    execute: "ExecuteFunction | None" = None,
 ) -> dg.AssetsDefinition:
     """Return the asset ``[*key_prefix, database, table, <table>_file_index]``.
 
     It is downstream of the compaction unless ``deps`` are given. A run adds the indexes that the
     table's options configure to the files of its partitions, or of the whole table without
     ``partitions_def``. If all files have these indexes, the run commits nothing. ``allowances`` are
-    the defaults of the run config; ``checks`` are those of :func:`build_compaction_asset`. Runs
-    require the resources ``paimon`` and ``spark``.
+    the defaults of the run config; ``checks`` and ``execute`` are those of
+    :func:`build_compaction_asset`. Runs require the resources ``paimon`` and ``spark``.
     """
-    options = _MaintenanceAssetOptions(
-        table=table,
-        partitions_def=partitions_def,
-        key_prefix=key_prefix,
-        owners=owners,
-        max_partitions_per_run=max_partitions_per_run,
-        retry_policy=retry_policy,
-        allowances=allowances,
-        checks=checks,
-    )
     return _build_maintenance_asset(
-        options,
-        key=file_index_asset_key(table, key_prefix),
-        deps=[compaction_asset_key(table, key_prefix)] if deps is None else deps,
-        description=f"Adds file indexes to files of `{table}` that do not have all indexes of the "
-        "table's options.",
+        TableAssetKind.FILE_INDEX,
+        table,
+        build_file_index_spec(
+            table, partitions_def=partitions_def, key_prefix=key_prefix, deps=deps, owners=owners
+        ),
+        _RunOptions(
+            max_partitions_per_run=max_partitions_per_run,
+            retry_policy=retry_policy,
+            allowances=allowances,
+            checks=None if checks is None else TableChecks.of(table, checks, key_prefix),
+            execute=execute or execute_asset_run,
+        ),
         config_class=FileIndexConfig,
         work=_rewrite_partition_indexes,
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _MaintenanceAssetOptions:
-    """The arguments that the factories of maintenance assets share."""
+class MaintenanceAssetRun(Generic[C]):
+    """A run of the compaction or the file index asset of a table."""
 
-    table: str
-    partitions_def: dg.PartitionsDefinition[str] | None
-    key_prefix: Sequence[str]
-    owners: Sequence[str]
-    max_partitions_per_run: int
-    retry_policy: dg.RetryPolicy
-    allowances: Allowances
-    checks: Mapping[str, Limit] | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _AssetRun(Generic[C]):
-    """A run of a maintenance asset."""
-
+    kind: TableAssetKind
     context: dg.AssetExecutionContext
     config: C
+    """The run config; a copy of the run may have another one."""
     table: Table
     spark: SparkSessionResource
     partitions_def: dg.PartitionsDefinition[str] | None
+    max_partitions_per_commit: int
+    checks: TableChecks | None
+    work: "_Work[C]"
+
+    def execute(self) -> dg.MaterializeResult:  # type: ignore[type-arg]  # there is no value
+        """Process the partitions of the run, evaluate the checks, and return the result."""
+        metadata = _run_in_groups(self)
+        if self.checks is not None:
+            for evaluation in self.checks.build_evaluations(self.table):
+                self.context.log_event(evaluation)
+        return dg.MaterializeResult(metadata=metadata)
 
     @property
     def executor(self) -> Executor:
@@ -217,7 +258,33 @@ class _AssetRun(Generic[C]):
         return PartitionKeys.of(self.table.schema, self.partitions_def) if keys else None
 
 
-_Work = Callable[[_AssetRun[C], Sequence[str]], dict[str, Metadata]]
+ExecuteFunction = Callable[
+    [dg.AssetExecutionContext, MaintenanceAssetRun[Any]],
+    Iterable[dg.MaterializeResult],  # type: ignore[type-arg]  # as above
+]
+"""Executes a run of a maintenance asset, and yields its result."""
+
+
+def execute_asset_run(
+    context: dg.AssetExecutionContext,  # noqa: ARG001 - for functions that replace this one
+    run: MaintenanceAssetRun[Any],
+) -> Iterator[dg.MaterializeResult]:  # type: ignore[type-arg]  # as above
+    """Process the partitions of the run; the default of the factories."""
+    yield run.execute()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _RunOptions:
+    """How the runs of a maintenance asset are executed."""
+
+    max_partitions_per_run: int
+    retry_policy: dg.RetryPolicy
+    allowances: Allowances
+    checks: TableChecks | None
+    execute: ExecuteFunction
+
+
+_Work = Callable[[MaintenanceAssetRun[C], Sequence[str]], dict[str, Metadata]]
 """Processes the partitions with the given keys, or the whole table if there are no keys.
 
 Returns metadata by partition key; the key of the whole table is empty.
@@ -225,28 +292,24 @@ Returns metadata by partition key; the key of the whole table is empty.
 
 
 def _build_maintenance_asset(
-    options: _MaintenanceAssetOptions,
+    kind: TableAssetKind,
+    table: str,
+    spec: dg.AssetSpec,
+    options: _RunOptions,
     *,
-    key: dg.AssetKey,
-    deps: Iterable[dg.AssetDep | dg.AssetKey | dg.AssetSpec],
-    description: str,
     config_class: type[C],
     work: _Work[C],
 ) -> dg.AssetsDefinition:
     """Return an asset whose runs call ``work`` for groups of partitions of an existing table."""
-    table, partitions_def = options.table, options.partitions_def
     run_config_class = build_config_class(config_class, build_allowance_config(options.allowances))
-    checks = None
-    if options.checks is not None:
-        checks = TableChecks.of(table, options.checks, options.key_prefix)
 
     @asset_decorator(
         table,
-        key=key,
-        deps=deps,
-        description=description,
-        owners=options.owners,
-        partitions_def=partitions_def,
+        key=spec.key,
+        deps=spec.deps,
+        description=spec.description,
+        owners=spec.owners,
+        partitions_def=spec.partitions_def,
         backfill_policy=dg.BackfillPolicy.multi_run(options.max_partitions_per_run),
     )
     def maintenance_asset(
@@ -254,26 +317,26 @@ def _build_maintenance_asset(
         config: run_config_class,  # type: ignore[valid-type]
         paimon: PaimonCatalogResource,
         spark: SparkSessionResource,
-    ) -> dg.MaterializeResult:  # type: ignore[type-arg]  # there is no value
+    ) -> Iterator[dg.MaterializeResult]:  # type: ignore[type-arg]  # there is no value
         run_config: C = config
         with raise_dagster_errors(table, context, options.retry_policy):
-            run = _AssetRun(
+            run = MaintenanceAssetRun(
+                kind=kind,
                 context=context,
                 config=run_config,
                 table=run_config.load_table(paimon, table),
                 spark=spark,
-                partitions_def=partitions_def,
+                partitions_def=spec.partitions_def,
+                max_partitions_per_commit=options.max_partitions_per_run,
+                checks=options.checks,
+                work=work,
             )
-            metadata = _run_in_groups(run, work, options.max_partitions_per_run)
-            if checks is not None:
-                for evaluation in checks.build_evaluations(run.table):
-                    context.log_event(evaluation)
-            return dg.MaterializeResult(metadata=metadata)
+            yield from options.execute(context, run)
 
     return maintenance_asset
 
 
-def _run_in_groups(run: _AssetRun[C], work: _Work[C], group_size: int) -> Metadata:
+def _run_in_groups(run: MaintenanceAssetRun[C]) -> Metadata:
     """Process the partitions of the run in groups, so that a failure loses at most one group.
 
     Returns the metadata of the whole table; the metadata of partitions is added to the run. If a
@@ -281,20 +344,18 @@ def _run_in_groups(run: _AssetRun[C], work: _Work[C], group_size: int) -> Metada
     the run fails after the last group.
     """
     if run.partitions_def is None:
-        [metadata] = work(run, ()).values()
+        [metadata] = run.work(run, ()).values()
         return metadata | build_spark_link_metadata(run.spark)
-    keys = run.context.partition_keys
+    keys, group_size = run.context.partition_keys, run.max_partitions_per_commit
     metadata_by_key, errors = dict[str, Metadata](), list[Exception]()
     for start in range(0, len(keys), group_size):
         group = keys[start : start + group_size]
         try:
-            metadata_by_key |= work(run, group)
+            metadata_by_key |= run.work(run, group)
         except _PARTITION_ERRORS as error:
             run.context.log.warning("%s: %s: %s", run.table.identifier, ", ".join(group), error)
             is_single = len(group) == 1
-            errors += (
-                [error] if is_single else _process_separately(run, work, group, metadata_by_key)
-            )
+            errors += [error] if is_single else _process_separately(run, group, metadata_by_key)
     if errors:
         _report_processed_partitions(run, metadata_by_key)
         raise errors[0]
@@ -310,13 +371,13 @@ _PARTITION_ERRORS = (CorruptFileError, InputError, UnsupportedError)
 
 
 def _process_separately(
-    run: _AssetRun[C], work: _Work[C], keys: Sequence[str], metadata_by_key: dict[str, Metadata]
+    run: MaintenanceAssetRun[C], keys: Sequence[str], metadata_by_key: dict[str, Metadata]
 ) -> list[Exception]:
     """Process partitions one by one, add their metadata, and return the errors."""
     errors = list[Exception]()
     for key in keys:
         try:
-            metadata_by_key |= work(run, [key])
+            metadata_by_key |= run.work(run, [key])
         except _PARTITION_ERRORS as error:
             run.context.log.warning("%s: %s: %s", run.table.identifier, key, error)
             errors.append(error)
@@ -324,7 +385,7 @@ def _process_separately(
 
 
 def _report_processed_partitions(
-    run: _AssetRun[C], metadata_by_key: Mapping[str, Metadata]
+    run: MaintenanceAssetRun[C], metadata_by_key: Mapping[str, Metadata]
 ) -> None:
     """Record the partitions that a failing run has processed; a failed step has no result."""
     for key, metadata in metadata_by_key.items():
@@ -333,14 +394,21 @@ def _report_processed_partitions(
         )
 
 
-def asset_decorator(table: str, **options: Any) -> Callable[..., dg.AssetsDefinition]:
-    """Return ``dg.asset`` with the options that all assets of a table share."""
-    check_table_name(table)
-    defaults = {
+def build_shared_attributes(table: str) -> dict[str, Any]:
+    """Return the attributes that the specs of all assets of a table share."""
+    return {
         "group_name": group_name(table),
         "kinds": {"paimon", "spark"},
         "code_version": "1",
         "metadata": {"dagster/table_name": table, "dagster/storage_kind": "paimon"},
+    }
+
+
+def asset_decorator(table: str, **options: Any) -> Callable[..., dg.AssetsDefinition]:
+    """Return ``dg.asset`` with the options that all assets of a table share."""
+    check_table_name(table)
+    defaults: dict[str, Any] = {
+        **build_shared_attributes(table),
         "pool": pool_name(table),
         "backfill_policy": dg.BackfillPolicy.multi_run(MAX_PARTITIONS_PER_RUN),
     }
@@ -350,11 +418,12 @@ def asset_decorator(table: str, **options: Any) -> Callable[..., dg.AssetsDefini
     with warnings.catch_warnings():
         # backfill_policy is a beta feature; users of these definitions cannot act on the warning.
         warnings.simplefilter("ignore", dg.BetaWarning)
-        return dg.asset(**arguments)
+        decorator: Callable[..., dg.AssetsDefinition] = dg.asset(**arguments)
+    return decorator
 
 
 def _compact_partitions(
-    run: _AssetRun[CompactionConfig], keys: Sequence[str]
+    run: MaintenanceAssetRun[CompactionConfig], keys: Sequence[str]
 ) -> dict[str, Metadata]:
     table, partition_keys = run.table, run.get_partition_keys(keys)
     before = inspect(table)
@@ -383,7 +452,7 @@ def _compact_partitions(
 
 
 def _compact(
-    run: _AssetRun[CompactionConfig], name: str, request: CompactRequest
+    run: MaintenanceAssetRun[CompactionConfig], name: str, request: CompactRequest
 ) -> CompactionResult:
     """Plan a compaction, log the plan, and execute it; moves postponed rows first."""
     table, executor = run.table, run.executor
@@ -405,7 +474,7 @@ def _compact(
 
 
 def _report_compaction(
-    run: _AssetRun[CompactionConfig], name: str, result: CompactionResult
+    run: MaintenanceAssetRun[CompactionConfig], name: str, result: CompactionResult
 ) -> Metadata:
     """Log the result of a compaction; return metadata about stale external systems."""
     if result.snapshot_id is None:
@@ -423,7 +492,7 @@ def _report_compaction(
 
 
 def _rewrite_partition_indexes(
-    run: _AssetRun[FileIndexConfig], keys: Sequence[str]
+    run: MaintenanceAssetRun[FileIndexConfig], keys: Sequence[str]
 ) -> dict[str, Metadata]:
     context, table, partition_keys = run.context, run.table, run.get_partition_keys(keys)
     specs = [partition_keys.parse(key) for key in keys] if partition_keys else None

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from enum import StrEnum
 
 import dagster as dg
 
@@ -9,6 +10,14 @@ from paimon_orch.errors import InputError
 
 COMPACTION = "compaction"
 FILE_INDEX = "file_index"
+
+
+class TableAssetKind(StrEnum):
+    """The assets of a table."""
+
+    TABLE = "table"
+    COMPACTION = COMPACTION
+    FILE_INDEX = FILE_INDEX
 
 
 def table_asset_key(table: str, prefix: Sequence[str] = ()) -> dg.AssetKey:

@@ -2,21 +2,23 @@
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import dagster as dg
 from dagster.components import DefsStateConfig, DefsStateConfigArgs, ResolvedDefsStateConfig
 from pydantic import BaseModel, Field
 
+from paimon_orch.dagster.components.asset_overrides import AssetOverrides
 from paimon_orch.dagster.components.attribute_rules import DATABASE_RULE
 from paimon_orch.dagster.components.component_attributes import TableAttributes
 from paimon_orch.dagster.components.partition_attributes import PartitionsAttributes
 from paimon_orch.dagster.components.table_component import PaimonTableComponent
-from paimon_orch.dagster.names import check_table_name
+from paimon_orch.dagster.maintenance_assets import MaintenanceAssetRun
+from paimon_orch.dagster.names import TableAssetKind, check_table_name
 from paimon_orch.errors import InputError, NotFoundError
 
 logger = logging.getLogger(__name__)
@@ -114,11 +116,38 @@ class PaimonDatabaseComponent(TableAttributes, dg.StateBackedComponent):
 
     def definitions(self, tables: Mapping[str, list[str]]) -> dg.Definitions:
         """Return the definitions of tables; ``tables`` are the partition columns by table name."""
-        definitions = [
-            self.table_component(f"{self.database}.{name}", partitioned=bool(columns)).definitions()
+        components = (
+            self.table_component(f"{self.database}.{name}", partitioned=bool(columns))
             for name, columns in tables.items()
-        ]
-        return dg.Definitions.merge(*definitions)
+        )
+        return dg.Definitions.merge(*map(self._build_table_definitions, components))
+
+    def _build_table_definitions(self, table: PaimonTableComponent) -> dg.Definitions:
+        return table.definitions(
+            AssetOverrides(
+                lambda kind: self.get_asset_spec(kind, table),
+                lambda context, run: self.execute(context, run, table),
+            )
+        )
+
+    def get_asset_spec(self, kind: TableAssetKind, table: PaimonTableComponent) -> dg.AssetSpec:
+        """Return the spec of an asset of a table, as :meth:`PaimonTableComponent.get_asset_spec`.
+
+        Subclasses may override this.
+        """
+        return table.get_asset_spec(kind)
+
+    def execute(
+        self,
+        context: dg.AssetExecutionContext,
+        run: MaintenanceAssetRun[Any],
+        table: PaimonTableComponent,
+    ) -> Iterator[dg.MaterializeResult]:  # type: ignore[type-arg]  # there is no value
+        """Execute a run of the compaction or file index asset of a table.
+
+        Subclasses may override this.
+        """
+        yield from table.execute(context, run)
 
     def table_component(self, table: str, *, partitioned: bool) -> PaimonTableComponent:
         """Return the component of one table; subclasses may override this."""

@@ -1,15 +1,16 @@
 """The component of a table: assets, a sensor or schedule, maintenance jobs and checks."""
 
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any
 
 import dagster as dg
 from pydantic import BaseModel, Field
 
+from paimon_orch.dagster.components.asset_overrides import AssetOverrides
 from paimon_orch.dagster.components.attribute_rules import TABLE_RULE
 from paimon_orch.dagster.components.component_attributes import TableAttributes
 from paimon_orch.dagster.components.maintenance_attributes import ScheduleAttributes
-from paimon_orch.dagster.components.translation import translate_assets
+from paimon_orch.dagster.components.translation import translate_spec
 from paimon_orch.dagster.health_checks import build_paimon_table_checks
 from paimon_orch.dagster.jobs import (
     ACTION_TAG,
@@ -18,14 +19,20 @@ from paimon_orch.dagster.jobs import (
     build_remove_orphan_files_job,
     build_sync_iceberg_job,
 )
-from paimon_orch.dagster.maintenance_assets import build_compaction_asset, build_file_index_asset
+from paimon_orch.dagster.maintenance_assets import (
+    MaintenanceAssetRun,
+    build_compaction_asset,
+    build_compaction_spec,
+    build_file_index_asset,
+    build_file_index_spec,
+)
 from paimon_orch.dagster.maintenance_ops import (
     EXPIRE_PARTITIONS,
     EXPIRE_SNAPSHOTS,
     REMOVE_ORPHAN_FILES,
     SYNC_ICEBERG,
 )
-from paimon_orch.dagster.names import group_name, table_asset_key
+from paimon_orch.dagster.names import TableAssetKind, group_name, table_asset_key
 from paimon_orch.dagster.run_config import build_allowance_config
 from paimon_orch.dagster.schedules import build_compaction_schedule, build_maintenance_schedules
 from paimon_orch.dagster.sensor import build_latest_snapshot_sensor
@@ -74,29 +81,37 @@ class PaimonTableComponent(TableAttributes, dg.Component):
             tags=["paimon"],
         )
 
-    def get_asset_spec(self) -> dg.AssetSpec:
-        """Return the asset of an external table; subclasses may override this."""
-        return dg.AssetSpec(
-            table_asset_key(self.table, self.key_prefix),
-            description=f"The Paimon table `{self.table}`, written by another engine.",
-            group_name=group_name(self.table),
-            kinds={"paimon"},
-            owners=self.owners,
-            metadata={"dagster/table_name": self.table, "dagster/storage_kind": "paimon"},
-            partitions_def=self._partitions_def,
-            freshness_policy=self.freshness_policy(),
-        )
+    def get_asset_spec(self, kind: TableAssetKind) -> dg.AssetSpec:
+        """Return the spec of an asset of the table, with the changes of ``translation``.
+
+        Subclasses may override this; the key, the partitions and the default dependencies are
+        fixed. The spec of the kind TABLE is defined only for an external table.
+        """
+        return translate_spec(self._build_default_spec(kind), self.table, self.translation)
+
+    def execute(
+        self,
+        context: dg.AssetExecutionContext,  # noqa: ARG002 - for subclasses
+        run: MaintenanceAssetRun[Any],
+    ) -> Iterator[dg.MaterializeResult]:  # type: ignore[type-arg]  # there is no value
+        """Execute a run of the compaction or the file index asset; subclasses may override this."""
+        yield run.execute()
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:  # noqa: ARG002 - Dagster's signature
         """Return the definitions of the table."""
         return self.definitions()
 
-    def definitions(self) -> dg.Definitions:
-        """Return the definitions of the table."""
+    def definitions(self, overrides: AssetOverrides | None = None) -> dg.Definitions:
+        """Return the definitions of the table.
+
+        ``overrides`` are used instead of the methods of this component.
+        """
         self.freshness_policy()  # the policy is validated even if the asset is not defined here
         jobs = self._build_jobs()
         return dg.Definitions(
-            assets=self._build_assets(),
+            assets=self._build_assets(
+                overrides or AssetOverrides(self.get_asset_spec, self.execute)
+            ),
             asset_checks=self._build_checks(),
             jobs=jobs,
             schedules=self._build_schedules(jobs),
@@ -108,26 +123,57 @@ class PaimonTableComponent(TableAttributes, dg.Component):
     def _partitions_def(self) -> dg.PartitionsDefinition[str] | None:
         return self.partitions_def(self.table)
 
-    def _build_assets(self) -> list[dg.AssetSpec | dg.AssetsDefinition]:
-        assets: list[dg.AssetSpec | dg.AssetsDefinition] = []
-        if self.external:
-            assets.append(self.get_asset_spec())
-        builders = [build_compaction_asset, *([build_file_index_asset] if self.file_index else [])]
-        assets += [
-            build(
-                self.table,
-                partitions_def=self._partitions_def,
-                key_prefix=self.key_prefix,
-                owners=self.owners,
-                max_partitions_per_run=self.max_partitions_per_run,
-                allowances=self.allowances,
-                checks=self.checks,
-            )
-            for build in builders
-        ]
-        if self.translation is None:
-            return assets
-        return translate_assets(assets, self.table, self.translation)
+    def _build_default_spec(self, kind: TableAssetKind) -> dg.AssetSpec:
+        if kind is TableAssetKind.TABLE:
+            return self._build_table_spec()
+        build = (
+            build_compaction_spec if kind is TableAssetKind.COMPACTION else build_file_index_spec
+        )
+        return build(
+            self.table,
+            partitions_def=self._partitions_def,
+            key_prefix=self.key_prefix,
+            owners=self.owners,
+        )
+
+    def _build_table_spec(self) -> dg.AssetSpec:
+        return dg.AssetSpec(
+            table_asset_key(self.table, self.key_prefix),
+            description=f"The Paimon table `{self.table}`, written by another engine.",
+            group_name=group_name(self.table),
+            kinds={"paimon"},
+            owners=self.owners,
+            metadata={"dagster/table_name": self.table, "dagster/storage_kind": "paimon"},
+            partitions_def=self._partitions_def,
+            freshness_policy=self.freshness_policy(),
+        )
+
+    def _build_assets(self, overrides: AssetOverrides) -> list[dg.AssetSpec | dg.AssetsDefinition]:
+        kinds = [TableAssetKind.TABLE] if self.external else []
+        kinds.append(TableAssetKind.COMPACTION)
+        if self.file_index:
+            kinds.append(TableAssetKind.FILE_INDEX)
+        return [self._build_asset(kind, overrides) for kind in kinds]
+
+    def _build_asset(
+        self, kind: TableAssetKind, overrides: AssetOverrides
+    ) -> dg.AssetSpec | dg.AssetsDefinition:
+        spec = overrides.build_spec(kind, self.table, self._build_default_spec(kind))
+        if kind is TableAssetKind.TABLE:
+            return spec
+        is_compaction = kind is TableAssetKind.COMPACTION
+        build = build_compaction_asset if is_compaction else build_file_index_asset
+        asset = build(
+            self.table,
+            partitions_def=self._partitions_def,
+            key_prefix=self.key_prefix,
+            owners=self.owners,
+            max_partitions_per_run=self.max_partitions_per_run,
+            allowances=self.allowances,
+            checks=self.checks,
+            execute=overrides.execute,
+        )
+        return asset.map_asset_specs(lambda _: spec)
 
     def _build_checks(self) -> list[dg.AssetChecksDefinition]:
         if self.checks is None:

@@ -68,7 +68,7 @@ def test_each_table_of_a_database_has_its_own_translation() -> None:
     [
         ({"key": "other"}, "the key lake/orders cannot be changed to other"),
         ({"key_prefix": "prod"}, "set key_prefix of the component instead"),
-        ({"deps": ["other"]}, "deps cannot be changed"),
+        ({"deps": ["other"]}, "deps of lake/orders/orders_compaction must include lake/orders"),
     ],
 )
 def test_a_translation_cannot_change_what_other_definitions_refer_to(
@@ -76,28 +76,3 @@ def test_a_translation_cannot_change_what_other_definitions_refer_to(
 ) -> None:
     with pytest.raises(InputError, match=message):
         load(translation)
-
-
-def test_a_subclass_overrides_the_asset_of_an_external_table() -> None:
-    class Component(PaimonTableComponent):
-        def get_asset_spec(self) -> dg.AssetSpec:
-            return super().get_asset_spec().replace_attributes(group_name="raw")
-
-    component = Component.from_attributes_dict(attributes={"table": "lake.orders"})
-    assert component.get_asset_spec().group_name == "raw"
-    assets = {
-        spec.key: spec
-        for spec in component.definitions().assets or []
-        if isinstance(spec, dg.AssetSpec)
-    }
-    assert assets[TABLE].group_name == "raw"
-
-
-def test_a_subclass_overrides_the_component_of_one_table_of_a_database() -> None:
-    class Component(PaimonDatabaseComponent):
-        def table_component(self, table: str, *, partitioned: bool) -> PaimonTableComponent:
-            component = super().table_component(table, partitioned=partitioned)
-            return component.model_copy(update={"trigger": "none"})
-
-    component = Component.from_attributes_dict(attributes={"database": "lake"})
-    assert not component.definitions({"orders": []}).sensors
