@@ -43,7 +43,7 @@ class PaimonDatabaseScaffolder(dg.Scaffolder[DatabaseScaffoldParams]):
         attributes = {
             "database": request.params.database,
             "warehouse": "{{ env.PAIMON_WAREHOUSE }}",
-            "include": ["*"],
+            "select": ["*"],
             "snapshot_expiration": {"retain_for": "24 h"},
         }
         dg.scaffold_component(request, attributes)
@@ -58,8 +58,8 @@ class PaimonDatabaseComponent(TableAttributes, dg.StateBackedComponent):
     """
 
     database: Annotated[str, DATABASE_RULE] = Field(description="The name of the database.")
-    include: list[str] = Field(
-        default=["*"], description="Shell patterns of the names of tables to include."
+    select: list[str] = Field(
+        default=["*"], description="Shell patterns of the names of tables to select."
     )
     exclude: list[str] = Field(
         default=[], description="Shell patterns of the names of tables to exclude."
@@ -79,7 +79,7 @@ class PaimonDatabaseComponent(TableAttributes, dg.StateBackedComponent):
     @property
     def defs_state_config(self) -> DefsStateConfig:
         """Return where the names of the discovered tables are stored."""
-        patterns = [*(f"+{name}" for name in self.include), *(f"-{name}" for name in self.exclude)]
+        patterns = [*(f"+{name}" for name in self.select), *(f"-{name}" for name in self.exclude)]
         key = f"{type(self).__name__}[{self.catalog_key}/{self.database}{''.join(patterns)}]"
         return DefsStateConfig.from_args(self.defs_state, default_key=key)
 
@@ -157,5 +157,5 @@ class PaimonDatabaseComponent(TableAttributes, dg.StateBackedComponent):
         return PaimonTableComponent(table=table, **attributes)
 
     def _matches(self, name: str) -> bool:
-        is_included = any(fnmatchcase(name, pattern) for pattern in self.include)
-        return is_included and not any(fnmatchcase(name, pattern) for pattern in self.exclude)
+        is_selected = any(fnmatchcase(name, pattern) for pattern in self.select)
+        return is_selected and not any(fnmatchcase(name, pattern) for pattern in self.exclude)

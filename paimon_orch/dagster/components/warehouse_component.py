@@ -49,7 +49,7 @@ class PaimonWarehouseScaffolder(dg.Scaffolder[WarehouseScaffoldParams]):
         """Write the YAML."""
         attributes = {
             "warehouse": "{{ env.PAIMON_WAREHOUSE }}",
-            "include": ["*"],
+            "select": ["*"],
             "budgets": {"max_bytes_per_hour": "50 gb"},
         }
         dg.scaffold_component(request, attributes)
@@ -65,8 +65,8 @@ class PaimonWarehouseComponent(CatalogAttributes, dg.Component):
     name: str = Field(
         default="paimon_maintenance", description="Name of the job; unique in the project."
     )
-    include: list[str] = Field(
-        default=["*"], description="Shell patterns of database.table to include."
+    select: list[str] = Field(
+        default=["*"], description="Shell patterns of database.table to select."
     )
     exclude: list[str] = Field(
         default=[], description="Shell patterns of database.table to exclude."
@@ -138,7 +138,7 @@ class PaimonWarehouseComponent(CatalogAttributes, dg.Component):
     def build_request(self) -> MaintenanceRequest:
         """Return the request of each run; subclasses may override this."""
         return MaintenanceRequest(
-            include=tuple(self.include),
+            include=tuple(self.select),
             exclude=tuple(self.exclude),
             budgets=self.budgets.build_budgets(),
             policy=CompactionPolicy(deleted_ratio=self.deleted_ratio, max_rewrite=self.max_rewrite),

@@ -51,7 +51,7 @@ def test_matching_tables_are_discovered(warehouse: str, tmp_path: Path) -> None:
         "orders": ["dt"],
         "orders_old": ["dt"],
     }
-    assert set(discover(tmp_path, warehouse=warehouse, include=["orders*"], exclude=["*_old"])) == {
+    assert set(discover(tmp_path, warehouse=warehouse, select=["orders*"], exclude=["*_old"])) == {
         "orders"
     }
 
@@ -69,7 +69,7 @@ def test_a_table_that_cannot_be_an_asset_is_skipped(
 def test_each_component_has_its_own_state_key() -> None:
     variants: list[dict[str, Any]] = [
         {},
-        {"include": ["orders*"]},
+        {"select": ["orders*"]},
         {"exclude": ["orders*"]},
         {"warehouse": "/other"},
         {"database": "sea"},
