@@ -7,11 +7,13 @@ only if it is a template or matches the rule of its attribute, and reports error
 itself.
 """
 
+import os
+import re
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar, Self, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import dagster as dg
@@ -253,9 +255,47 @@ class Attributes(dg.Model, dg.Resolvable):
                         nested.check(f"{path}{name}.{key}.")
 
     @classmethod
+    def resolve_from_model(cls, context: dg.ResolutionContext, model: BaseModel) -> Self:
+        """Return the attributes of a YAML file.
+
+        Raises :class:`InputError` for a template with an environment variable that is not set,
+        which Dagster replaces by null.
+        """
+        for path, text in _list_texts(model.model_dump(exclude_unset=True)):
+            for name in _VARIABLE_PATTERN.findall(text):
+                if name not in os.environ:
+                    raise InputError(
+                        f"environment variable {name} is not set; {path} in "
+                        f"{_find_file(context)} uses it"
+                    )
+        attributes: Self = super().resolve_from_model(context, model)
+        return attributes
+
+    @classmethod
     def model(cls) -> type[BaseModel]:
         """Return the model of the YAML, with the JSON schema for ``dg check yaml``."""
         return _build_model_with_schema(cls, super().model())
+
+
+_VARIABLE_PATTERN = re.compile(r"\{\{\s*env\.(\w+)\s*\}\}")
+"""A template that is only a variable; others, such as ``env('A', 'b')``, have their own defaults."""
+
+
+def _list_texts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the texts in a value of YAML, each with its path such as ``a.b``."""
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, Mapping):
+        for key, nested in value.items():
+            yield from _list_texts(nested, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list | tuple):
+        for nested in value:
+            yield from _list_texts(nested, path)
+
+
+def _find_file(context: dg.ResolutionContext) -> str:
+    tree = context.source_position_tree
+    return tree.position.filename if tree else "the attributes"
 
 
 def _find_rules(field: FieldInfo) -> Iterator[TextRule | KeyRule]:

@@ -5,12 +5,14 @@ import subprocess
 import sys
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
 from dagster.components.testing import create_defs_folder_sandbox
 
 from paimon_orch.dagster import PaimonTableComponent
+from paimon_orch.errors import InputError
 
 # Dagster's code that loads YAML causes these warnings.
 ignore_dagster_warnings = pytest.mark.filterwarnings(
@@ -30,6 +32,43 @@ def test_a_scaffolded_component_can_be_loaded(monkeypatch: pytest.MonkeyPatch) -
             assert isinstance(component, PaimonTableComponent)
             assert component.table == "lake.orders"
             dg.Definitions.validate_loadable(defs)
+
+
+@ignore_dagster_warnings
+def test_an_unset_variable_is_named_with_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PAIMON_WAREHOUSE", raising=False)
+
+    with create_defs_folder_sandbox() as sandbox:
+        path = sandbox.scaffold_component(
+            component_cls=PaimonTableComponent, scaffold_params={"table": "lake.orders"}
+        )
+        with (
+            pytest.raises(Exception, match="Error while loading") as error,
+            sandbox.load_component_and_build_defs(defs_path=path),
+        ):
+            pass
+
+    cause = error.value.__cause__
+    assert isinstance(cause, InputError)
+    message = f"environment variable PAIMON_WAREHOUSE is not set; warehouse in {path}/defs.yaml"
+    assert str(cause) == f"{message} uses it"
+
+
+def test_a_template_may_have_a_default_for_an_unset_variable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("RETAIN", raising=False)
+    attributes: dict[str, Any] = {
+        "table": "lake.orders",
+        "snapshot_expiration": {"retain_for": "{{ env('RETAIN', '24 h') }}"},
+    }
+    component = PaimonTableComponent.from_attributes_dict(attributes=attributes)
+    attributes["snapshot_expiration"]["retain_for"] = "{{ env.RETAIN }} h"
+
+    assert component.snapshot_expiration
+    assert component.snapshot_expiration.retain_for == "24 h"
+    with pytest.raises(InputError, match=r"RETAIN is not set; snapshot_expiration\.retain_for"):
+        PaimonTableComponent.from_attributes_dict(attributes=attributes)
 
 
 @pytest.mark.slow
