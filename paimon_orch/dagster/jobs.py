@@ -25,7 +25,7 @@ from paimon_orch.dagster.maintenance_ops import (
     MaintenanceOp,
     RemoveOrphanFilesConfig,
 )
-from paimon_orch.dagster.names import definition_name, pool_name, table_asset_key
+from paimon_orch.dagster.names import TABLE_TAG, definition_name, pool_name, table_asset_key
 from paimon_orch.dagster.resources import (
     ExecutorChoice,
     PaimonCatalogResource,
@@ -40,7 +40,8 @@ from paimon_orch.dagster.spark_links import (
 )
 from paimon_orch.table.table import Table
 
-ACTION_TAG, TABLE_TAG = "paimon/action", "paimon/table"
+ACTION_TAG = "paimon/action"
+"""The tag of a job; its runs have only :data:`TABLE_TAG`, as their target is the job."""
 
 
 def build_expire_snapshots_job(
@@ -174,6 +175,7 @@ def _build_maintenance_job(
         name=name,
         description=description,
         tags={TABLE_TAG: table, ACTION_TAG: action},
+        run_tags={TABLE_TAG: table},
         config={
             "ops": {action: {"config": {"dry_run": maintenance_op.config().dry_run, **policy}}}
         },

@@ -10,6 +10,8 @@ from paimon_orch.errors import InputError
 
 COMPACTION = "compaction"
 FILE_INDEX = "file_index"
+TABLE_TAG = "paimon/table"
+"""The tag of all runs that maintain a table."""
 
 
 class TableAssetKind(StrEnum):

@@ -8,7 +8,7 @@ from itertools import product
 
 import dagster as dg
 
-from paimon_orch.dagster.names import COMPACTION, compaction_asset_key, pool_name
+from paimon_orch.dagster.names import COMPACTION, TABLE_TAG, compaction_asset_key, pool_name
 from paimon_orch.dagster.partitions import (
     DIMENSION_SEPARATOR,
     PartitionKeys,
@@ -106,33 +106,24 @@ class CompactionTarget:
             keys |= {path: keys_by_path[path] for path in paths if path in keys_by_path}
         return keys
 
-    def build_run_request(
-        self, run: "PlannedRun", run_key: str, latest_id: int | None
-    ) -> dg.RunRequest:
+    def build_run_request(self, run: "PlannedRun", run_key: str) -> dg.RunRequest:
         """Return the request of a run.
 
-        The decisions set the strategy, and their reasons become a tag. ``latest_id`` is the newest
-        snapshot that the decisions are based on.
+        The decisions set the strategy, and their reasons become a tag. The tags are few, because
+        the page of runs shows all of them; the run's log has the snapshot.
         """
         decision = run.decisions[0] if len(run.keys) == 1 else _merge_decisions(run.decisions)
-        tags = {
-            "paimon/table": self.table.identifier,
-            "paimon/action": COMPACTION,
-            "paimon/reason": decision.reason,
-        }
-        if latest_id is not None:
-            tags["paimon/snapshot_id"] = str(latest_id)
-        if len(run.keys) == 1:
-            tags["paimon/partition"] = decision.partition
-        elif run.keys:
+        tags = {TABLE_TAG: self.table.identifier, "paimon/reason": decision.reason}
+        if len(run.keys) > 1:
             tags |= {_RANGE_START_TAG: run.keys[0], _RANGE_END_TAG: run.keys[-1]}
-        op = compaction_asset_key(self.table.identifier, self.key_prefix).to_python_identifier()
-        config = {"ops": {op: {"config": {"strategy": decision.strategy}}}}
+        key = compaction_asset_key(self.table.identifier, self.key_prefix)
+        config = {"ops": {key.to_python_identifier(): {"config": {"strategy": decision.strategy}}}}
         return dg.RunRequest(
             run_key,
             config if decision.strategy != "minor" else None,
             tags,
             partition_key=run.keys[0] if len(run.keys) == 1 else None,
+            asset_selection=[key],  # the page of runs shows it as the target
         )
 
     def limit_pool(self) -> None:

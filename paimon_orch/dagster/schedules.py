@@ -7,7 +7,7 @@ from typing import Any
 import dagster as dg
 
 from paimon_orch.dagster.changes_since_cursor import CompactionDecider
-from paimon_orch.dagster.jobs import ACTION_TAG, TABLE_TAG, get_op_config
+from paimon_orch.dagster.jobs import ACTION_TAG, get_op_config
 from paimon_orch.dagster.maintenance_assets import MAX_PARTITIONS_PER_RUN
 from paimon_orch.dagster.maintenance_ops import (
     COMPACT_MANIFESTS,
@@ -17,7 +17,12 @@ from paimon_orch.dagster.maintenance_ops import (
     REMOVE_ORPHAN_FILES,
     SYNC_ICEBERG,
 )
-from paimon_orch.dagster.names import COMPACTION, compaction_asset_key, definition_name
+from paimon_orch.dagster.names import (
+    COMPACTION,
+    TABLE_TAG,
+    compaction_asset_key,
+    definition_name,
+)
 from paimon_orch.dagster.resources import PaimonCatalogResource
 from paimon_orch.dagster.run_config import load_table_with_allowances
 from paimon_orch.dagster.run_requests import CompactionTarget
@@ -104,15 +109,14 @@ def _build_tick_requests(
         context.instance.add_dynamic_partitions(
             request.partitions_def_name, [*request.partition_keys]
         )
-    origin, latest_id = get_table_identity(table), table.stores.snapshots.latest_id()
+    origin = get_table_identity(table)
     suffix = context.scheduled_execution_time.isoformat()
     suffixes = dict.fromkeys(["", *(decision.partition for decision in due)], suffix)
     runs = target.plan_runs(due)
     if len(runs) > 1:
         target.limit_pool()
     return [
-        target.build_run_request(run, run.build_run_key(table, origin, suffixes), latest_id)
-        for run in runs
+        target.build_run_request(run, run.build_run_key(table, origin, suffixes)) for run in runs
     ]
 
 

@@ -191,11 +191,7 @@ def _build_result(
         runs = []
     suffixes = cursor.pending if target.partitions_def else {"": changes.run_key_suffix}
     requests = [
-        target.build_run_request(
-            run,
-            run.build_run_key(target.table, cursor.table, suffixes),
-            cursor.handled.snapshot_id,
-        )
+        target.build_run_request(run, run.build_run_key(target.table, cursor.table, suffixes))
         for run in runs[:limit]
     ]
     # After the first evaluation, a user may launch a backfill before the sensor requests a run.

@@ -132,7 +132,3 @@ def test_the_values_of_a_dynamic_dimension_are_added(
 
     assert instance.get_dynamic_partitions("paimon/lake.sales/region") == ["eu", "us"]
     assert [r.partition_key for r in requests] == ["2026-01-01|us", "2026-01-02|eu"]
-    assert [r.tags["paimon/partition"] for r in requests] == [
-        "region=us/dt=20454",
-        "region=eu/dt=20455",
-    ]

@@ -357,3 +357,14 @@ def test_partitions_of_a_table_without_a_metastore_cannot_be_synced(
     upsert(orders, DAY)
     result = run(build_sync_partitions_job("lake.orders"), resources, raise_on_error=False)
     assert not result.success
+
+
+def test_runs_of_jobs_have_the_tag_of_their_table_only(
+    snapshots: Table, resources: Mapping[str, object]
+) -> None:
+    result = run(build_expire_snapshots_job("lake.orders"), resources, dry_run=True)
+
+    tags = result.dagster_run.tags
+    assert [key for key in tags if key.startswith("paimon/")] == ["paimon/table"]
+    assert tags["paimon/table"] == "lake.orders"
+    assert snapshots.stores.snapshots.latest_id() == 12

@@ -74,7 +74,6 @@ def test_a_first_tick_requests_one_run_for_all_partitions_of_a_year(
         "dt=2026-01: level-0 files: 1 (threshold 1); 0.0 of 0.0 MB to rewrite, "
         "and 11 other partitions"
     )
-    assert "paimon/partition" not in request.tags
     assert request.run_key
     assert ":compaction:dt=2026-01...dt=2026-12:12@" in request.run_key
     assert ticks.new_run_requests() == []

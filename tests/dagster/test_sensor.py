@@ -109,17 +109,16 @@ def test_a_repeated_tick_requests_the_same_run_keys(
     assert ticks_after_compaction.requested_partitions() == []
 
 
-def test_run_requests_have_tags_for_the_table_the_partition_and_the_snapshot(
+def test_run_requests_have_a_target_and_few_tags(
     ticks_after_compaction: SensorTicks, orders: Table, upsert: Upsert
 ) -> None:
     upsert(orders, DAYS[0], amount=2)
     result = ticks_after_compaction.result()
 
     [request] = result.run_requests or []
+    assert request.asset_selection == [dg.AssetKey(["lake", "orders", "orders_compaction"])]
+    assert set(request.tags) == {"paimon/table", "paimon/reason"}
     assert request.tags["paimon/table"] == "lake.orders"
-    assert request.tags["paimon/action"] == "compaction"
-    assert request.tags["paimon/partition"] == f"dt={DAYS[0]}"
-    assert request.tags["paimon/snapshot_id"] == "3"
     assert request.run_key
     for part in ("lake.orders:", orders.paths.root, ":compaction:", f":dt={DAYS[0]}:3@"):
         assert part in request.run_key
