@@ -69,9 +69,7 @@ def run_sort(
     request = plan.request
     assert isinstance(request, SortRequest)
 
-    attempts = PlanAttempts(
-        f"sort {table.identifier}", plan, replan=lambda _: sort_compact.plan(table, request)
-    )
+    attempts = PlanAttempts("sort", table, plan, replan=lambda _: sort_compact.plan(table, request))
     for attempt in attempts:
         with attempt:
             current = attempts.next_plan()

@@ -104,7 +104,7 @@ def update(
         session=session,
         table=table,
         build_changes=partial(_build_update, session, assignments),
-        label=f"update rows of {table.identifier}",
+        title="update rows of",
         where=where,
         assigned=assignments,
         updated=assignments,
@@ -209,7 +209,7 @@ def _build_merge(
         session=source.sparkSession,
         table=table,
         build_changes=merge.build_changes,
-        label=f"merge into {table.identifier}",
+        title="merge into",
         operation=_name_operation(updates=updates, delete=delete),
         is_guarded=inserts is not None and not schema.primary_keys,
         assigned={**(inserts or {}), **(updates or {})},
@@ -276,7 +276,8 @@ class _RowLevelWrite:
     table: Table
     build_changes: Callable[[RowLevelPlan], DataFrame]
     """Returns the changed rows with their addresses and kinds."""
-    label: str
+    title: str
+    """A verb phrase to put before the table's name."""
     where: str | Predicate | None = None
     operation: str = "update"
     is_guarded: bool = False
@@ -286,9 +287,14 @@ class _RowLevelWrite:
     updated: Collection[str] = ()
     """The columns that get new values in existing rows."""
 
+    @property
+    def label(self) -> str:
+        """Return the label in the Spark UI and in errors."""
+        return f"{self.title} {self.table.identifier}"
+
     def run(self, progress: Progress | None, plan: RowLevelPlan | None = None) -> RowLevelResult:
         plan = plan or self._plan()
-        attempts = PlanAttempts(self.label, plan, replan=lambda _: self._plan())
+        attempts = PlanAttempts(self.title, self.table, plan, replan=lambda _: self._plan())
         for attempt in attempts:
             with attempt:
                 result = self._write(attempts.next_plan(), progress)

@@ -1,7 +1,6 @@
 """Ingest: each task writes its rows to sorted level-0 files, and one commit adds all files."""
 
 import json
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -13,6 +12,7 @@ from paimon_orch.format.display import Displayable
 from paimon_orch.format.options.core_options import ROWKIND_FIELD
 from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict
 from paimon_orch.steps.common.step import StepOutcome
+from paimon_orch.steps.common.step_metrics import StepIo, StepMetrics
 from paimon_orch.table.commit.commit import CommitId
 from paimon_orch.table.filter.partition_spec import (
     PartitionSpec,
@@ -65,6 +65,10 @@ class IngestResult(StepOutcome):
     bytes: int
     """The size of the new files."""
     rows_not_visible: int = 0
+
+    def count_io(self) -> StepIo:
+        """Return the rows and files that were written."""
+        return StepIo(rows_written=self.rows, files_written=self.files, bytes_written=self.bytes)
 
 
 def plan(table: Table, request: IngestRequest) -> WritePlan:
@@ -136,15 +140,18 @@ def run_ingest(
     table: Table, plan: WritePlan, write: Callable[[], Sequence[CommitMessage]]
 ) -> IngestResult:
     """Write rows by ``write`` and commit them, unless the commit id is already committed."""
-    start = time.monotonic()
+    metrics = StepMetrics("ingest into", table.identifier)
     builder = WriteBuilder(table.stores, commit_id=plan.commit_id)
-    committed = builder.find_committed()
-    if committed is not None:
-        builder.report_commit(committed)
-        result = IngestResult(snapshot_id=committed.id, rows=0, files=0, bytes=0)
-    else:
-        result = commit(table, plan, write())
-    return replace(result, duration_seconds=time.monotonic() - start, attempts=1)
+    with metrics.record_errors():
+        committed = builder.find_committed()
+        if committed is not None:
+            builder.report_commit(committed)
+            result = IngestResult(snapshot_id=committed.id, rows=0, files=0, bytes=0)
+        else:
+            result = commit(table, plan, write())
+    has_commit = committed is None and result.snapshot_id is not None
+    metrics.record_success(result.count_io(), is_committed=has_commit)
+    return replace(result, duration_seconds=metrics.seconds, attempts=1)
 
 
 def commit(table: Table, plan: WritePlan, messages: Sequence[CommitMessage]) -> IngestResult:

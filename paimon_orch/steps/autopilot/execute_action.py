@@ -7,7 +7,7 @@ from datetime import datetime
 from paimon_orch.steps.autopilot.action_outcome import ActionEffect
 from paimon_orch.steps.autopilot.decisions import ActionKind, MaintenanceDecision
 from paimon_orch.steps.common.executor import Executor
-from paimon_orch.steps.common.step import EmptyRequest, run_step
+from paimon_orch.steps.common.step import EmptyRequest, StepOutcome, run_step
 from paimon_orch.steps.compaction import compact
 from paimon_orch.steps.compaction.plan import CompactRequest
 from paimon_orch.steps.expiration import expire_snapshots
@@ -57,12 +57,7 @@ def _compact(
         return None
     context.reserve(planned.bytes + sum(unit.bytes for unit in postponed))
     result = compact.run_compaction(table, planned, context.executor)
-    return ActionEffect(
-        bytes_read=result.bytes_read,
-        bytes_written=result.bytes_written,
-        rows=result.rows_written,
-        snapshot_id=result.snapshot_id,
-    )
+    return _build_effect(result, result.snapshot_id)
 
 
 def _expire_snapshots(
@@ -74,7 +69,7 @@ def _expire_snapshots(
         return None
     context.reserve(0)
     result = expire_snapshots.run_expiration(table, planned, context.executor)
-    return ActionEffect(bytes_deleted=result.bytes)
+    return _build_effect(result, None)
 
 
 def _compact_manifests(
@@ -85,12 +80,7 @@ def _compact_manifests(
         return None
     context.reserve(planned.bytes)
     result = run_step(compact_manifests.COMPACT_MANIFESTS, table, planned)
-    after = compact_manifests.plan(table, EmptyRequest())
-    return ActionEffect(
-        bytes_read=planned.bytes,
-        bytes_written=after.bytes,
-        snapshot_id=None if result.snapshot is None else result.snapshot.id,
-    )
+    return _build_effect(result, None if result.snapshot is None else result.snapshot.id)
 
 
 def _rewrite_file_index(
@@ -101,12 +91,17 @@ def _rewrite_file_index(
         return None
     context.reserve(planned.bytes)
     result = run_step(rewrite_file_index.REWRITE_FILE_INDEX, table, planned, context.executor)
-    files = [file for unit in result.units for file in unit.files]
+    return _build_effect(result, result.snapshot_id)
+
+
+def _build_effect(outcome: StepOutcome, snapshot_id: int | None) -> ActionEffect:
+    io = outcome.count_io()
     return ActionEffect(
-        bytes_read=sum(file.file_size for file in files),
-        bytes_written=result.embedded_bytes,
-        rows=sum(file.row_count for file in files),
-        snapshot_id=result.snapshot_id,
+        bytes_read=io.bytes_read,
+        bytes_written=io.bytes_written,
+        bytes_deleted=io.bytes_deleted,
+        rows=io.rows_written,
+        snapshot_id=snapshot_id,
     )
 
 

@@ -18,6 +18,7 @@ from paimon_orch.steps.common.step import (
     build_metadata_step,
     run_step,
 )
+from paimon_orch.steps.common.step_metrics import StepIo
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
 from paimon_orch.steps.maintenance.compact_manifests import compact_manifests
 from paimon_orch.table.table import Table
@@ -59,6 +60,10 @@ class PurgeResult(StepOutcome):
     plan: PurgePlan
     files: int = 0
     """The number of unreferenced files that were deleted at the end."""
+
+    def count_io(self) -> StepIo:
+        """Return the files that were deleted."""
+        return StepIo(files_deleted=self.files)
 
 
 def plan(table: Table, request: EmptyRequest) -> PurgePlan:

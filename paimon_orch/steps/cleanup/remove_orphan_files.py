@@ -29,6 +29,7 @@ from paimon_orch.steps.common.file_deletion import (
 from paimon_orch.steps.common.manifest_units import count_entries, split_manifests
 from paimon_orch.steps.common.partition_selection import PartitionSpecs
 from paimon_orch.steps.common.step import Step, WorkUnits, run_step
+from paimon_orch.steps.common.step_metrics import StepIo
 from paimon_orch.table.cleanup.orphan_candidates import (
     DataRoots,
     ListingUnit,
@@ -122,6 +123,14 @@ class OrphanFilesResult(DeletionResult):
     files: int = 0
     quarantine: str | None = None
     """The quarantine folder that the files were moved to."""
+
+    def count_io(self) -> StepIo:
+        """Return the files that were deleted; those in quarantine are not."""
+        return (
+            StepIo(files_deleted=self.files, bytes_deleted=self.bytes)
+            if self.quarantine is None
+            else StepIo()
+        )
 
 
 def plan(

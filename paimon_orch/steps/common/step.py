@@ -17,7 +17,6 @@ outcome is the number of executed plans.
 """
 
 import logging
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -28,6 +27,7 @@ from tenacity import AttemptManager
 from paimon_orch.format.display import Displayable
 from paimon_orch.steps.common.conflict_retry import MAX_ATTEMPTS, retry_on_conflict
 from paimon_orch.steps.common.executor import Executor, InProcessExecutor, Progress
+from paimon_orch.steps.common.step_metrics import StepIo, StepMetrics
 from paimon_orch.table.table import Table
 
 logger = logging.getLogger(__name__)
@@ -45,6 +45,10 @@ class StepOutcome(Displayable):
     duration_seconds: float = 0.0
     attempts: int = 0
     """The number of executed plans; more than 1 after a conflict with another commit."""
+
+    def count_io(self) -> StepIo:
+        """Return the rows and files that the step processed, as far as they are known."""
+        return StepIo()
 
 
 class StepPlan(Protocol):
@@ -122,7 +126,11 @@ class Step(Generic[RequestT, PlanT, SharedT, UnitT, ResultT, OutcomeT]):
 
     def label(self, table: Table) -> str:
         """Return the label of the step in the Spark UI, in logs and in errors."""
-        return f"{self.title} {table.identifier}"
+        return _build_label(self.title, table)
+
+
+def _build_label(title: str, table: Table) -> str:
+    return f"{title} {table.identifier}"
 
 
 def build_metadata_step(
@@ -147,31 +155,34 @@ def build_metadata_step(
 class PlanAttempts(Generic[PlanT]):
     """The attempts to execute a plan: after a conflict with another commit, a new plan is made.
 
-    >>> attempts = PlanAttempts(label, plan, replan=replan)
+    >>> attempts = PlanAttempts("compact", table, plan, replan=replan)
     >>> for attempt in attempts:
     ...     with attempt:
     ...         outcome = execute(attempts.next_plan())
     >>> attempts.complete(outcome)
 
-    Iterating raises the last :class:`CommitConflictError` after ``max_attempts`` conflicts.
+    Iterating raises the last :class:`CommitConflictError` after ``max_attempts`` conflicts. The end
+    is recorded as metrics of the step.
     """
 
     def __init__(
         self,
-        label: str,
+        title: str,
+        table: Table,
         plan: PlanT,
         *,
         replan: Callable[[PlanT], PlanT],
         max_attempts: int = MAX_ATTEMPTS,
     ) -> None:
-        self._label, self._plan, self._replan = label, plan, replan
-        self._retrying = retry_on_conflict(label, max_attempts=max_attempts)
-        self._start, self._number = time.monotonic(), 0
+        self._label, self._plan, self._replan = _build_label(title, table), plan, replan
+        self._retrying = retry_on_conflict(self._label, max_attempts=max_attempts)
+        self._metrics, self._number = StepMetrics(title, table.identifier), 0
 
     def __iter__(self) -> Iterator[AttemptManager]:
-        for attempt in self._retrying:
-            self._number += 1
-            yield attempt
+        with self._metrics.record_errors():
+            for attempt in self._retrying:
+                self._number += 1
+                yield attempt
 
     def next_plan(self) -> PlanT:
         """Return the given plan in the first attempt, and a new plan in each later attempt."""
@@ -183,8 +194,8 @@ class PlanAttempts(Generic[PlanT]):
 
     def complete(self, outcome: OutcomeT) -> OutcomeT:
         """Return the outcome with the duration and the number of all attempts."""
-        duration = time.monotonic() - self._start
-        return replace(outcome, duration_seconds=duration, attempts=self._number)
+        self._metrics.record_success(outcome.count_io(), is_committed=bool(self._plan))
+        return replace(outcome, duration_seconds=self._metrics.seconds, attempts=self._number)
 
 
 def run_step(
@@ -206,7 +217,7 @@ def run_step(
             return step.plan(table, outdated.request)
         return step.replan(table, outdated.request, runner)
 
-    attempts = PlanAttempts(step.label(table), plan, replan=replan, max_attempts=step.max_attempts)
+    attempts = PlanAttempts(step.title, table, plan, replan=replan, max_attempts=step.max_attempts)
     # The outcome includes the parts that were committed before a conflict.
     outcome: OutcomeT | None = None
     for attempt in attempts:

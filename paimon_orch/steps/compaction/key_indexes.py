@@ -38,6 +38,7 @@ from paimon_orch.steps.common.partition_selection import (
     plan_live_buckets,
 )
 from paimon_orch.steps.common.step import Step, StepOutcome, WorkUnits, run_step
+from paimon_orch.steps.common.step_metrics import StepIo
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.commit.conflict_detection import BucketGuard
 from paimon_orch.table.scan.bucket_split import BucketSplit
@@ -96,6 +97,10 @@ class KeyIndexResult(StepOutcome):
 
     snapshot_id: int | None = None
     index_files: int = 0
+
+    def count_io(self) -> StepIo:
+        """Return the index files that were written."""
+        return StepIo(files_written=self.index_files)
 
 
 def find_key_indexes(schema: TableSchema) -> list[KeyIndex]:

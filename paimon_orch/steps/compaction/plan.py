@@ -19,6 +19,7 @@ from paimon_orch.format.manifest.manifest_entry import (
 from paimon_orch.merge.tree.compact_reason import CompactReason
 from paimon_orch.steps.common.partition_selection import PartitionRequest
 from paimon_orch.steps.common.step import StepOutcome, WorkUnits
+from paimon_orch.steps.common.step_metrics import StepIo
 from paimon_orch.table.commit.conflict_detection import BucketGuard
 from paimon_orch.table.table import Table
 
@@ -186,6 +187,16 @@ class CompactionResult(StepOutcome):
     """The number of rows that deletion vectors delete in the compacted buckets after the step."""
     level0_before: int = 0
     level0_after: int = 0
+
+    def count_io(self) -> StepIo:
+        """Return the rows and files that the compaction processed."""
+        return StepIo(
+            rows_written=self.rows_written,
+            files_read=self.files_before,
+            files_written=self.files_after,
+            bytes_read=self.bytes_read,
+            bytes_written=self.bytes_written,
+        )
 
     def to_dict(self) -> dict[str, object]:
         """Return the metrics as JSON values, without the plan."""

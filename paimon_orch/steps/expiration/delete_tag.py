@@ -15,6 +15,7 @@ from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.steps.common.executor import Executor
 from paimon_orch.steps.common.file_deletion import DeletionScope, run, split_paths
 from paimon_orch.steps.common.step import Step, StepOutcome, WorkUnits, run_step
+from paimon_orch.steps.common.step_metrics import StepIo
 from paimon_orch.table.cleanup.references import (
     ReferenceReader,
     RetainedSnapshot,
@@ -58,6 +59,13 @@ class TagDeletionResult(StepOutcome):
 
     plan: TagDeletionPlan
     """The executed plan, with the files that were deleted."""
+
+    def count_io(self) -> StepIo:
+        """Return the files that were deleted."""
+        return StepIo(
+            files_deleted=len(self.plan.files_to_delete),
+            bytes_deleted=self.plan.files_to_delete.bytes,
+        )
 
 
 def plan(table: Table, request: DeleteTagRequest) -> TagDeletionPlan:

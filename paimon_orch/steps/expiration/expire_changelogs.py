@@ -18,6 +18,7 @@ from paimon_orch.steps.common.file_deletion import (
     split_paths,
 )
 from paimon_orch.steps.common.step import Step, StepOutcome, WorkUnits, run_step
+from paimon_orch.steps.common.step_metrics import StepIo
 from paimon_orch.steps.expiration.retention import (
     Retention,
     RetentionRequest,
@@ -73,6 +74,13 @@ class ChangelogExpirationResult(StepOutcome):
     """The executed plan, without files that were not deleted because they are outside of the
     table.
     """
+
+    def count_io(self) -> StepIo:
+        """Return the files that were deleted."""
+        return StepIo(
+            files_deleted=len(self.plan.files_to_delete),
+            bytes_deleted=self.plan.files_to_delete.bytes,
+        )
 
 
 def plan(table: Table, request: ExpireChangelogsRequest) -> ChangelogExpirationPlan:

@@ -33,6 +33,7 @@ from paimon_orch.steps.common.file_deletion import (
     split_paths,
 )
 from paimon_orch.steps.common.step import Step, WorkUnits, run_step
+from paimon_orch.steps.common.step_metrics import StepIo
 from paimon_orch.steps.expiration.expire_changelogs import (
     EXPIRE_CHANGELOGS,
     ChangelogExpirationPlan,
@@ -115,6 +116,10 @@ class SnapshotExpirationResult(DeletionResult):
     snapshots: int = 0
     data_files: int = 0
     metadata_files: int = 0
+
+    def count_io(self) -> StepIo:
+        """Return the files that were deleted."""
+        return StepIo(files_deleted=self.data_files + self.metadata_files, bytes_deleted=self.bytes)
 
 
 def plan(table: Table, request: ExpireSnapshotsRequest) -> SnapshotExpirationPlan:

@@ -16,6 +16,7 @@ from paimon_orch.steps.common.step import (
     build_metadata_step,
     run_step,
 )
+from paimon_orch.steps.common.step_metrics import StepIo
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.table import Table
 
@@ -29,6 +30,7 @@ class ManifestCompactionPlan(Displayable):
     small: int = 0
     deleted_entries: int = 0
     bytes: int = 0
+    names: frozenset[str] = field(default=frozenset(), repr=False)
 
     def __bool__(self) -> bool:
         """Return whether there is anything to merge."""
@@ -50,6 +52,19 @@ class ManifestCompactionResult(StepOutcome):
 
     plan: ManifestCompactionPlan
     snapshot: Snapshot | None = None
+    merged_files: int = 0
+    merged_bytes: int = 0
+    written_files: int = 0
+    written_bytes: int = 0
+
+    def count_io(self) -> StepIo:
+        """Return the manifests that were merged and written."""
+        return StepIo(
+            files_read=self.merged_files,
+            files_written=self.written_files,
+            bytes_read=self.merged_bytes,
+            bytes_written=self.written_bytes,
+        )
 
 
 def plan(table: Table, request: EmptyRequest) -> ManifestCompactionPlan:
@@ -66,6 +81,7 @@ def plan(table: Table, request: EmptyRequest) -> ManifestCompactionPlan:
         small=sum(meta.file_size < target for meta in metas),
         deleted_entries=sum(meta.num_deleted_files for meta in metas),
         bytes=sum(meta.file_size for meta in metas),
+        names=frozenset(meta.file_name for meta in metas),
     )
 
 
@@ -77,7 +93,22 @@ def commit(
         return ManifestCompactionResult(plan=plan)
     changes = CommitChanges(kind=CommitKind.COMPACT, merge_manifests=True)
     snapshot = table.stores.new_commit(StepKind.METADATA).commit(changes)
-    return ManifestCompactionResult(plan=plan, snapshot=snapshot)
+    return _build_result(table, plan, snapshot)
+
+
+def _build_result(
+    table: Table, plan: ManifestCompactionPlan, snapshot: Snapshot
+) -> ManifestCompactionResult:
+    metas = table.stores.manifests.manifests(snapshot)
+    kept = [meta.file_size for meta in metas if meta.file_name in plan.names]
+    return ManifestCompactionResult(
+        plan=plan,
+        snapshot=snapshot,
+        merged_files=plan.manifests - len(kept),
+        merged_bytes=plan.bytes - sum(kept),
+        written_files=len(metas) - len(kept),
+        written_bytes=sum(meta.file_size for meta in metas) - sum(kept),
+    )
 
 
 COMPACT_MANIFESTS = build_metadata_step("compact manifests of", plan, commit, max_attempts=1)

@@ -32,6 +32,7 @@ from paimon_orch.steps.common.partition_selection import (
     plan_splits,
 )
 from paimon_orch.steps.common.step import Step, StepOutcome, WorkUnits, run_step
+from paimon_orch.steps.common.step_metrics import StepIo
 from paimon_orch.table.column_index.global_index_evaluator import is_indexable
 from paimon_orch.table.column_index.row_id_groups import RowIdGroups, get_row_range, is_sorted_index
 from paimon_orch.table.commit.commit_changes import CommitChanges
@@ -138,6 +139,10 @@ class GlobalIndexResult(StepOutcome):
     rows: int = 0
     """The number of rows that got an index."""
     index_bytes: int = 0
+
+    def count_io(self) -> StepIo:
+        """Return the index files that were written."""
+        return StepIo(files_written=self.index_files, bytes_written=self.index_bytes)
 
     def to_dict(self) -> dict[str, object]:
         """Return the metrics as JSON values."""

@@ -44,6 +44,7 @@ from paimon_orch.steps.common.partition_selection import (
     plan_live_buckets,
 )
 from paimon_orch.steps.common.step import Step, StepOutcome, WorkUnits, run_step
+from paimon_orch.steps.common.step_metrics import StepIo
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.metadata.bitmap_index_version import choose_bitmap_version
@@ -174,6 +175,16 @@ class FileIndexRewriteResult(StepOutcome):
     """The size of the indexes in the manifest."""
     units: tuple[FileIndexRewriteUnit, ...] = field(default=(), repr=False)
     """The executed units; after a conflict, they differ from the units of the caller's plan."""
+
+    def count_io(self) -> StepIo:
+        """Return the rows that were indexed, and the files."""
+        return StepIo(
+            rows_written=sum(file.row_count for unit in self.units for file in unit.files),
+            files_read=self.files,
+            files_written=self.index_files,
+            bytes_read=sum(file.file_size for unit in self.units for file in unit.files),
+            bytes_written=self.embedded_bytes,
+        )
 
     def to_dict(self) -> dict[str, object]:
         """Return the metrics as JSON values."""

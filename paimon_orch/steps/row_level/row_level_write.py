@@ -37,6 +37,7 @@ from paimon_orch.steps.common.executor import Executor, InProcessExecutor, Progr
 from paimon_orch.steps.common.partition_selection import open_reader
 from paimon_orch.steps.common.row_tracking_writer import write_tracked_rows
 from paimon_orch.steps.common.step import Step, StepOutcome, WorkUnits, run_step
+from paimon_orch.steps.common.step_metrics import StepIo
 from paimon_orch.steps.row_level.column_update import (
     ColumnUpdate,
     RowRange,
@@ -258,6 +259,10 @@ class RowLevelResult(StepOutcome):
     files_removed: int = 0
     attempts: int = 1
     rows_not_visible: int = 0
+
+    def count_io(self) -> StepIo:
+        """Return the rows and files that were written."""
+        return StepIo(rows_written=self.updated + self.inserted, files_written=self.files_added)
 
     def to_dict(self) -> dict[str, object]:
         """Return the result as JSON values."""

@@ -6,12 +6,16 @@ from pathlib import Path
 
 import pytest
 from support.histories import KINDS, make_table, read_all_branches, select_retained
-from support.tables import new_table
+from support.tables import new_table, table_of
 
 from paimon_orch.format.snapshot import CommitKind
-from paimon_orch.steps.common.step import EmptyRequest
+from paimon_orch.steps.common.step import EmptyRequest, run_step
 from paimon_orch.steps.inspection.check_table import check
-from paimon_orch.steps.maintenance.compact_manifests import compact_manifests, plan
+from paimon_orch.steps.maintenance.compact_manifests import (
+    COMPACT_MANIFESTS,
+    compact_manifests,
+    plan,
+)
 
 HISTORY = [("upsert", 1), ("full", 0), ("tag", 1), ("overwrite", 2), ("upsert", 3), ("minor", 0)]
 
@@ -40,6 +44,19 @@ def test_manifests_are_merged_into_one_and_nothing_else_changes(tmp_path: Path, 
     assert check(table, deep=True).findings == ()
     assert not plan(table, EmptyRequest())
     assert compact_manifests(table) is None
+
+
+def test_the_merged_and_the_new_manifests_are_counted(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    for number in range(3):
+        table.upsert(table_of("k v", [(number, "a")]))
+    planned = plan(table, EmptyRequest())
+
+    io = run_step(COMPACT_MANIFESTS, table, planned).count_io()
+
+    after = plan(table, EmptyRequest())
+    assert (io.files_read, io.files_written) == (planned.manifests, after.manifests) == (3, 1)
+    assert (io.bytes_read, io.bytes_written) == (planned.bytes, after.bytes)
 
 
 def test_an_empty_table_has_no_manifests(tmp_path: Path) -> None:
