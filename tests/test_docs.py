@@ -7,7 +7,6 @@ import importlib
 import re
 import runpy
 import shlex
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,16 +18,17 @@ import pytest
 import yaml
 from dagster.components.testing import create_defs_folder_sandbox
 from support.docs import pictures, reference
+from support.docs.page_run import BLOCK
 from typer.main import get_command
 
 from paimon_orch import Catalog
-from paimon_orch.cli.app import app, main
+from paimon_orch.cli.app import app
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.table.table import Table
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
@@ -40,9 +40,6 @@ SOURCES = sorted(
     for folder in ("paimon_orch", "pyspark_paimon", "definitions", "tests", "benchmarks")
     for path in (ROOT / folder).glob("**/*.py")
 )
-TUTORIAL = ["docs/getting-started.md", "docs/how-to/recover-from-a-bad-commit.md"]
-"""Pages whose commands run in one warehouse: the second page continues the first."""
-
 COPIED_PAGES = {
     "CHANGELOG.md",
     "CONTRIBUTING.md",
@@ -59,7 +56,6 @@ OUTSIDE_DOCUMENT = re.compile(
     r"\bformat section\b|\bfacts? \d|\bspecification section\b", re.IGNORECASE
 )
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def read_page(page: str) -> str:
@@ -312,26 +308,6 @@ def test_components_in_the_pages_define_their_table(
             assert table is None or dg.AssetKey(table.split(".")) in defined
 
 
-def test_the_tutorial_runs_from_top_to_bottom(
-    spark: SparkSession,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    for page in TUTORIAL:
-        for language, text in BLOCK.findall(read_page(page)):
-            code = text.replace("/lake", str(tmp_path))
-            if language == "python":
-                (tmp_path / "example.py").write_text(code)
-                runpy.run_path(str(tmp_path / "example.py"))
-            if language == "sh":
-                for line in code.replace("\\\n", "").splitlines():
-                    run(line, monkeypatch)
-    printed = capsys.readouterr().out
-    assert printed.count("PAID") == 3
-    assert "\n0 findings in " in printed
-
-
 REWRITES = [
     (page, number)
     for page in PAGES
@@ -385,10 +361,3 @@ def rows_of_day(day: str, ids: range, status: str) -> pa.Table:
     return pa.table(
         {"id": pa.array(ids, pa.int64()), "day": [day] * len(ids), "status": [status] * len(ids)}
     )
-
-
-def run(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", shlex.split(line, comments=True))
-    with pytest.raises(SystemExit) as end:
-        main()
-    assert end.value.code in (0, None), line
