@@ -7,17 +7,24 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from unittest.mock import patch
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 from support.damage import edit_files, edit_index, edit_snapshot
 from support.golden import GOLDEN, copy_warehouse
+from support.tables import new_table, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.format.deletion_vector import encode_deletion_vector_file
 from paimon_orch.format.manifest.index_manifest import HASH_INDEX, IndexManifestEntry
 from paimon_orch.merge.compact.bucket_deletion_vectors import read_deletion_vectors
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.inspection.doctor_findings import DoctorRule
 from paimon_orch.table.table import Table
+from paimon_orch.table.write.dynamic_bucket import BucketAssigner, HashIndex
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +156,29 @@ def _misspell_an_option(table: Table) -> None:
 
 def _damage_the_newest_snapshot(table: Table) -> None:
     _snapshot_path(table, f"snapshot-{table.stores.snapshots.latest_id()}").write_text("{")
+
+
+def write_into_bucket_1(table: Table, rows: pa.Table) -> None:
+    """Write like a concurrent writer whose bucket 0 was full with other keys."""
+    others = BucketAssigner({0: np.array([-1, -2, -3], np.int32)}, 3)
+    with patch.object(HashIndex, "load_assigner", lambda *_: others):
+        table.upsert(rows)
+
+
+def put_keys_into_two_buckets(root: Path, *, compacts: bool = False, **options: str) -> Table:
+    """Return a table whose keys 2 and 3 of partition 0 are in the buckets 0 and 1."""
+    named = {"bucket": "-1", "dynamic_bucket__target_row_num": "3", **options}
+    columns = "p INT, k BIGINT, v STRING, s INT"
+    table = new_table(root, columns, key=("p", "k"), partition_by=["p"], **named)
+    old = [(p, k, "old", 10 * k) for p in (0, 1) for k in (1, 2, 3)]
+    new = [(0, k, "new", 25) for k in (2, 3, 4)]
+    table.upsert(table_of("p k v s", old))
+    if compacts:
+        compact(table, InProcessExecutor(), strategy="full")
+    write_into_bucket_1(table, table_of("p k v s", new))
+    if compacts:
+        compact(table, InProcessExecutor(), strategy="full")
+    return table
 
 
 CORPUS: dict[str, DamagedTable] = {

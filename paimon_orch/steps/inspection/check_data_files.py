@@ -16,7 +16,6 @@ from paimon_orch.files.data_file_reader import SYSTEM_FIELDS, BucketFile, FileRe
 from paimon_orch.files.stats.collector import StatsCollector
 from paimon_orch.files.stats.file_stats import FileStats
 from paimon_orch.format.bucket.bucket_function import compute_buckets
-from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, ManifestEntry
 from paimon_orch.format.options.core_options import BUCKET_FUNCTION_TYPE, BUCKET_KEY
@@ -27,7 +26,14 @@ from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.format.types.data_types import AtomicType, DataType
 from paimon_orch.merge.compact.bucket_deletion_vectors import read_deletion_vectors
 from paimon_orch.merge.sort.key_order import KeyColumns, decode_key_bounds, to_comparable_value
+from paimon_orch.merge.tree.levels import build_bucket_runs
 from paimon_orch.steps.inspection.check_metadata import SnapshotContents
+from paimon_orch.steps.inspection.doctor_findings import format_count
+from paimon_orch.steps.inspection.duplicate_keys import (
+    ComparedBucket,
+    DuplicateKeyFinder,
+    can_share_keys,
+)
 from paimon_orch.steps.inspection.findings import Findings
 from paimon_orch.storage import FileIO
 from paimon_orch.table.metadata.schema_store import SchemaStore
@@ -45,7 +51,7 @@ class FileChecker:
     """Buckets and names of the files of all branches that were already checked."""
     _vectors: dict[str, dict[str, DeletionVector]] = field(default_factory=dict)
     _previous_vectors: dict[str, DeletionVector] = field(default_factory=dict)
-    _buckets: set[tuple[object, ...]] = field(default_factory=set)
+    _compared: set[frozenset[tuple[object, int]]] = field(default_factory=set)
 
     def check(self, state: SnapshotContents) -> None:
         """Check the data files and deletion vectors of a version that were not checked before."""
@@ -56,10 +62,8 @@ class FileChecker:
                 self._record_errors(partial(self._check_file, entry))
         vectors = self._read_deletion_vectors(state)
         self._check_deletion_vectors(state, vectors)
-        options = state.schema.typed_options
-        if state.schema.primary_keys and (
-            options.has_deletion_vectors or options.is_pk_clustering_override
-        ):
+        schema = state.schema
+        if schema.primary_keys and (_has_unique_rows(schema) or can_share_keys(schema)):
             self._check_unique_keys(state, vectors)
 
     def _record_errors(self, check: Callable[[], None]) -> None:
@@ -202,57 +206,72 @@ class FileChecker:
     def _check_unique_keys(
         self, state: SnapshotContents, vectors: Mapping[str, DeletionVector]
     ) -> None:
-        for (partition, bucket), entries in _group_by_bucket(state):
-            upper_entries = [entry for entry in entries if entry.file.level > 0]
+        merges_buckets = not _has_unique_rows(state.schema)
+        for group in _group_entries(state):
+            entries = [entry for entry in group if merges_buckets or entry.file.level > 0]
             # Files and deletion vectors that were checked in another version are not checked again.
-            vectors_by_file = {
-                e.file.file_name: vectors.get(e.file.file_name) for e in upper_entries
-            }
-            key = (
-                partition,
-                bucket,
-                frozenset((name, id(vector)) for name, vector in vectors_by_file.items()),
+            key = frozenset(
+                (entry.identity, id(vectors.get(entry.file.file_name))) for entry in entries
             )
-            if key in self._buckets or len(upper_entries) < 2:
+            buckets = {entry.partition_bucket for entry in entries}
+            if key in self._compared or len(buckets if merges_buckets else entries) < 2:
                 continue
-            self._buckets.add(key)
-            check = partial(self._check_duplicate_keys, state, upper_entries, vectors_by_file)
+            self._compared.add(key)
+            check = partial(
+                self._check_duplicate_keys, state, entries, vectors, merges_buckets=merges_buckets
+            )
             self._record_errors(check)
 
     def _check_duplicate_keys(
         self,
         state: SnapshotContents,
         entries: list[ManifestEntry],
-        vectors: Mapping[str, DeletionVector | None],
+        vectors: Mapping[str, DeletionVector],
+        *,
+        merges_buckets: bool,
     ) -> None:
         schema = state.schema
         schemas = self.schemas.get_all(entry.file.schema_id for entry in entries)
         reader = FileReader(self.io, TablePaths(self.paths.root), schema, schemas)
-        batches = [
-            batch
-            for entry in entries
-            for batch in reader.read(
-                BucketFile(entry.partition, entry.bucket, entry.file),
-                schema.key_fields,
-                vectors[entry.file.file_name],
+        buckets = [
+            ComparedBucket(
+                bucket=bucket,
+                runs=[run.files for run in build_bucket_runs([e.file for e in group], schema)],
+                deletions=vectors,
             )
+            for bucket, group in groupby(entries, key=lambda entry: entry.partition_bucket)
         ]
-        if not batches:
+        duplicates = DuplicateKeyFinder(reader, buckets, merges_buckets=merges_buckets).find()
+        if not duplicates.keys:
             return
-        keys = KeyColumns.of(pa.Table.from_batches(batches), schema.trimmed_primary_keys)
-        duplicates = int(keys.compute_order()[1].sum())
-        if duplicates:
-            names = ", ".join(sorted(entry.file.file_name for entry in entries))
-            text = f"{duplicates} keys have more than one live row in {names}"
-            self.findings.add("live-twice", state.version, text)
+        rows = "row" if len(buckets) == 1 else "row in several buckets"
+        names = ", ".join(sorted(name for files in duplicates.positions.values() for name in files))
+        text = (
+            f"{format_count(duplicates.keys, 'key')} with more than one live {rows}; "
+            f"the replaced rows are in {names}"
+        )
+        self.findings.add("live-twice", state.version, text)
 
 
-def _group_by_bucket(
-    state: SnapshotContents,
-) -> Iterator[tuple[PartitionBucket, list[ManifestEntry]]]:
-    ordered = sorted(state.entries, key=lambda entry: entry.partition_bucket)
-    for partition_bucket, group in groupby(ordered, key=lambda entry: entry.partition_bucket):
-        yield partition_bucket, list(group)
+def _has_unique_rows(schema: TableSchema) -> bool:
+    """Return whether readers do not merge the rows of a key above level 0."""
+    options = schema.typed_options
+    return options.has_deletion_vectors or options.is_pk_clustering_override
+
+
+def _group_entries(state: SnapshotContents) -> Iterator[list[ManifestEntry]]:
+    """Yield the files of the buckets that can share keys, in the order of their buckets."""
+
+    def get_group(entry: ManifestEntry) -> object:
+        is_shared = can_share_keys(state.schema)
+        return entry.partition if is_shared else entry.partition_bucket
+
+    ordered = sorted(
+        (entry for entry in state.entries if entry.bucket >= 0),
+        key=lambda entry: entry.partition_bucket,
+    )
+    for _, group in groupby(ordered, key=get_group):
+        yield list(group)
 
 
 def _is_subset(vector: DeletionVector, other: DeletionVector) -> bool:

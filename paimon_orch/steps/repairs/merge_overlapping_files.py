@@ -6,10 +6,11 @@ needs those of other levels too. No changelog is written: the rows were in a cha
 were compacted. See docs/format/levels-and-sorted-runs.md.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 
 from paimon_orch.errors import UnsupportedError
 from paimon_orch.files.data_file_reader import FileReader
@@ -28,7 +29,8 @@ from paimon_orch.steps.compaction.primary_key import (
     PrimaryKeyCompactionUnit,
     select_primary_key_units,
 )
-from paimon_orch.steps.repairs.replaced_rows import ReplacedRows, put_rows_aside
+from paimon_orch.steps.inspection.duplicate_keys import ComparedBucket, DuplicateKeyFinder
+from paimon_orch.steps.repairs.replaced_rows import put_rows_aside, read_replaced_rows
 from paimon_orch.table.chain.chain_branches import refuse_chain_table
 from paimon_orch.table.commit.conflict_detection import BucketGuard
 from paimon_orch.table.filter.partition_spec import format_partition
@@ -137,16 +139,21 @@ def _put_replaced_rows_aside(table: Table, plan: CompactionPlan) -> CompactionPl
     assert plan.reader is not None
     folder = Quarantine.of(table).build_folder_name()
     for unit in select_primary_key_units(plan):
-        rows = _list_replaced_rows(plan.reader, unit).find()
         directory = table.paths.bucket_dir(table.schema, unit.partition, unit.bucket)
         bucket = directory.removeprefix(f"{table.paths.root}/")
+        rows = _read_replaced_rows(plan.reader, unit)
         put_rows_aside(table, folder, f"{bucket}/level-{unit.output_level}.parquet", rows)
     return plan
 
 
-def _list_replaced_rows(reader: FileReader, unit: PrimaryKeyCompactionUnit) -> ReplacedRows:
+def _read_replaced_rows(reader: FileReader, unit: PrimaryKeyCompactionUnit) -> Iterator[pa.Table]:
     vectors = read_deletion_vectors(reader.io, reader.paths, reader.schema, unit.task.vectors)
-    return ReplacedRows(reader, unit.partition_bucket, unit.inputs, vectors)
+    compared = ComparedBucket(
+        bucket=unit.partition_bucket, runs=[[file] for file in unit.inputs], deletions=vectors
+    )
+    duplicates = DuplicateKeyFinder(reader, [compared]).find()
+    positions = duplicates.positions.get(unit.partition_bucket, {})
+    return read_replaced_rows(reader, unit.partition_bucket, unit.inputs, positions)
 
 
 MERGE_OVERLAPPING_FILES = replace(

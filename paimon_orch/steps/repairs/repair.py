@@ -200,7 +200,7 @@ def _plan_duplicate_keys(table: Table) -> RepairAction | None:
     return _build_action(
         DoctorRule.DUPLICATE_KEYS,
         f"delete {format_count(planned.row_count, 'row')} of keys with a newer row in "
-        f"{format_count(len(planned.buckets), 'bucket')}; the rows are put into the quarantine",
+        f"{format_count(planned.bucket_count, 'bucket')}; the rows are put into the quarantine",
         table,
         delete_duplicate_keys.DELETE_DUPLICATE_KEYS,
         planned,

@@ -153,12 +153,16 @@ def _check_level_0_order(
     compaction, the row of the compacted file wins among rows with equal numbers. Afterwards, the
     row of the remaining file would win: the compaction would change the value of a key. Files in
     postpone buckets are exempt: each of them is numbered from 0, and their order is kept otherwise.
+    So are buckets whose files are written again on level 0, with the same order.
     """
     compacted: dict[PartitionBucket, list[DataFileMeta]] = {}
     for entry in delta:
         is_postponed = entry.bucket == POSTPONE_BUCKET
         if entry.kind is FileKind.DELETE and entry.file.level == 0 and not is_postponed:
             compacted.setdefault(entry.partition_bucket, []).append(entry.file)
+    for entry in delta:
+        if entry.kind is FileKind.ADD and entry.file.level == 0:
+            compacted.pop(entry.partition_bucket, None)
     for entry in live:
         remaining = entry.file
         for file in compacted.get(entry.partition_bucket, ()) if remaining.level == 0 else ():

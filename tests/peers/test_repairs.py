@@ -1,0 +1,34 @@
+"""Java 2.0 reads and continues tables after a repair."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.damaged_tables import put_keys_into_two_buckets
+from support.peers.peers import Peer
+from support.tables import rows_of
+
+from paimon_orch.steps.inspection.doctor_findings import DoctorRule
+from paimon_orch.steps.repairs.repair import RepairRequest, plan, repair
+
+
+@pytest.mark.parametrize("with_vectors", ["true", "false"])
+def test_java_continues_a_table_whose_duplicate_keys_were_deleted(
+    java20: Peer, tmp_path: Path, with_vectors: str
+) -> None:
+    table = put_keys_into_two_buckets(
+        tmp_path, compacts=with_vectors == "true", deletion_vectors__enabled=with_vectors
+    )
+    repair(table, ["duplicate-keys"])
+    rows = rows_of(table)
+    assert sorted(tuple(row.values()) for row in java20.read(tmp_path)) == rows
+    assert java20.check(tmp_path) == []
+
+    changed = [{"p": 0, "k": k, "v": "java", "s": 50} for k in (1, 2, 3, 4)]
+    java20.run("write", tmp_path, rows=changed)
+    java20.run("compact", tmp_path, full=True)
+
+    expected = [tuple(row.values()) for row in changed] + [row for row in rows if row[0] == 1]
+    assert rows_of(table) == expected
+    assert not plan(table, RepairRequest(rules=frozenset([DoctorRule.DUPLICATE_KEYS])))
