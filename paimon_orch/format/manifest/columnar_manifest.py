@@ -40,6 +40,7 @@ from paimon_orch.format.manifest.manifest_entry import (
     DataFileMeta,
     FileKind,
     ManifestEntry,
+    check_file_name,
     decode_manifest,
     is_safe_file_name,
 )
@@ -111,7 +112,7 @@ class ColumnarManifest:
         kinds, buckets = columns["_KIND"].values, columns["_BUCKET"].values
         levels = columns["_FILE._LEVEL"].values
         names = [part.decode() for part in columns["_FILE._FILE_NAME"].slices(data)]
-        _check_file_names(names)
+        _check_file_names(names, path)
         return cls(
             path=path,
             positions=positions,
@@ -173,7 +174,7 @@ class ColumnarManifest:
         with wrap_decode_errors(self.path):
             groups = set(self.columns["_FILE._EXTRA_FILES"].arrays(self.data))
             names = list(dict.fromkeys(name for group in groups for name in group or ()))
-            _check_file_names(names)
+            _check_file_names(names, self.path)
             return names
 
     def entries(self, rows: Indices | None = None) -> list[ManifestEntry]:
@@ -404,12 +405,12 @@ def _iterate_required_fields(schema: Mapping[str, Any], prefix: str = "") -> Ite
 _REQUIRED_FIELDS = frozenset(_iterate_required_fields(MANIFEST_SCHEMA))
 
 
-def _check_file_names(names: Sequence[str]) -> None:
+def _check_file_names(names: Sequence[str], path: str) -> None:
     # one check of the joined names is faster than a check of each name
     if _UNSAFE_NAMES.isdisjoint(names) and is_safe_file_name("|".join(names)):
         return
-    if not all(map(is_safe_file_name, names)):
-        raise UnexpectedAvroError("a file name")
+    for name in names:
+        check_file_name(name, path)
 
 
 def _build_entries(manifest: ColumnarManifest) -> list[ManifestEntry]:
@@ -448,7 +449,7 @@ def _build_files(manifest: ColumnarManifest) -> list[DataFileMeta]:
     names, columns, data = manifest.names, manifest.columns, manifest.data
     of = _FileColumns(columns, data)
     extra = list(of.strings("_EXTRA_FILES"))
-    _check_file_names([name for group in set(extra) for name in group or ()])
+    _check_file_names([name for group in set(extra) for name in group or ()], manifest.path)
     values = [
         names,
         of.numbers("_FILE_SIZE"),

@@ -234,6 +234,16 @@ def test_names_outside_their_directory_are_refused(field: str, name: str) -> Non
         open_manifest(encode_manifest([*good, bad]), "m")
 
 
+@pytest.mark.parametrize("read", [ColumnarManifest.entries, ColumnarManifest.extra_file_names])
+def test_names_of_extra_files_are_checked_when_they_are_read(
+    read: Callable[[ColumnarManifest], object],
+) -> None:
+    columns = ColumnarManifest.decode(encode_manifest(entries(4, extra_files=("../x",))), "m")
+    assert columns is not None
+    with pytest.raises(CorruptFileError, match=r"^m: .*'../x'.*outside its directory"):
+        read(columns)
+
+
 def test_text_that_is_not_utf_8_is_an_error() -> None:
     content = content_of(encode_manifest(entries(400))).replace(b"data-", b"dat\xff-", 1)
     with pytest.raises(CorruptFileError, match=r"^m: "):
