@@ -62,15 +62,9 @@ class CompactionTarget:
         """
         if self.partitions_def is None:
             return [PlannedRun((), tuple(decisions))] if decisions else []
-        dimensions = _list_dimensions(
-            self.partitions_def, self.evaluation_context.instance, partitions_requests
-        )
+        dimensions = self._list_dimensions(self.partitions_def, partitions_requests)
         paths = [decision.partition for decision in decisions]
         keys = self._find_partition_keys(paths, self.partitions_def, dimensions)
-        if unknown := [path for path in paths if path not in keys]:
-            self.evaluation_context.log.warning(
-                "%s: the asset has no partition for %s", self.table.identifier, ", ".join(unknown)
-            )
         decisions_by_key = {
             keys[decision.partition]: decision
             for decision in decisions
@@ -85,13 +79,28 @@ class CompactionTarget:
             ]
         return runs
 
+    def find_partition_keys(
+        self, paths: Collection[str], partitions_requests: Sequence[DynamicPartitionsRequest]
+    ) -> dict[str, str]:
+        """Return the partition key of each path that has one, and log the other paths.
+
+        ``partitions_requests`` are applied to the definition first.
+        """
+        assert self.partitions_def is not None
+        dimensions = self._list_dimensions(self.partitions_def, partitions_requests)
+        return self._find_partition_keys(paths, self.partitions_def, dimensions)
+
+    def _list_dimensions(
+        self, partitions_def: PartitionsDef, requests: Sequence[DynamicPartitionsRequest]
+    ) -> list[list[str]]:
+        return _list_dimensions(partitions_def, self.evaluation_context.instance, requests)
+
     def _find_partition_keys(
         self,
         paths: Collection[str],
         partitions_def: PartitionsDef,
         dimensions: Sequence[Sequence[str]],
     ) -> dict[str, str]:
-        """Return the partition key of each path that has one in the definition."""
         partition_keys = PartitionKeys.of(self.table.schema, partitions_def)
         values = [set(dimension) for dimension in dimensions]
         candidates = {path: _find_key(partition_keys, path) for path in paths}
@@ -104,6 +113,10 @@ class CompactionTarget:
             all_keys = (DIMENSION_SEPARATOR.join(parts) for parts in product(*dimensions))
             keys_by_path = {_find_path(partition_keys, key): key for key in all_keys}
             keys |= {path: keys_by_path[path] for path in paths if path in keys_by_path}
+        if unknown := [path for path in paths if path not in keys]:
+            self.evaluation_context.log.warning(
+                "%s: the asset has no partition for %s", self.table.identifier, ", ".join(unknown)
+            )
         return keys
 
     def build_run_request(self, run: "PlannedRun", run_key: str) -> dg.RunRequest:

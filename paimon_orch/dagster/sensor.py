@@ -27,7 +27,7 @@ from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.steps.compaction.policy import CompactionPolicy
 from paimon_orch.table.table import Table
 
-AssetEvent = dg.AssetObservation | dg.AssetMaterialization | dg.AssetCheckEvaluation
+SnapshotEvent = dg.AssetObservation | dg.AssetMaterialization
 
 _MAX_LOGGED_DECISIONS = 50
 _MAX_DECISIONS_IN_REASON = 3
@@ -48,6 +48,7 @@ def build_latest_snapshot_sensor(  # noqa: PLR0913 - keywords of a factory
     max_partitions_per_run: int = MAX_PARTITIONS_PER_RUN,
     checks: Mapping[str, Limit] | None = None,
     report_as: Literal["observation", "materialization"] = "observation",
+    request_runs: bool = True,
     default_status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.STOPPED,
 ) -> dg.SensorDefinition:
     """Return a sensor that requests compaction of the partitions that new snapshots changed.
@@ -64,7 +65,8 @@ def build_latest_snapshot_sensor(  # noqa: PLR0913 - keywords of a factory
 
     The sensor reports each snapshot that changed data as an observation of the table's asset. With
     ``report_as="materialization"``, it reports only the newest one, as a materialization, which
-    Dagster needs to evaluate freshness.
+    Dagster needs to evaluate freshness and automation conditions. With ``request_runs=False``, it
+    requests no runs, and reports the newest snapshot for each partition that changed.
 
     With ``checks``, the limits of :func:`~paimon_orch.dagster.build_paimon_table_checks`, the
     first tick and each tick with new data evaluate these checks of the table, except
@@ -72,11 +74,13 @@ def build_latest_snapshot_sensor(  # noqa: PLR0913 - keywords of a factory
     are smaller than 16 MB.
     """
     table_checks = None if checks is None else TableChecks.of(table, checks, key_prefix)
+    action = "Requests compaction of partitions" if request_runs else "Reports the partitions"
+    target_asset = dg.AssetSelection.assets(compaction_asset_key(table, key_prefix))
 
     @dg.sensor(
         name=definition_name("latest_snapshot", table, key_prefix),
-        description=f"Requests compaction of partitions of `{table}` that new snapshots changed.",
-        target=dg.AssetSelection.assets(compaction_asset_key(table, key_prefix)),
+        description=f"{action} of `{table}` that new snapshots changed.",
+        target=target_asset if request_runs else None,
         minimum_interval_seconds=minimum_interval_seconds,
         default_status=default_status,
     )
@@ -100,14 +104,18 @@ def build_latest_snapshot_sensor(  # noqa: PLR0913 - keywords of a factory
         changes = _evaluate_changes(context, target, policy, max_snapshots_per_tick)
         if isinstance(changes, dg.SkipReason):
             return changes
-        events: list[AssetEvent] = [
-            *_build_asset_events(target, changes, materialized=report_as == "materialization")
-        ]
-        result = _build_result(target, changes, max_requests_per_tick)
+        events = list(
+            _build_asset_events(target, changes, materialized=report_as == "materialization")
+        )
+        if request_runs:
+            result = _build_result(target, changes, max_requests_per_tick)
+        else:
+            result, events = _build_report(target, changes, events)
         is_new = changes.data_snapshots or context.cursor is None
         if table_checks and is_new and not result.run_requests:
-            events = [*events, *_evaluate_checks(context, table_checks, loaded)]
-        return result._replace(asset_events=events)
+            evaluations = _evaluate_checks(context, table_checks, loaded)
+            return result._replace(asset_events=[*events, *evaluations])
+        return result._replace(asset_events=[*events])
 
     return latest_snapshot
 
@@ -207,6 +215,25 @@ def _build_result(
     )
 
 
+def _build_report(
+    target: CompactionTarget, changes: ChangesSinceCursor, events: Sequence[SnapshotEvent]
+) -> tuple[dg.SensorResult, list[SnapshotEvent]]:
+    """Return the result of a tick that requests no run, and the newest event by partition."""
+    paths = [decision.partition for decision in changes.decisions]
+    partitions_requests = target.build_partitions_requests(paths, changes.touched_partitions)
+    newest = list(events[-1:])
+    if newest and target.partitions_def is not None:
+        keys = target.find_partition_keys(paths, partitions_requests).values()
+        newest = [newest[0]._replace(partition=key) for key in sorted(keys)]
+    result = dg.SensorResult(
+        skip_reason=f"{target.table.identifier}: reported the changes up to snapshot "
+        f"{changes.cursor.handled.snapshot_id}",
+        cursor=replace(changes.cursor, pending={}, waiting={}).to_json(),
+        dynamic_partitions_requests=partitions_requests,
+    )
+    return result, newest
+
+
 def _evaluate_checks(
     context: dg.SensorEvaluationContext, checks: TableChecks, table: Table
 ) -> list[dg.AssetCheckEvaluation]:
@@ -237,7 +264,7 @@ def _build_skip_message(table: Table, changes: ChangesSinceCursor) -> str:
 
 def _build_asset_events(
     target: CompactionTarget, changes: ChangesSinceCursor, *, materialized: bool
-) -> Iterator[AssetEvent]:
+) -> Iterator[SnapshotEvent]:
     """Yield an event with a new data version for each snapshot that changed data."""
     key = table_asset_key(target.table.identifier, target.key_prefix)
     event = dg.AssetMaterialization if materialized else dg.AssetObservation

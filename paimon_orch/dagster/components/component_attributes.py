@@ -6,7 +6,7 @@ from functools import cache
 from typing import Annotated, Any, Literal, Self
 
 import dagster as dg
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from paimon_orch.catalog.catalog_fields import check_catalog_fields, merge_catalog_options
 from paimon_orch.catalog.catalog_options import redact_location
@@ -37,6 +37,14 @@ from paimon_orch.format.options.blocking_options import Allowances
 _YamlScalar = str | bool | int | float
 """The type of a scalar; Dagster converts a rendered template that looks like a number."""
 _ENV_RULE = KeyRule("key", ("env",))
+
+
+DEFAULT_CONDITION: dg.AutomationCondition[Any] = (
+    dg.AutomationCondition.eager()
+    .without(dg.AutomationCondition.in_latest_time_window())
+    .with_label("table_updated")
+)
+"""Also compacts older time partitions, which late rows change; ``eager`` ignores these."""
 
 
 class SparkAttributes(Attributes):
@@ -163,6 +171,8 @@ class TableAttributes(CatalogAttributes):
     tables, the project must define the asset. ``running`` starts the sensor and the schedules.
     """
 
+    model_config = ConfigDict(arbitrary_types_allowed=True)  # of automation_condition
+
     external: bool = Field(
         default=True,
         description="True if another engine writes the table. The component then also defines "
@@ -175,10 +185,18 @@ class TableAttributes(CatalogAttributes):
         default=None,
         description="Partitions of the assets. Without them, each run processes the whole table.",
     )
-    trigger: Literal["sensor", "schedule", "none"] = Field(
+    trigger: Literal["sensor", "schedule", "automation", "none"] = Field(
         default="sensor",
-        description="Source of compaction requests: a sensor after commits, a daily schedule, or "
-        "none.",
+        description="Source of compaction requests: a sensor after commits, a daily schedule, an "
+        "automation condition of the compaction asset, or none.",
+    )
+    automation_condition: Annotated[
+        dg.AutomationCondition[Any] | None, dg.Resolver.default(model_field_type=str | None)
+    ] = Field(
+        default=None,
+        description="Condition of 'trigger: automation', such as "
+        "{{ dg.AutomationCondition.on_cron('0 3 * * *') }}. Default: a partition is compacted when "
+        "the table asset reports an update of it.",
     )
     sensor_interval_seconds: int = Field(
         default=30, ge=1, description="Minimum interval between ticks of the sensor."
@@ -237,12 +255,26 @@ class TableAttributes(CatalogAttributes):
                 "freshness requires 'external: true'; for a table that Dagster loads, set it on "
                 "the asset: build_table_asset(..., freshness_policy=...)"
             )
-        if self.trigger != "sensor":
+        if self.trigger not in ("sensor", "automation"):
             raise InputError(
-                "freshness requires 'trigger: sensor', since the sensor reports the commits of "
-                "an external table"
+                "freshness requires 'trigger: sensor' or 'trigger: automation', since their sensor "
+                "reports the commits of an external table"
             )
         return self.freshness.policy()
+
+    def compaction_condition(self) -> dg.AutomationCondition[Any] | None:
+        """Return the condition of the compaction asset, which is None for other triggers.
+
+        Raises :class:`InputError` for a condition that another trigger would ignore.
+        """
+        if self.trigger == "automation":
+            return self.automation_condition or DEFAULT_CONDITION
+        if self.automation_condition is not None:
+            raise InputError(
+                f"automation_condition requires 'trigger: automation', but trigger is "
+                f"{self.trigger!r}"
+            )
+        return None
 
     @property
     def allowances(self) -> Allowances:

@@ -126,15 +126,16 @@ class PaimonTableComponent(TableAttributes, dg.Component):
     def _build_default_spec(self, kind: TableAssetKind) -> dg.AssetSpec:
         if kind is TableAssetKind.TABLE:
             return self._build_table_spec()
-        build = (
-            build_compaction_spec if kind is TableAssetKind.COMPACTION else build_file_index_spec
-        )
-        return build(
+        is_compaction = kind is TableAssetKind.COMPACTION
+        spec = (build_compaction_spec if is_compaction else build_file_index_spec)(
             self.table,
             partitions_def=self._partitions_def,
             key_prefix=self.key_prefix,
             owners=self.owners,
         )
+        if not is_compaction:
+            return spec
+        return spec.replace_attributes(automation_condition=self.compaction_condition())
 
     def _build_table_spec(self) -> dg.AssetSpec:
         return dg.AssetSpec(
@@ -183,9 +184,12 @@ class PaimonTableComponent(TableAttributes, dg.Component):
         ]
 
     def _build_sensors(self) -> list[dg.SensorDefinition]:
-        if self.trigger != "sensor":
+        reports_only = self.trigger == "automation" and self.external
+        if self.trigger != "sensor" and not reports_only:
             return []
         status = dg.DefaultSensorStatus
+        # Freshness policies and automation conditions ignore observations of external assets.
+        is_materialized = reports_only or self.freshness is not None
         sensor = build_latest_snapshot_sensor(
             self.table,
             partitions_def=self._partitions_def,
@@ -195,7 +199,8 @@ class PaimonTableComponent(TableAttributes, dg.Component):
             max_partitions_per_run=self.max_partitions_per_run,
             minimum_interval_seconds=self.sensor_interval_seconds,
             checks=self.checks,
-            report_as="observation" if self.freshness is None else "materialization",
+            report_as="materialization" if is_materialized else "observation",
+            request_runs=not reports_only,
             default_status=status.RUNNING if self.running else status.STOPPED,
         )
         return [sensor]

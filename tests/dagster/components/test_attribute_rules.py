@@ -294,7 +294,7 @@ def test_dg_check_yaml_refuses_invalid_attributes_and_accepts_valid_attributes(
     assert invalid.returncode == 1
     for sentence in (
         "attributes.table 'orders' is not one of ['database.table",
-        "attributes.trigger 'sensr' is not one of ['sensor', 'schedule', 'none']",
+        "attributes.trigger 'sensr' is not one of ['sensor', 'schedule', 'automation', 'none']",
         "attributes.partitions.start '2026-13-45' is not one of",
         "attributes.snapshot_expiration.retain_for 'soon' is not one of ['a whole number and a unit",
         "attributes.snapshot_expiration.cron 'every day' is not one of ['five fields",
