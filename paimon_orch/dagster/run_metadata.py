@@ -1,6 +1,6 @@
 """Metadata of runs: keys that begin with ``paimon/``, and tables of plans, decisions and columns.
 
-Metrics are reported as numbers, which Dagster plots.
+Metrics are reported as numbers, which Dagster plots; identifiers and details of runs are text.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -51,6 +51,15 @@ _STATE_METRICS = (
     "deletion_vector_rows",
     "small_file_ratio",
 )
+_TEXT_FIELDS = (
+    "snapshot_id",
+    "schema_id",
+    "iceberg_snapshot_id",
+    "commit_attempts",
+    "planned_buckets",
+    "skipped_buckets",
+)
+"""Numbers that say nothing as a plot, because they are identifiers or nearly constant."""
 _DECISION_COLUMNS = {
     "partition": "string",
     "compact": "string",
@@ -126,10 +135,16 @@ class PaimonMetadata:
         """Return the keys that have a value, with values of Dagster's types."""
         metadata = {field.name: getattr(self, field.name) for field in fields(self)}
         return {
-            f"paimon/{name}": round(value, 3) if isinstance(value, float) else value
+            f"paimon/{name}": _to_metadata_value(name, value)
             for name, value in metadata.items()
             if value is not None
         }
+
+
+def _to_metadata_value(name: str, value: Any) -> Any:
+    if name in _TEXT_FIELDS:
+        return str(value)
+    return round(value, 3) if isinstance(value, float) else value
 
 
 def filter_result(result: CompactionResult, path: str) -> CompactionResult:

@@ -280,7 +280,7 @@ def _build_snapshot_metadata(
 ) -> dict[str, Any]:
     """Return the metadata of a snapshot; for the newest one, also its columns and decisions."""
     metadata: dict[str, Any] = {
-        "paimon/snapshot_id": snapshot.id,
+        "paimon/snapshot_id": str(snapshot.id),  # Dagster plots numbers
         "paimon/commit_kind": snapshot.commit_kind.value,
         "paimon/commit_user": snapshot.commit_user,
         "paimon/physical_rows": snapshot.total_record_count,

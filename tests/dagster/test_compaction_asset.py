@@ -96,13 +96,13 @@ def test_a_compaction_reports_its_plan_and_its_result(
     result = materialize(compaction, resources, DAYS[0])
 
     metadata = metadata_by_partition(result)[DAYS[0]]
-    assert metadata["paimon/snapshot_id"] == 3
+    assert metadata["paimon/snapshot_id"] == "3"
     assert metadata["paimon/files_before"] == 2
     assert metadata["paimon/files_after"] == 1
     assert metadata["paimon/level0_files"] == 0
     assert metadata["paimon/bytes_rewritten"] > 0
-    assert metadata["paimon/commit_attempts"] == 1
-    assert metadata["paimon/planned_buckets"] == 1
+    assert metadata["paimon/commit_attempts"] == "1"
+    assert metadata["paimon/planned_buckets"] == "1"
     assert metadata["dagster/partition_row_count"] == 3
     [record] = metadata["paimon/plan"].records
     assert record.data["files"] == 2
@@ -210,7 +210,7 @@ def test_the_plan_that_was_logged_is_executed_after_another_commit(
     assert "plan to compact 2 files of 1 buckets" in capfd.readouterr().err
     [record] = metadata["paimon/plan"].records
     assert record.data["files"] == 2
-    assert metadata["paimon/commit_attempts"] == 1
+    assert metadata["paimon/commit_attempts"] == "1"
     assert metadata["paimon/level0_files"] == 1
 
 
@@ -228,8 +228,8 @@ def test_a_compaction_that_lost_a_race_makes_a_new_plan(
 
     metadata = metadata_by_partition(materialize(compaction, resources, DAYS[0]))[DAYS[0]]
 
-    assert metadata["paimon/commit_attempts"] == 2
-    assert metadata["paimon/planned_buckets"] == 0
+    assert metadata["paimon/commit_attempts"] == "2"
+    assert metadata["paimon/planned_buckets"] == "0"
     assert orders.stores.snapshots.latest_id() == 3
 
 
@@ -243,8 +243,8 @@ def test_a_second_compaction_commits_nothing_and_reports_this(
 
     assert orders.stores.snapshots.latest_id() == 2
     assert metadata["paimon/files_before"] == metadata["paimon/files_after"] == 1
-    assert metadata["paimon/planned_buckets"] == 0
-    assert metadata["paimon/skipped_buckets"] == 1
+    assert metadata["paimon/planned_buckets"] == "0"
+    assert metadata["paimon/skipped_buckets"] == "1"
     assert "paimon/plan" not in metadata
 
 

@@ -115,8 +115,8 @@ def test_the_check_passes_if_iceberg_readers_see_the_newest_snapshot(
     assert values_of(evaluation.metadata) == {
         "paimon/value": 0,
         "paimon/limit": 0,
-        "paimon/snapshot_id": 1,
-        PUBLISHED: 1,
+        "paimon/snapshot_id": "1",
+        PUBLISHED: "1",
         "paimon/iceberg_metadata": str(metadata_dir(published) / "v1.metadata.json"),
     }
 
@@ -150,14 +150,14 @@ def test_a_check_is_red_after_a_failed_publication_and_green_after_the_job(
         "Iceberg readers see snapshot 1, and LATEST is 2. To fix this, run sync_iceberg."
     )
     assert values_of(stale.metadata)["paimon/value"] == 1
-    assert values_of(stale.metadata)[PUBLISHED] == 1
+    assert values_of(stale.metadata)[PUBLISHED] == "1"
     assert dry_run["paimon/sync_iceberg_planned_missing_snapshots"] == 1
     [record] = dry_run["paimon/plan"].records
     assert record.data["problem"] == "Iceberg readers see snapshot 1, and LATEST is 2"
     assert synchronized["paimon/dry_run"] is False
     assert synchronized["paimon/sync_iceberg_published_snapshots"] == 1
     assert synchronized["paimon/sync_iceberg_iceberg_snapshot_id"] == 2
-    assert values_of(repaired.metadata)[PUBLISHED] == 2
+    assert values_of(repaired.metadata)[PUBLISHED] == "2"
 
 
 def test_a_limit_tolerates_missing_snapshots_but_no_damage(
@@ -219,7 +219,7 @@ def test_maintenance_assets_report_the_snapshot_that_iceberg_readers_see(
 
     metadata = materialize(build("lake.orders"), resources)
 
-    assert (metadata["paimon/snapshot_id"], metadata[PUBLISHED]) == (latest_id, latest_id)
+    assert (metadata["paimon/snapshot_id"], metadata[PUBLISHED]) == (str(latest_id),) * 2
 
 
 def test_a_run_warns_of_stale_metadata_and_succeeds(
@@ -234,7 +234,7 @@ def test_a_run_warns_of_stale_metadata_and_succeeds(
 
     metadata = materialize(build_compaction_asset("lake.orders"), resources)
 
-    assert metadata["paimon/snapshot_id"] == 7
+    assert metadata["paimon/snapshot_id"] == "7"
     assert PUBLISHED not in metadata
     assert "lake.orders: the Iceberg metadata is stale: " in capfd.readouterr().err
 
@@ -256,7 +256,7 @@ def test_the_io_manager_reports_the_snapshot(
 
     metadata = materialize(rows, {"io_manager": PaimonArrowIOManager(paimon=paimon)})
 
-    assert (metadata["paimon/snapshot_id"], metadata[PUBLISHED]) == (2, 2)
+    assert (metadata["paimon/snapshot_id"], metadata[PUBLISHED]) == ("2", "2")
 
 
 def test_a_load_reports_the_snapshot(
@@ -272,4 +272,4 @@ def test_a_load_reports_the_snapshot(
         {"paimon": paimon, "spark": NoSessionSparkResource()},
     )
 
-    assert (metadata["paimon/snapshot_id"], metadata[PUBLISHED]) == (2, 2)
+    assert (metadata["paimon/snapshot_id"], metadata[PUBLISHED]) == ("2", "2")

@@ -338,7 +338,7 @@ def test_a_run_can_set_the_write_mode_and_reports_the_written_rows(
     result = run(paimon, sales)
 
     [event] = result.get_asset_materialization_events()
-    assert event.materialization.metadata["paimon/snapshot_id"].value == 1
+    assert event.materialization.metadata["paimon/snapshot_id"].value == "1"
     assert event.materialization.metadata["paimon/rows_written"].value == 2
     assert table.stores.snapshots.latest_id() == 1
 

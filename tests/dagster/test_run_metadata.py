@@ -18,7 +18,7 @@ def test_metadata_keys_have_a_prefix_and_missing_values_are_omitted() -> None:
     metadata = PaimonMetadata(snapshot_id=3, small_file_ratio=0.50012, deletion_vector_rows=0)
 
     assert metadata.to_dagster() == {
-        "paimon/snapshot_id": 3,
+        "paimon/snapshot_id": "3",
         "paimon/small_file_ratio": 0.5,
         "paimon/deletion_vector_rows": 0,
     }

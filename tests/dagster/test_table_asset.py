@@ -45,7 +45,7 @@ def test_the_table_asset_reports_the_loaded_rows_and_the_data_version(
     metadata_of = metadata_by_partition(result)
     assert set(metadata_of) == set(DAYS[:2])
     metadata = metadata_of[DAYS[1]]
-    assert metadata["paimon/snapshot_id"] == 2
+    assert metadata["paimon/snapshot_id"] == "2"
     assert metadata["paimon/level0_files"] == 1
     assert metadata["dagster/uri"].endswith("lake.db/orders")
     assert [column.name for column in metadata["dagster/column_schema"].columns] == ["dt", "id"]
