@@ -22,6 +22,14 @@ from paimon_orch.table.table import Table
 SESSION_PREFIX = "session."
 """The prefix of the location that the session sets; users do not set these options."""
 WAREHOUSE_VARIABLE = "PAIMON_WAREHOUSE"
+_NO_TABLE = (
+    "paimon: set the options table (db.t) and either catalog (a configured name) or warehouse; or "
+    "set a path that ends with /db.db/t"
+)
+_NO_OPTIONS = (
+    "Spark passes no options of tables in its own catalog: if saveAsTable, writeTo or CREATE TABLE "
+    "created this one, use save, load or a temporary view instead, and drop the table in Spark"
+)
 _STORAGE_PREFIX = "storage."
 _CATALOG_PREFIX = "catalog."
 _PREFIXES = (_STORAGE_PREFIX, _CATALOG_PREFIX, SESSION_PREFIX)
@@ -97,10 +105,7 @@ class DataSourceOptions:
         directory, _, name = path.rpartition("/")
         root, _, database = directory.rpartition("/")
         if has_catalog or table or not (name and database.endswith(".db")):
-            raise InputError(
-                "paimon: set the options table (db.t) and either catalog (a configured name) or "
-                "warehouse; or set a path that ends with /db.db/t"
-            )
+            raise InputError(_NO_TABLE if self.values else f"{_NO_TABLE}. {_NO_OPTIONS}")
         default_root = "/" if directory.startswith("/") else "."
         if root and "/" not in root:
             root = f"./{root}"  # a directory, even if a catalog has this name

@@ -156,6 +156,11 @@ def test_a_table_is_read_by_path_and_as_a_view(spark: SparkSession, table_with_k
         )
 
 
+def test_a_table_of_spark_without_options_names_what_may_have_created_it() -> None:
+    with pytest.raises(InputError, match="saveAsTable, writeTo or CREATE TABLE created this one"):
+        list(read_in_process({}))
+
+
 def test_a_relative_path_is_resolved_from_the_working_directory(
     table_with_key: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
