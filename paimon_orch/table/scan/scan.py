@@ -12,6 +12,7 @@ from paimon_orch.files.file_index_reader import TopRowsOrLimit
 from paimon_orch.files.row_tracking import row_tracking_fields
 from paimon_orch.files.stats.file_stats import FileStats
 from paimon_orch.format.file_index.evaluation import TopN
+from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.options.core_options import (
     GLOBAL_INDEX_ENABLED,
     PK_BITMAP_INDEX_COLUMNS,
@@ -172,16 +173,18 @@ class Scan(BaseScan):
 
     def _plan_branch(self, *, use_indexes: bool) -> tuple[list[BucketSplit], Sequence[str]]:
         """Return the files of the snapshot that may match, and the column indexes that were used."""
-        splits = self.plan_own_splits(self._restrict_to_columns(), use_indexes=use_indexes)
-        return self._prune_by_column_indexes(splits) if use_indexes else (splits, ())
+        index = ManifestReader(self.io, self.paths).read_index_entries(self.snapshot)
+        splits = self.plan_own_splits(
+            self._restrict_to_columns(), use_indexes=use_indexes, index=index
+        )
+        return self._prune_by_column_indexes(splits, index) if use_indexes else (splits, ())
 
     def _prune_by_column_indexes(
-        self, splits: list[BucketSplit]
+        self, splits: list[BucketSplit], index: Sequence[IndexManifestEntry]
     ) -> tuple[list[BucketSplit], Sequence[str]]:
         """Return the files and rows that may match by indexes of columns, and the indexes used."""
         if self.predicate is None or not splits or not self._may_have_column_indexes:
             return splits, ()
-        entries = ManifestReader(self.io, self.paths).read_index_entries(self.snapshot)
         evaluator = GlobalIndexEvaluator(
             io=self.io,
             paths=self.paths,
@@ -190,7 +193,7 @@ class Scan(BaseScan):
             predicate=self.predicate,
         )
         prune = prune_by_file_rows if self.schema.primary_keys else prune_by_row_ids
-        return prune(splits, evaluator, entries), tuple(evaluator.used)
+        return prune(splits, evaluator, index), tuple(evaluator.used)
 
     @property
     def _may_have_column_indexes(self) -> bool:
@@ -262,30 +265,44 @@ class Scan(BaseScan):
         return splits
 
     def plan_own_splits(
-        self, predicate: Predicate | None, *, use_indexes: bool
+        self,
+        predicate: Predicate | None,
+        *,
+        use_indexes: bool,
+        index: Sequence[IndexManifestEntry] | None = None,
     ) -> list[BucketSplit]:
-        """Return the files of the snapshot that may match, without the fallback branch."""
+        """Return the files of the snapshot that may match, without the fallback branch.
+
+        ``index`` are the index files of the snapshot, if the caller has read them.
+        """
         levels = self.visibility.levels_to_read(self.levels)
         if not self.merge_postponed:
-            splits = self._plan_splits(predicate, levels, use_indexes=use_indexes)
+            splits = self._plan_splits(predicate, levels, use_indexes=use_indexes, index=index)
             return [split for split in splits if split.bucket >= 0]
         # A postponed row replaces the row with its key, so only predicates on keys can prune files.
         partitions, keys = set(self.schema.partition_keys), set(self.schema.primary_keys)
         on_keys = None if predicate is None else restrict_to_columns(predicate, partitions | keys)
         on_partitions = None if predicate is None else restrict_to_columns(predicate, partitions)
-        all_splits = self._plan_splits(on_partitions, ALL_LEVELS, use_indexes=False)
+        all_splits = self._plan_splits(on_partitions, ALL_LEVELS, use_indexes=False, index=index)
         return add_postponed_files(
-            self._plan_splits(on_keys, levels, use_indexes=False), all_splits, self.schema
+            self._plan_splits(on_keys, levels, use_indexes=False, index=index),
+            all_splits,
+            self.schema,
         )
 
     def _plan_splits(
-        self, predicate: Predicate | None, levels: range, *, use_indexes: bool
+        self,
+        predicate: Predicate | None,
+        levels: range,
+        *,
+        use_indexes: bool,
+        index: Sequence[IndexManifestEntry] | None,
     ) -> list[BucketSplit]:
         pruner = None
         if predicate is not None:
             pruner = FilePruner(self.schema, predicate, self.schemas.get, use_indexes)
         planner = ScanPlanner(ManifestReader(self.io, self.paths), self.schema)
-        return planner.splits(self.snapshot, pruner, levels=levels)
+        return planner.splits(self.snapshot, pruner, levels=levels, index=index)
 
     def _apply_limit(self, splits: Sequence[BucketSplit]) -> Sequence[BucketSplit]:
         """Return only the files that the limit needs, or all files if rows are filtered later."""

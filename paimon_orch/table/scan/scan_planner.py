@@ -75,8 +75,12 @@ class ScanPlanner:
         pruner: FilePruner | None = None,
         *,
         levels: range = ALL_LEVELS,
+        index: Sequence[IndexManifestEntry] | None = None,
     ) -> list[BucketSplit]:
-        """Return the files of some levels by bucket, without files that ``pruner`` excludes."""
+        """Return the files of some levels by bucket, without files that ``pruner`` excludes.
+
+        ``index`` are the index files of the snapshot, if the caller has read them.
+        """
         if snapshot is None:
             return []
 
@@ -98,7 +102,9 @@ class ScanPlanner:
         )
         if pruner is not None:
             live = pruner.select_entries(live)
-        splits = build_bucket_splits(live, self.manifests.read_index_entries(snapshot))
+        if index is None:
+            index = self.manifests.read_index_entries(snapshot)
+        splits = build_bucket_splits(live, index)
         if pruner is None or is_unmerged:
             return splits
         files_by_split = pruner.select_files([(split.partition, split.files) for split in splits])

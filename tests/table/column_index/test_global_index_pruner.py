@@ -14,10 +14,12 @@ from support.tables import Row, rows_of, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.errors import UnsupportedError
+from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.types.data_types import parse_type
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.maintenance.create_global_index import create_global_index
+from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.scan.scan import Scan
 from paimon_orch.table.scan.split_generator import divide_splits
@@ -78,6 +80,20 @@ def test_indexes_of_java_select_rows_and_rows_without_index_are_read(text: str) 
 
     assert count_selected(scan.plan()) == FILTERS[text]
     assert sorted_rows(scan) == read_without_indexes(table, text)
+
+
+def test_a_filtered_scan_reads_the_index_manifest_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Catalog(str(GOLDEN / "java-2.0" / "global_index" / "warehouse")).table("db.t")
+    read, names = ManifestReader.index_manifest, list[str]()
+
+    def record(reader: ManifestReader, name: str) -> list[IndexManifestEntry]:
+        names.append(name)
+        return read(reader, name)
+
+    monkeypatch.setattr(ManifestReader, "index_manifest", record)
+
+    assert count_selected(table.scan(filter="id = 5").plan()) == 41
+    assert len(names) == 1
 
 
 def test_a_file_without_a_matching_row_is_not_read_and_the_report_counts_it() -> None:
