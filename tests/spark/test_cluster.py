@@ -207,12 +207,11 @@ def spark_submit(
 def test_spark_submit_runs_a_program_with_the_package_archive(
     cluster: Cluster, tmp_path: Path
 ) -> None:
-    python = f"--conf=spark.pyspark.python={cluster.python}"
+    pythons = {"python": cluster.python, "driver.python": Path(sys.executable)}
+    confs = [f"--conf=spark.pyspark.{name}={python}" for name, python in pythons.items()]
     files = ["--py-files", str(package_archive(tmp_path))]
 
-    printed = spark_submit(
-        cluster, tmp_path, PROGRAM, python, *files, PYSPARK_DRIVER_PYTHON=sys.executable
-    )
+    printed = spark_submit(cluster, tmp_path, PROGRAM, *confs, *files)
 
     assert printed == [cluster.master, str(cluster.python), "True"]
 
@@ -220,7 +219,8 @@ def test_spark_submit_runs_a_program_with_the_package_archive(
 def test_spark_submit_runs_a_program_in_a_packed_environment(
     cluster: Cluster, tmp_path: Path
 ) -> None:
-    archive = pack_environment(cluster.python, tmp_path / "environment.tar.gz")
+    packed = make_environment(tmp_path / "packed", "pandas")
+    archive = pack_environment(packed, tmp_path / "environment.tar.gz")
     shutil.unpack_archive(archive, tmp_path / "environment", filter="fully_trusted")
     python = {"PYSPARK_PYTHON": "./environment/bin/python"}
 

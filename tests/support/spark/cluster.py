@@ -1,7 +1,7 @@
 """Spark servers from the PySpark distribution: a standalone cluster and a Spark Connect server.
 
-The workers' Python is a separate environment: a path file gives it the third-party packages of the
-tests, but not this package, which has to be sent to the workers.
+The workers' Python is a separate environment with the packages of ``requirements-core.txt`` and
+datasketches. It has neither PySpark, which Spark sends, nor this package, which has to be sent.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import re
 import socket
 import subprocess
 import sys
-import sysconfig
 import tarfile
 import venv
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +21,7 @@ from typing import Any
 
 import pyspark
 import pytest
+from support.light_environment import CORE, link_packages, read_requirements
 from support.peers.protocol import PeerProcess
 
 from paimon_orch.spark import find_java
@@ -38,17 +38,18 @@ def free_port() -> int:
         return int(connection.getsockname()[1])
 
 
-def make_environment(root: Path) -> Path:
-    """Create a Python environment for workers with blockable tasks; return its interpreter."""
+def make_environment(root: Path, *more: str) -> Path:
+    """Create a Python environment for workers with blockable tasks; return its interpreter.
+
+    ``more`` are requirements of a driver.
+    """
     venv.EnvBuilder(symlinks=True, with_pip=False).create(root)
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     packages = root / "lib" / version / "site-packages"
     (packages / "hold.py").write_text((HERE / "hold.py").read_text())
     (packages / "control").mkdir()
-    # Python ignores .pth files in a path from a .pth file, so an editable install is not found.
-    lines = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
-    start = "import hold; hold.install()"
-    (packages / "workers.pth").write_text("\n".join([*dict.fromkeys(lines), start, ""]))
+    (packages / "workers.pth").write_text("import hold; hold.install()\n")
+    link_packages(packages, [*read_requirements(CORE), "datasketches", *more])
     return root / "bin" / "python"
 
 
