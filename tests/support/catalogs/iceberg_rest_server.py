@@ -19,13 +19,13 @@ from support.peers.environments import PeerCommand, java_command, maven_jar, spa
 
 TOKEN = "an-iceberg-token"  # noqa: S105
 
-_VERSION = "1.11.0"
+ICEBERG_VERSION = "1.11.0"
 _ARTIFACTS = (
-    f"org.apache.iceberg:iceberg-core:{_VERSION}:jar:tests",
-    f"org.apache.iceberg:iceberg-core:{_VERSION}",
-    f"org.apache.iceberg:iceberg-api:{_VERSION}",
-    f"org.apache.iceberg:iceberg-common:{_VERSION}",
-    f"org.apache.iceberg:iceberg-bundled-guava:{_VERSION}",
+    f"org.apache.iceberg:iceberg-core:{ICEBERG_VERSION}:jar:tests",
+    f"org.apache.iceberg:iceberg-core:{ICEBERG_VERSION}",
+    f"org.apache.iceberg:iceberg-api:{ICEBERG_VERSION}",
+    f"org.apache.iceberg:iceberg-common:{ICEBERG_VERSION}",
+    f"org.apache.iceberg:iceberg-bundled-guava:{ICEBERG_VERSION}",
     "com.github.ben-manes.caffeine:caffeine:2.9.3",
     "org.apache.httpcomponents.client5:httpclient5:5.6",
     "org.apache.httpcomponents.core5:httpcore5:5.4",

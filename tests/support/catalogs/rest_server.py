@@ -36,6 +36,12 @@ _JAVA_TESTS = {
     JAVA_1_4: "org.apache.paimon:paimon-core:1.4.2:jar:tests",
     JAVA_2_0: "org.apache.paimon:paimon-core:2.0.0:jar:tests",
 }
+TITLES = {
+    **{name: f"Java {jar.split(':')[2]}" for name, jar in _JAVA_TESTS.items()},
+    **{name: package.replace("==", " ") for name, package in _PYPAIMON.items()},
+}
+"""The servers with their releases."""
+
 _WEB_SERVER = (
     "com.squareup.okhttp3:mockwebserver:4.12.0",
     "com.squareup.okhttp3:okhttp:4.12.0",

@@ -63,6 +63,15 @@ TITLES = {
     "java-1.4": f"Java {_BUNDLE.rpartition(':')[2]}",
     "java-2.0": "Java 2.0.0",
 }
+_PYSPARK = _SPARKS[SPARK][1][0].replace("==", " ")
+ENGINE_TITLES = {
+    **TITLES,
+    SPARK: f"paimon-spark {_SPARKS[SPARK][0].rpartition(':')[2]} on {_PYSPARK}",
+    ICEBERG_DUCKDB: _ICEBERG_DUCKDB_REQUIREMENTS[0].replace("==", " "),
+    ICEBERG_SPARK: f"Iceberg {_ICEBERG_SPARK_RUNTIME.rpartition(':')[2]} on {_PYSPARK}",
+}
+"""All engines with their releases."""
+
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:2.8:copy"
 _JAVA_MINIMUM = 17
 _BUILD_SECONDS = 900

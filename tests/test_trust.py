@@ -1,0 +1,59 @@
+"""docs/trust.md: what is tested against which release of which engine."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.docs.collected_tests import CollectedTest, match_exchanges
+from support.peers.exchanges import JAVA_2_0, Direction, Exchange
+
+READ = CollectedTest("peers/test_a.py", "test_java_reads", frozenset([JAVA_2_0]))
+TURNS = CollectedTest("peers/test_a.py", "test_in_turns", frozenset([JAVA_2_0]))
+EXCHANGES = (
+    Exchange("peers/test_a.py", "a", Direction.TURNS, "*turns"),
+    Exchange("peers/test_a.py", "a", Direction.THEY_READ),
+)
+
+
+def test_the_page_is_generated_from_the_collected_tests(repository: Path) -> None:
+    page = (repository / "docs" / "trust.md").read_text(encoding="utf-8")
+
+    generated = subprocess.run(
+        [sys.executable, "-m", "support.docs.trust"],
+        cwd=repository / "tests",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert generated.returncode == 0, generated.stderr
+    assert generated.stdout == page, "run: make reference"
+
+
+def test_the_first_row_that_matches_counts_a_test() -> None:
+    other = CollectedTest("catalog/test_b.py", "test_b")
+
+    assert match_exchanges([READ, TURNS, other], EXCHANGES) == {
+        ("a", Direction.THEY_READ): [READ],
+        ("a", Direction.TURNS): [TURNS],
+    }
+
+
+def test_a_test_of_peers_without_a_row_is_refused() -> None:
+    unknown = CollectedTest("peers/test_new.py", "test_new", frozenset([JAVA_2_0]))
+
+    with pytest.raises(AssertionError, match=r"no row for test_new of tests/peers/test_new\.py"):
+        match_exchanges([READ, TURNS, unknown], EXCHANGES)
+
+
+def test_a_row_without_tests_is_refused() -> None:
+    with pytest.raises(AssertionError, match=r"\*turns"):
+        match_exchanges([READ], EXCHANGES)
+
+
+def test_a_counted_test_without_an_engine_is_refused() -> None:
+    without = CollectedTest("peers/test_a.py", "test_java_reads")
+
+    with pytest.raises(AssertionError, match="names no engine"):
+        match_exchanges([without, TURNS], EXCHANGES)
