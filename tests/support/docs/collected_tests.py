@@ -46,17 +46,26 @@ class _Collector:
         self.items = session.items
 
 
+def list_files(more: Iterable[str]) -> list[str]:
+    """Return the test files of peers and catalogs, those of the exchanges, and more files."""
+    paths = chain(*((TESTS / folder).rglob("test_*.py") for folder in FOLDERS))
+    files = {path.relative_to(TESTS).as_posix() for path in paths}
+    return sorted(files.union(more, (exchange.file for exchange in EXCHANGES)))
+
+
 def collect_tests(files: Iterable[str]) -> list[CollectedTest]:
-    """Collect the tests of peers and catalogs, those of the exchanges, and those of more files."""
-    more = {exchange.file for exchange in EXCHANGES} | set(files)
-    paths = [*FOLDERS, *sorted(file for file in more if not file.startswith(FOLDERS))]
+    """Collect the tests of files below tests/."""
     collector = _Collector()
     with contextlib.redirect_stdout(io.StringIO()) as printed:
-        code = pytest.main(
-            ["--collect-only", "-q", *(str(TESTS / path) for path in paths)], [collector]
-        )
+        paths = (str(TESTS / file) for file in files)
+        code = pytest.main(["--collect-only", "-q", *paths], [collector])
     assert code == pytest.ExitCode.OK, printed.getvalue()
-    return [_describe(item) for item in collector.items if isinstance(item, pytest.Function)]
+    return describe_tests(collector.items)
+
+
+def describe_tests(items: Iterable[pytest.Item]) -> list[CollectedTest]:
+    """Describe collected tests."""
+    return [_describe(item) for item in items if isinstance(item, pytest.Function)]
 
 
 def _describe(item: pytest.Function) -> CollectedTest:

@@ -17,7 +17,13 @@ from typing import Any
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from support.docs.collected_tests import CollectedTest, collect_tests, match_exchanges
+from support.docs.collected_tests import (
+    FOLDERS,
+    CollectedTest,
+    collect_tests,
+    list_files,
+    match_exchanges,
+)
 from support.docs.trust_text import FUZZ, HEAD, KILLS, NOT_TESTED, RACES, SECTIONS, VERSIONS
 from support.iceberg_readers import PYICEBERG
 from support.peers.environments import ENGINE_TITLES
@@ -70,11 +76,14 @@ RACE_TESTS = {
 Matched = dict[tuple[str, Direction], list[CollectedTest]]
 
 
-def page() -> str:
-    """Return the page."""
-    kills = _read_figures("kills.json")
+def list_sources() -> list[str]:
+    """Return the files whose tests the page counts."""
     races = [file for file, _ in RACE_TESTS.values()]
-    tests = collect_tests([*races, *kills["killed"], FUZZ_TESTS])
+    return list_files([*races, *_read_figures("kills.json")["killed"], FUZZ_TESTS])
+
+
+def page(tests: Sequence[CollectedTest]) -> str:
+    """Return the page; ``tests`` are all tests of :func:`list_sources`, and possibly others."""
     matched = match_exchanges(tests)
     parts = [
         HEAD,
@@ -87,7 +96,7 @@ def page() -> str:
         VERSIONS,
         *_versions(),
         KILLS,
-        *_kills(tests, kills),
+        *_kills(tests),
         RACES,
         *_races(tests),
         FUZZ.format(count=_count(tests, FUZZ_TESTS)),
@@ -111,7 +120,9 @@ def _matrix(matched: Matched, engines: Sequence[str]) -> Iterator[str]:
 def _services(tests: Sequence[CollectedTest]) -> Iterator[str]:
     yield from _head("service", "tests", "in")
     for name, title in SERVICES.items():
-        of_service = [test for test in tests if name in test.services]
+        of_service = [
+            test for test in tests if test.file.startswith(FOLDERS) and name in test.services
+        ]
         yield _line(title, str(len(of_service)), _files(of_service))
 
 
@@ -136,7 +147,8 @@ def _read_pins() -> dict[str, str]:
     return dict(line.split("==") for line in lines)
 
 
-def _kills(tests: Sequence[CollectedTest], figures: Any) -> Iterator[str]:
+def _kills(tests: Sequence[CollectedTest]) -> Iterator[str]:
+    figures = _read_figures("kills.json")
     killed = figures["killed"]
     yield from _head("in", "tests", "killed processes")
     for file, count in killed.items():
@@ -182,4 +194,4 @@ def _line(*cells: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(page())
+    sys.stdout.write(page(collect_tests(list_sources())))
