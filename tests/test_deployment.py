@@ -12,6 +12,7 @@ from typing import Any
 import dagster as dg
 import pytest
 import yaml
+from dagster._core.instance.config import dagster_instance_config
 
 from paimon_orch import Catalog
 from paimon_orch.catalog.named_catalogs import (
@@ -108,6 +109,16 @@ def test_dagster_has_the_documented_configuration(environment: dict[str, str]) -
     assert config["concurrency"] == load(ROOT / "definitions" / "dagster.yaml")["concurrency"]
     fields = config["storage"]["postgres"]["postgres_db"].values()
     assert {field["env"] for field in fields if isinstance(field, dict)} <= set(environment)
+
+
+@pytest.mark.parametrize("folder", [COMPOSE, ROOT / "definitions"], ids=["compose", "demo"])
+def test_dagster_accepts_the_configuration_of_its_instance(
+    folder: Path, environment: dict[str, str]
+) -> None:
+    config, _ = dagster_instance_config(str(folder))
+
+    assert config["telemetry"] == {"enabled": False}
+    assert {"concurrency", "python_logs"} <= set(config)
 
 
 def test_the_image_has_the_files_and_extras_that_it_uses(environment: dict[str, str]) -> None:
