@@ -14,6 +14,7 @@ from support.dagster.ticks import SensorTicks, partitions_of
 from paimon_orch.dagster import (
     PaimonArrowIOManager,
     PaimonCatalogResource,
+    PaimonTableComponent,
     SparkSessionResource,
     build_compaction_asset,
 )
@@ -61,6 +62,28 @@ def defs() -> dg.Definitions:
 def test_definitions_can_be_loaded(defs: dg.Definitions) -> None:
     dg.Definitions.validate_loadable(defs)
     assert defs.resolve_all_asset_keys()
+
+
+def test_a_scaffolded_component_loads_together_with_the_demo(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Both define the resources; ``dg scaffold defs`` in a clone adds such a component."""
+    import definitions
+
+    component = PaimonTableComponent.from_attributes_dict(
+        attributes={"table": "shop.orders", "warehouse": "/lake"}
+    )
+    load = dg.load_from_defs_folder
+    monkeypatch.setattr(
+        dg,
+        "load_from_defs_folder",
+        lambda **options: dg.Definitions.merge(load(**options), component.definitions()),
+    )
+
+    merged = definitions.defs()
+
+    dg.Definitions.validate_loadable(merged)
+    assert {BOARD, dg.AssetKey(["shop", "orders"])} <= set(merged.resolve_all_asset_keys())
 
 
 def test_loading_the_definitions_takes_little_time_and_uses_neither_spark_nor_the_warehouse(

@@ -134,6 +134,35 @@ def test_each_table_has_the_definitions_of_a_table_component() -> None:
     }
 
 
+def test_each_name_in_a_list_of_the_ui_contains_its_table() -> None:
+    tables = {"orders": ["dt"], "items": []}
+    attributes: dict[str, Any] = {
+        "warehouse": "/lake",
+        "file_index": True,
+        "snapshot_expiration": {"retain_min": 3},
+        "orphan_files": {"older_than": "3 d"},
+        "partition_expiration": {"expiration_time": "30 d"},
+        "iceberg": {},
+    }
+    by_trigger = [
+        component(trigger=trigger, **attributes).definitions(tables)
+        for trigger in ("sensor", "schedule")
+    ]
+
+    for defs in by_trigger:
+        checks = (check for check in defs.asset_checks or [])
+        lists = [
+            [key.path[-1] for key in defs.resolve_all_asset_keys()],
+            [job.name for job in defs.jobs or []],
+            [schedule.name for schedule in defs.schedules or []],
+            [sensor.name for sensor in defs.sensors or []],
+            [check.node_def.name for check in checks if isinstance(check, dg.AssetsDefinition)],
+        ]
+        for names in lists:
+            assert len(names) == len(set(names))
+            assert all(any(table in name for table in tables) for name in names)
+
+
 def test_given_partitions_apply_to_all_partitioned_tables() -> None:
     defs = component(warehouse="/lake", partitions={"start": "2026-01-01"}).definitions(
         {"items": [], "orders": ["dt"]}
