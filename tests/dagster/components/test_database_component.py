@@ -150,13 +150,12 @@ def test_each_name_in_a_list_of_the_ui_contains_its_table() -> None:
     ]
 
     for defs in by_trigger:
-        checks = (check for check in defs.asset_checks or [])
         lists = [
             [key.path[-1] for key in defs.resolve_all_asset_keys()],
             [job.name for job in defs.jobs or []],
             [schedule.name for schedule in defs.schedules or []],
             [sensor.name for sensor in defs.sensors or []],
-            [check.node_def.name for check in checks if isinstance(check, dg.AssetsDefinition)],
+            [check.node_def.name for check in defs.asset_checks or []],
         ]
         for names in lists:
             assert len(names) == len(set(names))
