@@ -81,7 +81,8 @@ dist: install-dev ## build the wheel and the sdist, and check them in environmen
 	$(BIN)/python -m pip --python "$(CORE)/bin/python" install --no-compile --quiet -c constraints.txt -r requirements-core.txt
 	$(BIN)/python -m pip --python "$(CORE)/bin/python" install --no-compile --quiet --no-deps dist/*.whl
 	cd "$(CORE)" && bin/paimon-orch --version && bin/paimon-orch create lake db.t --columns "id BIGINT" \
-		&& bin/paimon-orch tables lake
+		&& echo '{"id": 1}' > rows.json && bin/paimon-orch ingest lake db.t --from rows.json \
+		&& bin/paimon-orch compact lake db.t && bin/paimon-orch read lake db.t
 
 sbom: dist ## list the packages of an installation in build/sbom.cdx.json, in the format of CycloneDX
 	$(BIN)/python -m pip install --no-compile --quiet -c constraints.txt -e '.[sbom]'
