@@ -21,7 +21,7 @@ from paimon_orch.format.file_index.container import ByteSource
 from paimon_orch.format.global_index.bitmap_reader import BitmapReader
 from paimon_orch.format.global_index.btree_reader import BTreeReader
 from paimon_orch.format.global_index.key_ranges import KeyRange, KeySelection, decode_key
-from paimon_orch.format.global_index.sorted_column import decode_key_bounds
+from paimon_orch.format.global_index.sorted_column import SortedColumn, decode_key_bounds
 from paimon_orch.format.manifest.index_manifest import GlobalIndexMeta, IndexManifestEntry
 from paimon_orch.format.types.data_types import AtomicType
 from paimon_orch.storage import FileIO
@@ -41,6 +41,10 @@ class SortedIndexReader(Protocol):
 
     def find_null_rows(self) -> Positions:
         """Return the ascending positions of rows without a value."""
+        ...
+
+    def read_column(self) -> SortedColumn:
+        """Return the whole content of the file."""
         ...
 
 

@@ -1,11 +1,13 @@
-"""Java 2.0 reads and continues tables after a repair."""
+"""Java 2.0 reads and continues tables after repairs and changes of indexed tables."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from support.damaged_tables import put_keys_into_two_buckets
+from support.data_evolution import change_an_indexed_table
 from support.peers.peers import Peer
 from support.tables import rows_of
 
@@ -32,3 +34,23 @@ def test_java_continues_a_table_whose_duplicate_keys_were_deleted(
     expected = [tuple(row.values()) for row in changed] + [row for row in rows if row[0] == 1]
     assert rows_of(table) == expected
     assert not plan(table, RepairRequest(rules=frozenset([DoctorRule.DUPLICATE_KEYS])))
+
+
+def test_java_filters_an_indexed_table_after_changes(java20: Peer, tmp_path: Path) -> None:
+    changes = change_an_indexed_table(
+        tmp_path,
+        global_index__column_update_action="DROP_PARTITION_INDEX",
+        global_index__search_mode="full",
+        scalar_index__search_mode="full",
+    )
+    for change, table in changes:
+        if change not in ("merge", "delete", "compaction", "drop partitions"):
+            continue
+        rows = rows_of(table)
+        for column, index, value in (("a", 1, 3), ("b", 2, "b1")):
+            lines = java20._oracle("rows-where", tmp_path, "db.t", column, "=", json.dumps(value))
+            records = [json.loads(line) for line in lines if line.startswith("{")]
+            found = [tuple(record[name] for name in ("p", "a", "b")) for record in records]
+            expected = [row for row in rows if row[index] == value]
+            matching = [row for row in found if row[index] == value]
+            assert sorted(matching, key=str) == sorted(expected, key=str), change

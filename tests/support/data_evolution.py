@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
-from support.tables import new_table
+from support.tables import new_table, table_of
 
 from paimon_orch.files.batch_sizes import DEFAULT_BATCH_SIZES, BatchSizes
 from paimon_orch.files.data_file_writer import FileWriterFactory
@@ -18,6 +18,8 @@ from paimon_orch.format.row.binary_row import EMPTY_ROW
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.steps import ingest
 from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.maintenance.create_global_index import create_global_index
 from paimon_orch.steps.row_level import row_level_write as row_level
 from paimon_orch.steps.row_level.row_level_write import (
     RowLevelPlan,
@@ -128,3 +130,33 @@ class RowChanges:
             if 0 <= position < each.files[0].row_count:
                 return first_row_address(number) + position
         raise AssertionError(f"no row has the id {row_id}")
+
+
+def change_an_indexed_table(root: Path, **options: str) -> Iterator[tuple[str, Table]]:
+    """Yield a table with indexes of the columns a and b after each of several changes."""
+    named = {"deletion_vectors__enabled": "true", "compaction__min__file_num": "2", **options}
+    table = evolving_table(root, "p INT, a BIGINT, b STRING", ["p"], **named)
+    table.append(table_of("p a b", [(n // 40, n % 25, f"b{n % 4}") for n in range(80)]))
+    create_global_index(table, "a")
+    create_global_index(table, "b", index_type="bitmap")
+    yield "index", table
+    RowChanges(
+        updated={n: {"a": 3} for n in (1, 2, 43)}, deleted=[0, 25], inserted=[(0, 3, "b1")]
+    ).commit(table)
+    yield "merge", table
+    RowChanges(updated={n: {"b": None} for n in range(50, 60)}).commit(table)
+    yield "update", table
+    RowChanges(deleted=[3, 28, 60]).commit(table)
+    yield "delete", table
+    create_global_index(table, "a")
+    yield "index again", table
+    table.rollback(4)
+    yield "rollback", table
+    compact(table, InProcessExecutor(), strategy="full")
+    yield "compaction", table
+    table.append(table_of("p a b", [(2, 3, "b1"), (2, 4, None)]))
+    create_global_index(table, "a")
+    create_global_index(table, "b", index_type="bitmap")
+    yield "append", table
+    table.drop_partitions(["p=0"])
+    yield "drop partitions", table

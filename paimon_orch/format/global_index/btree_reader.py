@@ -18,6 +18,7 @@ from paimon_orch.format.global_index.btree_file import BTREE_MAGIC, BTREE_VERSIO
 from paimon_orch.format.global_index.index_blocks import decode_bitmap64, read_block, read_varint
 from paimon_orch.format.global_index.key_ranges import KeyRange, decode_key
 from paimon_orch.format.global_index.sorted_block import SortedBlock
+from paimon_orch.format.global_index.sorted_column import SortedColumn
 from paimon_orch.format.types.data_types import AtomicType
 
 _FOOTER = "<qiqqiqiii"
@@ -71,6 +72,14 @@ class BTreeReader:
             raise ValueError(f"the index has position {rows[-1]} for {self._row_count} rows")
         return rows
 
+    def read_column(self) -> SortedColumn:
+        """Return the whole content."""
+        parts = []
+        for number in range(len(self._index_block)):
+            block = self._read_block(number)
+            parts.append((block.read_keys(), *block.read_counted_positions(0, len(block))))
+        return SortedColumn.join(parts, self.find_null_rows())
+
     def _find_blocks(self, keys: KeyRange) -> range:
         """Return the numbers of the blocks that may have the keys."""
         last_keys = self._index_block
@@ -79,12 +88,15 @@ class BTreeReader:
 
     def _read_rows(self, keys: KeyRange, numbers: range) -> Iterator[Positions]:
         for number in numbers:
-            offset, place = read_varint(value := self._index_block.value(number), 0)
-            length, _ = read_varint(value, place)
-            block = SortedBlock.decode(read_block(self._source, offset, length))
+            block = self._read_block(number)
             start, end = self._find_entries(keys, block)
             if start < end:
                 yield block.read_positions(start, end)
+
+    def _read_block(self, number: int) -> SortedBlock:
+        offset, place = read_varint(value := self._index_block.value(number), 0)
+        length, _ = read_varint(value, place)
+        return SortedBlock.decode(read_block(self._source, offset, length))
 
     def _find_entries(self, keys: KeyRange, block: SortedBlock) -> tuple[int, int]:
         return keys.find(len(block), lambda n: self._decode(block.key(n)))

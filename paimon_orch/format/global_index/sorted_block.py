@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from struct import unpack_from
 
 import numpy as np
+import pyarrow as pa
 
 from paimon_orch.format.arrays import Int64Array, Positions, UInt8Array
+from paimon_orch.format.global_index.byte_strings import build_binary_array
 from paimon_orch.format.global_index.index_blocks import read_varint
 
 _ALIGNED, _UNALIGNED = 0, 1
@@ -64,8 +66,22 @@ class SortedBlock:
             raise ValueError("the lengths of an entry do not match")
         return self.data[start : start + length], self.data[value_start:end]
 
+    def read_keys(self) -> pa.LargeBinaryArray:
+        """Return the keys of all entries."""
+        data = np.frombuffer(self.data, np.uint8)
+        lengths, places = _read_varints(data, self.offsets[:-1])
+        if (places + lengths > self.offsets[1:]).any():
+            raise ValueError("a key ends after its entry")
+        before = np.cumsum(lengths) - lengths
+        chosen = data[np.repeat(places - before, lengths) + np.arange(int(lengths.sum()))]
+        return build_binary_array(chosen.tobytes(), lengths)
+
     def read_positions(self, start: int, end: int) -> Positions:
         """Return the positions in the values of some entries, in the order of the entries."""
+        return self.read_counted_positions(start, end)[1]
+
+    def read_counted_positions(self, start: int, end: int) -> tuple[Int64Array, Positions]:
+        """Return the number of positions of each entry, and the positions."""
         data, ends = np.frombuffer(self.data, np.uint8), self.offsets[start + 1 : end + 1]
         lengths, places = _read_varints(data, self.offsets[start:end])
         value_lengths, places = _read_varints(data, places + lengths)
@@ -81,7 +97,7 @@ class SortedBlock:
         totals = np.add.reduceat(np.append(is_last, False), before).astype(np.int64)
         if (sizes == 0).any() or (totals != counts).any():
             raise ValueError("an entry has another number of rows than it states")
-        return _decode_varints(chosen, is_last)
+        return counts, _decode_varints(chosen, is_last)
 
 
 def _read_varints(data: UInt8Array, places: Int64Array) -> tuple[Int64Array, Int64Array]:

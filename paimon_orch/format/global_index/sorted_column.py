@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_orch.format.arrays import Int64Array, SignedIntArray, UInt8Array
+from paimon_orch.format.arrays import Int64Array, Positions, SignedIntArray, UInt8Array
 from paimon_orch.format.file_index.index_keys import (
     encode_column,
     get_key_codec,
@@ -98,8 +98,23 @@ class SortedColumn:
     starts: Int64Array
     """The index in ``positions`` of the first row of each key."""
     positions: Int64Array
-    """The positions of rows with a value, ascending for each key."""
+    """The positions of rows with a value, by key."""
     null_positions: Int64Array
+
+    @classmethod
+    def join(
+        cls, parts: Sequence[tuple[pa.LargeBinaryArray, Int64Array, Positions]], nulls: Positions
+    ) -> "SortedColumn":
+        """Return parts of an index: keys, the number of rows of each, and their positions."""
+        counts = np.concatenate([np.empty(0, np.int64), *(part[1] for part in parts)])
+        return cls(
+            keys=pa.concat_arrays(
+                [pa.array([], pa.large_binary()), *(keys for keys, _, _ in parts)]
+            ),
+            starts=np.cumsum(counts) - counts,
+            positions=np.concatenate([np.empty(0, np.int64), *(part[2] for part in parts)]),
+            null_positions=nulls,
+        )
 
     @property
     def row_count(self) -> int:

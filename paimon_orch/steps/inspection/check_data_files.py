@@ -27,6 +27,7 @@ from paimon_orch.format.types.data_types import AtomicType, DataType
 from paimon_orch.merge.compact.bucket_deletion_vectors import read_deletion_vectors
 from paimon_orch.merge.sort.key_order import KeyColumns, decode_key_bounds, to_comparable_value
 from paimon_orch.merge.tree.levels import build_bucket_runs
+from paimon_orch.steps.inspection.check_global_indexes import GlobalIndexChecker
 from paimon_orch.steps.inspection.check_metadata import SnapshotContents
 from paimon_orch.steps.inspection.doctor_findings import format_count
 from paimon_orch.steps.inspection.duplicate_keys import (
@@ -52,6 +53,13 @@ class FileChecker:
     _vectors: dict[str, dict[str, DeletionVector]] = field(default_factory=dict)
     _previous_vectors: dict[str, DeletionVector] = field(default_factory=dict)
     _compared: set[frozenset[tuple[object, int]]] = field(default_factory=set)
+    _global_indexes: GlobalIndexChecker = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Create the checker of column indexes."""
+        self._global_indexes = GlobalIndexChecker(
+            io=self.io, paths=self.paths, schemas=self.schemas, findings=self.findings
+        )
 
     def check(self, state: SnapshotContents) -> None:
         """Check the data files and deletion vectors of a version that were not checked before."""
@@ -62,6 +70,7 @@ class FileChecker:
                 self._record_errors(partial(self._check_file, entry))
         vectors = self._read_deletion_vectors(state)
         self._check_deletion_vectors(state, vectors)
+        self._record_errors(partial(self._global_indexes.check, state, vectors))
         schema = state.schema
         if schema.primary_keys and (_has_unique_rows(schema) or can_share_keys(schema)):
             self._check_unique_keys(state, vectors)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from support.data_evolution import RowChanges, evolving_table
+from support.data_evolution import RowChanges, change_an_indexed_table, evolving_table
 from support.golden import GOLDEN, copy_warehouse
 from support.tables import Row, rows_of, table_of
 
@@ -18,6 +18,7 @@ from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.types.data_types import parse_type
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.steps.maintenance.create_global_index import create_global_index
 from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.scan.bucket_split import BucketSplit
@@ -127,6 +128,23 @@ def test_updated_columns_are_read_although_updates_keep_indexes(tmp_path: Path) 
     result = create_global_index(table, "a")
     assert (result.index_files, result.replaced_index_files) == (1, 1)
     assert count_selected(table.scan(filter="a = 1000").plan()) == 1
+
+
+@pytest.mark.parametrize("action", ["IGNORE", "DROP_PARTITION_INDEX"])
+def test_filtered_reads_equal_filtered_rows_after_each_change(tmp_path: Path, action: str) -> None:
+    changes = change_an_indexed_table(tmp_path, global_index__column_update_action=action)
+    for change, table in changes:
+        rows = rows_of(table)
+        for value in (3, 4, 24):
+            expected = [row for row in rows if row[1] == value]
+            assert rows_of(table, filter=f"a = {value}") == expected, change
+        for text in ("b1", "b3"):
+            expected = [row for row in rows if row[2] == text]
+            assert rows_of(table, filter=f"b = '{text}'") == expected, change
+        expected = [row for row in rows if row[2] is None or row[1] == 3]
+        assert rows_of(table, filter="b IS NULL OR a = 3") == expected, change
+        if change in ("index again", "drop partitions"):
+            assert check(table, deep=True), change
 
 
 def test_a_compaction_keeps_indexes_in_use(tmp_path: Path) -> None:
