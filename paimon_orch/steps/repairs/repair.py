@@ -346,9 +346,16 @@ def _check_rules(request: RepairRequest) -> None:
         )
 
 
-def commit(_table: Table, plan: RepairPlan, _results: Sequence[bytes] = ()) -> RepairResult:
-    """Do the planned repairs, one after the other."""
-    return RepairResult(plan=plan, results=tuple(action.run() for action in plan.actions))
+def commit(table: Table, plan: RepairPlan, _results: Sequence[bytes] = ()) -> RepairResult:
+    """Do the planned repairs, one after the other.
+
+    A repair commits, so the later ones are planned again: their files can be gone.
+    """
+    results = list[str]()
+    for planned in plan.actions:
+        action = _PLANNERS[planned.rule](table) if results else planned
+        results.append("not needed any more" if action is None else action.run())
+    return RepairResult(plan=plan, results=tuple(results))
 
 
 REPAIR = build_metadata_step("repair", plan, commit, max_attempts=1)

@@ -102,7 +102,7 @@ def check_conflicts(
         else:
             live[entry.identity] = entry
     if schema.primary_keys:
-        _check_level_overlaps(schema, live.values())
+        _check_level_overlaps(schema, live.values(), delta)
         if kind is CommitKind.COMPACT:
             _check_level_0_order(schema, live.values(), delta)
     return list(live.values())
@@ -189,14 +189,26 @@ def _may_share_key_and_sequence(
     return low <= other_high and other_low <= high
 
 
-def _check_level_overlaps(schema: TableSchema, live: Iterable[ManifestEntry]) -> None:
+def _check_level_overlaps(
+    schema: TableSchema, live: Iterable[ManifestEntry], delta: Sequence[ManifestEntry]
+) -> None:
+    """Refuse files that overlap others of their level.
+
+    Levels without new files are not checked: files that overlap already must not prevent that
+    missing files are removed.
+    """
     if schema.typed_options.is_pk_clustering_override:
         return  # these files may overlap; a bucket guard prevents concurrent compactions
     fields = schema.key_fields
-    runs: dict[tuple[bytes, int, int], list[ManifestEntry]] = {}
+    runs: dict[tuple[bytes, int, int], list[ManifestEntry]] = {
+        (entry.partition, entry.bucket, entry.file.level): []
+        for entry in delta
+        if entry.kind is FileKind.ADD and entry.file.level > 0
+    }
     for entry in live:
-        if entry.file.level > 0:
-            runs.setdefault((entry.partition, entry.bucket, entry.file.level), []).append(entry)
+        run = runs.get((entry.partition, entry.bucket, entry.file.level))
+        if run is not None:
+            run.append(entry)
     for entries in runs.values():
         if len(entries) < 2:
             continue

@@ -289,6 +289,42 @@ def test_stale_iceberg_metadata_is_published(
     assert examine_opened_table(table) == []
 
 
+def delete_file_of_snapshot(table: Table, snapshot_id: int) -> None:
+    snapshot = table.stores.snapshots.get(snapshot_id)
+    [entry] = table.stores.manifests.entries(
+        table.stores.manifests.manifest_list(snapshot.delta_manifest_list)
+    )
+    path = table.paths.data_file(table.schema, entry.partition, entry.bucket, entry.file)
+    Path(path).unlink()
+
+
+def test_missing_and_overlapping_files_of_one_bucket_are_repaired(tmp_path: Path) -> None:
+    table = overlap(tmp_path)
+    table.upsert(table_of("k v", [(1, "lost"), (4, "lost")]))
+    edit_files(table, 4, level=5)
+    delete_file_of_snapshot(table, 4)
+
+    result = repair(table)
+
+    assert [action.rule for action in result.plan.actions] == [
+        DoctorRule.MISSING_FILES,
+        DoctorRule.OVERLAPPING_FILES,
+    ]
+    assert result.results == ("committed snapshot 5", "committed snapshot 6")
+    assert rows_of(table) == EXPECTED
+    assert not plan(table, RepairRequest())
+
+
+def test_a_repair_that_an_earlier_one_made_needless_is_left_out(tmp_path: Path) -> None:
+    table = overlap(tmp_path)
+    delete_file_of_snapshot(table, 3)
+
+    result = repair(table)
+
+    assert result.results == ("committed snapshot 4", "not needed any more")
+    assert rows_of(table) == [(1, "old"), (2, "old"), (3, "old")]
+
+
 def test_a_wrong_hint_is_put_aside(tmp_path: Path) -> None:
     case = CORPUS["EARLIEST names an expired snapshot"]
     table = case.open(tmp_path / "lake")
