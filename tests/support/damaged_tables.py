@@ -158,6 +158,37 @@ def _damage_the_newest_snapshot(table: Table) -> None:
     _snapshot_path(table, f"snapshot-{table.stores.snapshots.latest_id()}").write_text("{")
 
 
+def _delete_the_newest_manifest_lists(table: Table) -> None:
+    """Leave a snapshot without its lists, as a retried commit does (apache/paimon#6777)."""
+    latest = table.stores.snapshots.latest()
+    assert latest is not None
+    for name in (latest.base_manifest_list, latest.delta_manifest_list):
+        (Path(table.paths.manifest_dir) / name).unlink()
+
+
+def _write_for_other_buckets(table: Table) -> None:
+    """Write for another number of buckets without an overwrite (apache/paimon#3841)."""
+    latest = table.stores.snapshots.latest_id()
+    assert latest is not None
+    edit_files(table, latest, total_buckets=4)
+
+
+def _delete_the_index_manifest(table: Table) -> None:
+    latest = table.stores.snapshots.latest()
+    assert latest is not None
+    assert latest.index_manifest is not None
+    (Path(table.paths.manifest_dir) / latest.index_manifest).unlink()
+
+
+def _truncate_a_data_file(table: Table) -> None:
+    path = next(Path(table.paths.root).glob("bucket-*/*.parquet"))
+    path.write_bytes(path.read_bytes()[:-10])
+
+
+def _delete_the_schema(table: Table) -> None:
+    (Path(table.paths.root) / "schema" / f"schema-{table.schema.id}").unlink()
+
+
 def write_into_bucket_1(table: Table, rows: pa.Table) -> None:
     """Write like a concurrent writer whose bucket 0 was full with other keys."""
     others = BucketAssigner({0: np.array([-1, -2, -3], np.int32)}, 3)
@@ -261,6 +292,38 @@ CORPUS: dict[str, DamagedTable] = {
         golden="java-2.0/alltypes_append",
         damage=_misspell_an_option,
         rule=DoctorRule.OPTION,
+        is_repaired=False,
+    ),
+    "a retried commit deletes its lists (#6777)": DamagedTable(
+        golden="java-0.9/append_simple",
+        damage=_delete_the_newest_manifest_lists,
+        rule=DoctorRule.UNREADABLE_TABLE,
+        is_repaired=False,
+    ),
+    "rows are written for another number of buckets (#3841)": DamagedTable(
+        golden="java-0.9/pk_b1_mor",
+        damage=_write_for_other_buckets,
+        rule=DoctorRule.DAMAGED_FILES,
+        is_repaired=False,
+        needs_check=True,
+    ),
+    "the index manifest is deleted": DamagedTable(
+        golden="java-0.9/pk_dv",
+        damage=_delete_the_index_manifest,
+        rule=DoctorRule.UNREADABLE_TABLE,
+        is_repaired=False,
+    ),
+    "a data file is truncated": DamagedTable(
+        golden="java-0.9/append_simple",
+        damage=_truncate_a_data_file,
+        rule=DoctorRule.DAMAGED_FILES,
+        is_repaired=False,
+        needs_check=True,
+    ),
+    "the schema is deleted": DamagedTable(
+        golden="java-0.9/append_simple",
+        damage=_delete_the_schema,
+        rule=DoctorRule.UNREADABLE_TABLE,
         is_repaired=False,
     ),
     "the newest snapshot is damaged": DamagedTable(
