@@ -256,12 +256,6 @@ def test_every_command_that_deletes_or_rewrites_has_a_dry_run() -> None:
     assert without == reads | lists | creates | {"rename", "branch rename", "tag rename"}
 
 
-def test_every_command_except_those_that_print_rows_has_json_output() -> None:
-    without = {name for name, options in list_commands() if "--json" not in options}
-
-    assert without == {"demo", "read"}
-
-
 def list_commands() -> list[tuple[str, set[str]]]:
     """Return the name and the options of each command."""
     command = get_command(app)

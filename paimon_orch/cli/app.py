@@ -5,6 +5,7 @@ modules: a command's module imports the part of the library that the command use
 of the time of a short call.
 """
 
+import json
 import logging
 import os
 import signal
@@ -273,6 +274,7 @@ _DemoWarehouse = Annotated[
         metavar="DIRECTORY", help="Directory for the table.", show_default="a new directory"
     ),
 ]
+_DemoJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 _DemoMonths = Annotated[
     int, typer.Option(metavar="N", min=1, max=12, help="Months of 2013 to load.")
 ]
@@ -424,15 +426,23 @@ def add_commands(group: typer.Typer) -> None:
     register_command(group, demo, Panel.DEMO, has_allowances=False, examples=["demo --months 3"])
 
 
-def demo(warehouse: _DemoWarehouse = None, months: _DemoMonths = 12) -> None:
+def demo(
+    warehouse: _DemoWarehouse = None, months: _DemoMonths = 12, as_json: _DemoJson = False
+) -> None:
     """Load, compact and check a table of flights.
 
     Loads three waves of upserts with real flights, compacts the table after each wave, and compares
-    all rows at the end.
+    all rows at the end. With --json, progress is printed on stderr.
     """
-    from paimon_orch.cli.common import console
+    from paimon_orch.cli.common import console, error_console
+    from paimon_orch.demo.flights import FLIGHT_BOARD_TABLE
     from paimon_orch.demo.pipeline import run_demo
     from paimon_orch.demo.warehouse import fresh_warehouse
 
-    if not run_demo(warehouse or fresh_warehouse(), months, console):
+    location = warehouse or fresh_warehouse()
+    is_correct = run_demo(location, months, error_console if as_json else console)
+    if as_json:
+        values = {"warehouse": location, "table": FLIGHT_BOARD_TABLE, "months": months}
+        print(json.dumps(values | {"is_correct": is_correct}))
+    if not is_correct:
         sys.exit(1)

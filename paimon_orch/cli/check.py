@@ -109,9 +109,25 @@ def add_commands(app: typer.Typer) -> None:
             "repair /lake db.orders --rule snapshot-gap --yes",
         ],
     )
-    register_command(app, check, Panel.CHECK, has_allowances=False)
-    register_command(app, remove_unexisting_files, Panel.CHECK)
-    register_command(app, remove_unexisting_manifests, Panel.CHECK)
+    register_command(
+        app,
+        check,
+        Panel.CHECK,
+        examples=["check /lake db.orders", "check /lake db.orders --deep --json"],
+        has_allowances=False,
+    )
+    register_command(
+        app,
+        remove_unexisting_files,
+        Panel.CHECK,
+        examples=["remove-unexisting-files /lake db.orders --dry-run"],
+    )
+    register_command(
+        app,
+        remove_unexisting_manifests,
+        Panel.CHECK,
+        examples=["remove-unexisting-manifests /lake db.orders --dry-run"],
+    )
     register_command(
         app, sync_iceberg, Panel.CHECK, examples=["sync-iceberg /lake db.orders --dry-run"]
     )

@@ -270,7 +270,8 @@ def start_spark(master: str | None) -> "SparkSession":
     master = master or DEFAULT_MASTER
     is_remote = master.startswith("sc://")
     handler = signal.getsignal(signal.SIGINT)
-    session = spark_session(remote=master) if is_remote else spark_session(master)
+    remote = master if is_remote else None
+    session = spark_session(master, remote, use_vector_module=False)  # without a warning of Java
     if threading.current_thread() is threading.main_thread():
         # PySpark's handler calls the JVM, which fails if another call is waiting for an answer
         signal.signal(signal.SIGINT, handler)

@@ -1,4 +1,4 @@
-"""Writes rows as JSON lines, CSV, Parquet or a table on the terminal.
+"""Writes rows as JSON, JSON lines, CSV, Parquet or a table on the terminal.
 
 Bytes that are not UTF-8 become U+FFFD in text columns, as in Java. Years before 1 or after 9999
 have a sign and at least four digits (``+10000-01-01``), as in ISO 8601.
@@ -58,14 +58,16 @@ def encode_json_lines(batches: Iterable[pa.RecordBatch]) -> Iterator[str]:
 
 
 def write_rows(reader: pa.RecordBatchReader, form: str, sink: IO[bytes]) -> None:
-    """Write rows as ``jsonl``, ``csv``, ``parquet`` or a :class:`Layout` of text.
+    """Write rows as ``json``, ``jsonl``, ``csv``, ``parquet`` or a :class:`Layout` of text.
 
     A layout prints the first 100 rows and the number of rows. All formats use bounded memory.
     VARIANT is JSON text, except in Parquet.
     """
     if form != "parquet":
         reader = _format_variants(reader)
-    if form == "jsonl":
+    if form == "json":
+        _write_json_array(reader, sink)
+    elif form == "jsonl":
         for line in encode_json_lines(reader):
             sink.write(line.encode() + b"\n")
     elif form == "csv":
@@ -75,6 +77,15 @@ def write_rows(reader: pa.RecordBatchReader, form: str, sink: IO[bytes]) -> None
     else:
         _print_table(reader, Layout(form))
     sink.flush()
+
+
+def _write_json_array(reader: pa.RecordBatchReader, sink: IO[bytes]) -> None:
+    """Write one array, with a line for each row."""
+    separator = b"["
+    for line in encode_json_lines(reader):
+        sink.write(separator + line.encode())
+        separator = b",\n "
+    sink.write(b"[]\n" if separator == b"[" else b"]\n")
 
 
 def _format_variants(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:

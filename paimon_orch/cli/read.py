@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from paimon_orch.cli.arguments import (
+    AsJson,
     CatalogLocation,
     Identifier,
     MergeLevel0,
@@ -29,7 +30,7 @@ from paimon_orch.errors import InputError
 _EXAMPLES = [
     "read /lake db.orders --where \"status = 'OPEN'\" --limit 10",
     "read /lake db.orders --snapshot 12 --format csv > orders.csv",
-    "read /lake 'db.orders$snapshots' --format jsonl",
+    "read /lake 'db.orders$snapshots' --json",
     "read /lake 'db.orders$files' --format wide | less -S",
     "read /lake sys.partitions --order-by 'file_count desc'",
 ]
@@ -41,6 +42,7 @@ class OutputFormat(StrEnum):
     TABLE = "table"
     WIDE = "wide"
     VERTICAL = "vertical"
+    JSON = "json"
     JSONL = "jsonl"
     CSV = "csv"
     PARQUET = "parquet"
@@ -93,17 +95,20 @@ def read(
     branch: _Branch = None,
     merge_level_0: MergeLevel0 = None,
     form: _Format = OutputFormat.TABLE,
+    as_json: AsJson = False,
 ) -> None:
     """Print the rows of a table.
 
     The format table prints the first 100 rows in columns, or with one value per line if they are
     wider than the terminal; wide always prints columns, and vertical one value per line. The format
-    jsonl prints one JSON object per row. DATABASE.TABLE$NAME reads a system table, such
+    json, or --json, prints one JSON array, and jsonl one JSON object per row. DATABASE.TABLE$NAME reads a system table, such
     as $snapshots, $files or $partitions; sys.tables, sys.partitions and sys.all_table_options are
     system tables of the catalog.
     """
     if branch == "":
         raise InputError("--branch is empty; omit it to read main")
+    if as_json and form not in (OutputFormat.TABLE, OutputFormat.JSON):
+        raise InputError(f"--json and --format {form} cannot be combined")
     identifier = table if branch is None else f"{table}$branch_{branch}"
     opened = open_readable(ctx, location, identifier)
     scan = opened.scan(
@@ -118,7 +123,7 @@ def read(
         merge_level_0=merge_level_0,
     )
     note_rows_not_visible(opened, scan)
-    write_rows(scan.to_reader(), form.value, sys.stdout.buffer)
+    write_rows(scan.to_reader(), "json" if as_json else form.value, sys.stdout.buffer)
 
 
 def _split_columns(text: str) -> list[str]:

