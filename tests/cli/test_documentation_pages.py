@@ -64,6 +64,7 @@ PAGES = {
     "docs/how-to/compose.md": PageSetup(),
     "docs/how-to/flink-writes.md": PageSetup(),
     "docs/how-to/from-cron-to-dagster.md": PageSetup(),
+    "docs/how-to/load-files.md": PageSetup(),
     "docs/how-to/named-catalogs.md": PageSetup(
         tables=("db.orders",),
         skipped={
@@ -154,6 +155,10 @@ def prepare_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     monkeypatch.setenv("PAIMON_ORCH_HOME", str(folder))
     (folder / "orders.csv").write_text("id,dt,status\n1,2026-01-01,OPEN\n2,2026-01-01,PAID\n")
+    page = (ROOT / "docs/how-to/load-files.md").read_text(encoding="utf-8")
+    german, coupons = (text for name, text in BLOCK.findall(page) if name == "text")
+    (folder / "german.csv").write_text(german)
+    (folder / "coupons.jsonl").write_text(coupons)
     catalogs = "".join(
         f"  {name}:\n    warehouse: {folder / 'lake'}\n" for name in ("lake", "prod")
     )
