@@ -45,6 +45,7 @@ PAGES = {
         uses_spark=True,
         skipped={"make demo": "installs packages", "make test": "runs the tests"},
     ),
+    "docs/api/catalog-and-tables.md": PageSetup(),
     "docs/installation.md": PageSetup(),
     "docs/getting-started.md": PageSetup(),
     "docs/autopilot.md": PageSetup(tables=("sales.orders", "web.events")),
