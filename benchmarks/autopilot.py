@@ -1,6 +1,7 @@
 """Autopilot: 1,000 tables with skewed traffic, compared with fixed thresholds; a simulation.
 
-    python benchmarks/autopilot.py [--tables 1000] [--days 3] [--seeds 3] [--draw]
+    python benchmarks/autopilot.py [--tables 1000] [--days 3] [--seeds 3]
+                                   [--warm-up-days 3] [--draw]
 
 Each hour, tables are written and read with skewed rates, and maintained by one of two rules: the
 universal compaction of each table that has as many sorted runs as a fixed threshold, or the actions
@@ -17,7 +18,7 @@ rewritten. ``--draw`` writes docs/images/autopilot.svg, and needs matplotlib.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, cast
@@ -29,8 +30,9 @@ from rich.table import Table
 
 from paimon_orch.format.arrays import Float64Array, Int64Array
 from paimon_orch.merge.tree.levels import SortedRun
-from paimon_orch.merge.tree.universal_compaction import UniversalCompaction
+from paimon_orch.merge.tree.universal_compaction import UniversalCompaction, select_levels
 from paimon_orch.steps.autopilot.budgets import choose_actions
+from paimon_orch.steps.autopilot.level_merges import LevelMerges, choose_candidates
 from paimon_orch.steps.autopilot.read_cost import (
     PartitionLayout,
     compute_scores,
@@ -40,11 +42,11 @@ from paimon_orch.steps.autopilot.read_cost import (
 IMAGE = HERE.parent / "docs" / "images" / "autopilot.svg"
 MB = 1 << 20
 LEVELS, TARGET_FILE, OPEN_FILE = 6, 128 * MB, 4 * MB
-IDLE_HOURS, WARM_UP_HOURS = 6, 72
+IDLE_HOURS = 6
 UPDATED = 0.8  # the share of written rows that replace rows
 DEFAULT_THRESHOLD = 5
 THRESHOLDS = (2, 3, 4, 5, 6, 8, 10, 14)
-MIN_SCORES = (30, 50, 80, 100, 120, 150, 200, 400)
+MIN_SCORES = (1, 10, 20, 40, 60, 80, 100, 120, 135, 150, 200)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,13 +126,15 @@ class Result:
     gb_per_day: float
 
 
-def simulate(traffic: Traffic, maintain: Maintain, days: int, seed: int) -> tuple[float, ...]:
+def simulate(
+    traffic: Traffic, maintain: Maintain, days: int, seed: int, warm_up_days: int
+) -> tuple[float, ...]:
     """Write and maintain tables; return both read amplifications, and the bytes of a day in GB."""
-    rng, count = np.random.default_rng(seed), len(traffic.sizes)
+    rng, count, warm_up = np.random.default_rng(seed), len(traffic.sizes), 24 * warm_up_days
     runs = [[Run(LEVELS - 1, size)] for size in traffic.sizes.tolist()]
     tables, of_bytes, of_reads = Tables(runs, np.zeros(count, np.int64)), [], []
-    for hour in range(WARM_UP_HOURS + 24 * days):
-        if hour == WARM_UP_HOURS:
+    for hour in range(warm_up + 24 * days):
+        if hour == warm_up:
             tables.rewritten = 0
         flushes = rng.poisson(traffic.flushes_per_hour)
         for table in np.flatnonzero(flushes).tolist():
@@ -138,7 +142,7 @@ def simulate(traffic: Traffic, maintain: Maintain, days: int, seed: int) -> tupl
             tables.runs[table] = [*new, *tables.runs[table]]
             tables.written[table] = hour
         maintain(tables, traffic, hour)
-        if hour >= WARM_UP_HOURS:
+        if hour >= warm_up:
             numbers = tables.count_runs()
             of_bytes.append(np.average(numbers, weights=traffic.reads * tables.sum_sizes()))
             of_reads.append(np.average(numbers, weights=traffic.reads))
@@ -168,57 +172,62 @@ def use_autopilot(min_score: float, *, knows_reads: bool) -> Maintain:
     """Return the maintenance by the ranking of all tables."""
 
     def maintain(tables: Tables, traffic: Traffic, hour: int) -> None:
-        candidates = list(find_candidates(tables, hour))
-        layout = build_layout(tables, candidates)
+        candidates = find_candidates(tables, hour)
         savings = estimate_savings(
-            layout, target_file_bytes=TARGET_FILE, open_file_bytes=OPEN_FILE, packs_files=False
+            candidates.layout,
+            target_file_bytes=TARGET_FILE,
+            open_file_bytes=OPEN_FILE,
+            packs_files=False,
         )
-        numbers = np.array([table for table, *_ in candidates], np.int64)
+        numbers, sizes = candidates.tables, candidates.layout.rewrite_bytes
         reads = traffic.reads[numbers] if knows_reads else np.ones(len(numbers))
-        scores = compute_scores(savings, layout.rewrite_bytes, reads)
-        chosen, _ = choose_actions(
-            scores, layout.rewrite_bytes, min_score=min_score, max_bytes=None
-        )
-        for number in chosen.tolist():
-            tables.compact(*candidates[number])
+        scores = compute_scores(savings, sizes, reads)
+        best = choose_candidates(numbers, scores, candidates.layout.is_full, min_score)
+        chosen, _ = choose_actions(scores[best], sizes[best], min_score=min_score, max_bytes=None)
+        for number in best[chosen].tolist():
+            table = int(numbers[number])
+            runs = cast("list[SortedRun]", tables.runs[table])
+            selection = select_levels(LEVELS, runs, int(candidates.levels[number]))
+            assert selection is not None
+            tables.compact(table, selection.count, selection.output_level)
 
     return maintain
 
 
-def find_candidates(tables: Tables, hour: int) -> Iterator[tuple[int, int, int]]:
-    """Yield the compaction of each table that may have one: the table, its runs and its level."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidates:
+    """The merges of which each table may have one; arrays have one item per merge."""
+
+    tables: Int64Array
+    levels: Int64Array
+    layout: PartitionLayout
+
+
+def find_candidates(tables: Tables, hour: int) -> Candidates:
+    """Return the merge up to each level, and the full compactions of idle tables."""
+    files, sizes = (np.zeros((len(tables.runs), LEVELS), np.int64) for _ in range(2))
     for table, runs in enumerate(tables.runs):
-        selection = select_runs(runs, DEFAULT_THRESHOLD)
-        if len(runs) > 1 and hour - tables.written[table] >= IDLE_HOURS:
-            yield table, len(runs), LEVELS - 1
-        elif selection is not None:
-            yield table, *selection
-
-
-def build_layout(tables: Tables, candidates: list[tuple[int, int, int]]) -> PartitionLayout:
-    """Return the metrics that the autopilot reads from manifests."""
-    rows = [
-        (
-            sum(run.files for run in tables.runs[table]),
-            sum(run.size for run in tables.runs[table]),
-            len(tables.runs[table]),
-            sum(run.files for run in tables.runs[table][:count]),
-            sum(run.size for run in tables.runs[table][:count]),
-            count == len(tables.runs[table]),
-        )
-        for table, count, _ in candidates
-    ]
-    columns = np.array(rows, np.int64).reshape(-1, 6).T
-    return PartitionLayout(
-        files=columns[0],
-        bytes=columns[1],
-        sorted_runs=columns[2],
-        deleted_ratio=np.zeros(len(rows)),
-        rewrite_files=columns[3],
-        rewrite_bytes=columns[4],
-        rewrite_buckets=np.ones(len(rows), np.int64),
-        is_full=columns[5].astype(bool),
+        for run in runs:
+            files[table, run.level] += run.files
+            sizes[table, run.level] += run.size
+    merges = LevelMerges.compute(files, sizes)
+    changes = np.diff(merges.files, axis=1, prepend=0) > 0
+    numbers, levels = np.nonzero(changes)
+    idle = np.flatnonzero((hour - tables.written >= IDLE_HOURS) & (merges.files[:, -1] > 0))
+    is_full = np.repeat([False, True], [len(numbers), len(idle)])
+    numbers, levels = np.r_[numbers, idle], np.r_[levels, np.full(len(idle), LEVELS - 1)]
+    layout = PartitionLayout(
+        files=files.sum(axis=1)[numbers],
+        bytes=sizes.sum(axis=1)[numbers],
+        sorted_runs=tables.count_runs()[numbers],
+        deleted_ratio=np.zeros(len(numbers)),
+        rewrite_files=merges.files[numbers, levels],
+        rewrite_bytes=merges.bytes[numbers, levels],
+        rewrite_buckets=np.ones(len(numbers), np.int64),
+        is_full=is_full,
+        remaining_runs=merges.remaining_runs[numbers, levels],
     )
+    return Candidates(tables=numbers, levels=levels, layout=layout)
 
 
 RULES: dict[str, tuple[Sequence[int], Callable[[int], Maintain]]] = {
@@ -232,6 +241,7 @@ def main(
     tables: Annotated[int, typer.Option(min=1)] = 1000,
     days: Annotated[int, typer.Option(min=1)] = 3,
     seeds: Annotated[int, typer.Option(min=1)] = 3,
+    warm_up_days: Annotated[int, typer.Option(min=0)] = 3,
     *,
     draw: Annotated[bool, typer.Option("--draw")] = False,
 ) -> None:
@@ -241,7 +251,7 @@ def main(
     for rule, (settings, build) in RULES.items():
         for setting in settings:
             figures = [
-                simulate(traffic, build(setting), days, seed)
+                simulate(traffic, build(setting), days, seed, warm_up_days)
                 for seed, traffic in enumerate(traffics)
             ]
             of_bytes, of_reads, gb_per_day = np.mean(figures, axis=0).tolist()
@@ -254,7 +264,7 @@ def main(
                     gb_per_day=gb_per_day,
                 )
             )
-    show_results(f"{tables:,} tables, {days} days, {seeds} seeds", results)
+    show_results(f"{tables:,} tables, {days} days after {warm_up_days}, {seeds} seeds", results)
     if draw:
         draw_results(results)
 

@@ -12,6 +12,7 @@ class CompactReason(StrEnum):
     SIZE_RATIO = "size ratio"
     NUMBER_OF_RUNS = "number of runs"
     LEVEL_0 = "level 0"
+    LEVELS = "levels up to a limit"
     FULL = "full compaction"
     DELETED_ROWS = "deleted rows"
     DELETED_OR_EXPIRED_ROWS = "deleted or expired rows"

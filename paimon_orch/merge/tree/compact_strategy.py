@@ -17,6 +17,7 @@ from paimon_orch.merge.tree.levels import SortedRun
 from paimon_orch.merge.tree.universal_compaction import (
     RunSelection,
     select_full_compaction,
+    select_levels,
     select_minor_compaction,
 )
 
@@ -62,8 +63,16 @@ def plan_minor_compaction(
     vectors: DeletionVectorEntries,
     num_levels: int,
     now: datetime,
+    *,
+    up_to_level: int | None = None,
 ) -> CompactionSelection:
-    """Select runs by the table's options, and files on higher levels with many deleted rows."""
+    """Select runs by the table's options, and files on higher levels with many deleted rows.
+
+    With ``up_to_level``, select only the runs up to this level.
+    """
+    if up_to_level is not None:
+        levels = select_levels(num_levels, runs, up_to_level)
+        return levels or RunSelection(0, num_levels - 1, CompactReason.LEVELS), ()
     selection = select_minor_compaction(options, now.replace(tzinfo=None), num_levels, runs)
     selection = selection or RunSelection(0, num_levels - 1, CompactReason.DELETED_ROWS)
     unselected_files = [

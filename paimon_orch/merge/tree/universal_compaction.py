@@ -191,6 +191,20 @@ def select_minor_compaction(
     return force_up_level0(universal, num_levels, runs)
 
 
+def select_levels(
+    num_levels: int, runs: Sequence[SortedRun], up_to_level: int
+) -> RunSelection | None:
+    """Select the runs of all levels up to a limit, with the output level of universal compaction.
+
+    Returns None if this would merge less than two runs.
+    """
+    count = sum(run.level <= up_to_level for run in runs)
+    if not count:
+        return None
+    selection = _select_prefix(num_levels, runs, count, CompactReason.LEVELS)
+    return selection if selection.count > 1 else None
+
+
 def min_level0_files(options: Options) -> int:
     """Return the number of level-0 files that triggers a lookup compaction."""
     if options.get(LOOKUP_COMPACT) != "gentle":

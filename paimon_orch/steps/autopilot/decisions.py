@@ -40,6 +40,8 @@ class MaintenanceDecision:
     """``k1=v1/k2=v2``, or an empty string for the whole table."""
     is_full: bool = False
     """Whether a compaction rewrites all files of the partition."""
+    up_to_level: int | None = None
+    """A minor compaction merges the sorted runs up to this level; None follows the options."""
     saved_bytes: int = 0
     """The estimated read cost that one scan saves after the action."""
     rewrite_bytes: int = 0

@@ -49,6 +49,7 @@ def _compact(
     request = CompactRequest(
         partitions=[action.partition] if action.partition else None,
         strategy="full" if action.is_full else "minor",
+        up_to_level=action.up_to_level,
         now=context.now,
     )
     planned = compact.plan(table, request, executor=context.executor)

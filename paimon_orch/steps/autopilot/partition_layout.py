@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from paimon_orch.format.arrays import Indices, Int64Array
 from paimon_orch.format.manifest.live_files import NO_TIME
+from paimon_orch.steps.autopilot.level_merges import LevelMerges
 from paimon_orch.steps.common.bucket_scan import BucketScan, Judgment
 from paimon_orch.steps.compaction.policy import PolicyJudge, select_candidates
 from paimon_orch.steps.expiration.expire_partitions import find_expired_partitions
@@ -17,6 +18,17 @@ from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.metadata.live_buckets import LiveBuckets
 
 _SUMS = ("buckets", "full_buckets", "full_files", "full_bytes")
+
+
+class PartitionMerge(NamedTuple):
+    """The merge of the sorted runs up to a level, in all buckets of a partition."""
+
+    files: int
+    bytes: int
+    buckets: int
+    """The number of buckets with at least two runs to merge."""
+    remaining_runs: int
+    """The maximum number of sorted runs of a bucket after the merge."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +43,8 @@ class PartitionWork:
     newest: int = NO_TIME
     """The creation time of the newest file, in epoch milliseconds of local time."""
     is_expiring: bool = False
+    merges: tuple[PartitionMerge, ...] = ()
+    """The merge of the sorted runs up to each level; empty for tables that are not merged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +71,7 @@ class WorkJudge:
             "full_bytes": _sum_by_partition(numbers, metrics.bytes, count),
             "newest": _find_newest(buckets, all_numbers, count),
             "is_expiring": [each in expiring for each in partitions],
+            "merges": _compute_merges(buckets, all_numbers, count),
         }
         return Judgment(chosen=buckets.take(np.zeros(0, np.int64)), values=columns)
 
@@ -92,7 +107,17 @@ def _add(one: PartitionWork, other: PartitionWork) -> PartitionWork:
     return PartitionWork(
         **sums,
         newest=max(one.newest, other.newest),
+        merges=tuple(map(_add_merges, one.merges, other.merges)),
         is_expiring=one.is_expiring and other.is_expiring,
+    )
+
+
+def _add_merges(one: PartitionMerge, other: PartitionMerge) -> PartitionMerge:
+    return PartitionMerge(
+        files=one.files + other.files,
+        bytes=one.bytes + other.bytes,
+        buckets=one.buckets + other.buckets,
+        remaining_runs=max(one.remaining_runs, other.remaining_runs),
     )
 
 
@@ -107,6 +132,37 @@ def _sum_by_partition(numbers: Indices, values: Int64Array, count: int) -> list[
     sums = np.zeros(count, np.int64)
     np.add.at(sums, numbers, values)
     return [*map(int, sums.tolist())]
+
+
+def _compute_merges(
+    buckets: LiveBuckets, numbers: Indices, count: int
+) -> list[tuple[PartitionMerge, ...]]:
+    """Return the merges up to each level of the partitions that readers merge."""
+    schema, groups = buckets.schema, buckets.groups
+    options = schema.typed_options
+    if not schema.primary_keys or options.needs_lookup or options.is_pk_clustering_override:
+        return [()] * count
+    is_merged = groups.buckets >= 0
+    merges = _compute_bucket_merges(buckets.take(np.flatnonzero(is_merged)))
+    numbers, shape = numbers[is_merged], (count, merges.files.shape[1])
+    columns = [np.zeros(shape, np.int64) for _ in range(4)]
+    for column, values in zip(
+        columns, (merges.files, merges.bytes, merges.files > 0), strict=False
+    ):
+        np.add.at(column, numbers, values)
+    np.maximum.at(columns[3], numbers, merges.remaining_runs)
+    rows = np.stack(columns, axis=2).tolist()
+    return [tuple(PartitionMerge(*level) for level in row) for row in rows]
+
+
+def _compute_bucket_merges(buckets: LiveBuckets) -> LevelMerges:
+    groups, level_count = buckets.groups, buckets.schema.typed_options.num_levels
+    levels = np.minimum(groups.files.levels[groups.rows], level_count - 1)
+    numbers = np.repeat(np.arange(len(groups)), groups.lengths)
+    files, sizes = (np.zeros((len(groups), level_count), np.int64) for _ in range(2))
+    np.add.at(files, (numbers, levels), 1)
+    np.add.at(sizes, (numbers, levels), groups.files.file_sizes[groups.rows])
+    return LevelMerges.compute(files, sizes)
 
 
 def _find_newest(buckets: LiveBuckets, numbers: Indices, count: int) -> list[int]:

@@ -31,6 +31,8 @@ class PartitionLayout:
     """The number of buckets that the rewrite may change."""
     is_full: Mask
     """Whether the rewrite leaves one sorted run, without deleted rows."""
+    remaining_runs: Int64Array
+    """The maximum number of sorted runs after the rewrite; negative if it must be estimated."""
 
 
 def compute_read_cost(
@@ -62,7 +64,8 @@ def estimate_savings(
         new_files = np.maximum(new_files, np.rint(group_sizes / (2 * target_file_bytes)))
     files_per_bucket = np.ceil(layout.rewrite_files / np.maximum(buckets, 1))
     merged_runs = np.maximum(np.minimum(runs, files_per_bucket), 1)
-    new_runs = np.where(layout.is_full, 1, np.maximum(runs, 1) - merged_runs + 1)
+    estimated_runs = np.where(layout.is_full, 1, np.maximum(runs, 1) - merged_runs + 1)
+    new_runs = np.where(layout.remaining_runs < 0, estimated_runs, layout.remaining_runs)
     after = compute_read_cost(
         layout.bytes.astype(np.float64) - layout.rewrite_bytes + new_bytes,
         layout.files.astype(np.float64) - layout.rewrite_files + new_files,

@@ -21,6 +21,7 @@ from paimon_orch.format.options.core_options import (
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.steps.autopilot.decisions import ActionKind, DecisionState, MaintenanceDecision
+from paimon_orch.steps.autopilot.level_merges import choose_candidates
 from paimon_orch.steps.autopilot.maintenance_request import MaintenanceRequest
 from paimon_orch.steps.autopilot.partition_layout import (
     PartitionWork,
@@ -69,6 +70,8 @@ class _Rewrite:
     files: int
     bytes: int
     buckets: int
+    up_to_level: int | None = None
+    remaining_runs: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,10 +153,11 @@ class _ActionFinder:
             if work.is_expiring:
                 yield self._skip_expiring(decision.partition)
                 continue
-            rewrite = self._plan_rewrite(decision, work, idle_before)
-            if rewrite is not None:
-                rewrites.append(rewrite)
-            elif decision.metrics.rewrite_bytes:
+            candidates = [*self._plan_rewrites(decision, work, idle_before)]
+            rewrites += candidates
+            if candidates:
+                continue
+            if decision.metrics.rewrite_bytes:
                 kind, state = self._compaction_kind(is_full=False), DecisionState.SKIPPED
                 yield self.skip(kind, state, decision.reason, decision.partition)
             else:
@@ -179,17 +183,17 @@ class _ActionFinder:
             return ActionKind.CLUSTERING
         return ActionKind.FULL_COMPACTION if is_full else ActionKind.MINOR_COMPACTION
 
-    def _plan_rewrite(
+    def _plan_rewrites(
         self, decision: CompactionDecision, work: PartitionWork, idle_before: int
-    ) -> _Rewrite | None:
-        """Return the compaction of a partition, or None if it gets none."""
+    ) -> Iterator[_Rewrite]:
+        """Yield the compactions of which a partition may get one."""
         metrics, limit = decision.metrics, self.request.policy.rewrite_bytes
         is_idle = NO_TIME < work.newest < idle_before
         fits = limit is None or work.full_bytes <= limit
         is_hollow = decision.compact and decision.strategy == "full"
         if (is_idle and fits and work.full_files) or is_hollow:
             cause = decision.reason if is_hollow else f"no new file for {self.request.idle_for}"
-            return _Rewrite(
+            yield _Rewrite(
                 path=decision.partition,
                 cause=cause,
                 metrics=metrics,
@@ -198,17 +202,22 @@ class _ActionFinder:
                 bytes=work.full_bytes,
                 buckets=work.full_buckets,
             )
-        if not (decision.compact or decision.is_waiting):
-            return None
-        return _Rewrite(
-            path=decision.partition,
-            cause=_describe_layout(metrics),
-            metrics=metrics,
-            is_full=False,
-            files=metrics.rewrite_files,
-            bytes=metrics.rewrite_bytes,
-            buckets=work.buckets,
+        if is_hollow:
+            return
+        has_same_merge = metrics.rewrite_files and any(
+            merge.bytes == metrics.rewrite_bytes for merge in work.merges
         )
+        if (decision.compact or decision.is_waiting) and not has_same_merge:
+            yield _Rewrite(
+                path=decision.partition,
+                cause=_describe_layout(metrics),
+                metrics=metrics,
+                is_full=False,
+                files=metrics.rewrite_files,
+                bytes=metrics.rewrite_bytes,
+                buckets=work.buckets,
+            )
+        yield from _plan_merges(decision, work, limit)
 
     def _build_compactions(self, rewrites: Sequence[_Rewrite]) -> Iterator[MaintenanceDecision]:
         schema = self.schema
@@ -220,25 +229,38 @@ class _ActionFinder:
             packs_files=schema.is_bucket_unaware,
         ).tolist()
         scores = self._score(savings, [rewrite.bytes for rewrite in rewrites])
-        for rewrite, saving, score in zip(rewrites, savings, scores, strict=True):
-            # Readers do not see the rows of postpone buckets before a compaction.
-            moves_rows = not rewrite.files
-            effect = (
-                "moves postponed rows to buckets"
-                if moves_rows
-                else f"saves {saving / 1e6:,.1f} MB of each read"
-            )
+        # Readers do not see the rows of postpone buckets before a compaction.
+        scores = [
+            score if rewrite.files else _DUE
+            for score, rewrite in zip(scores, rewrites, strict=True)
+        ]
+        for number in self._choose_rewrites(rewrites, scores):
+            rewrite, saving, score = rewrites[number], savings[number], scores[number]
+            saves = f"saves {saving / 1e6:,.1f} MB of each read"
+            effect = saves if rewrite.files else "moves postponed rows to buckets"
             yield MaintenanceDecision(
                 table=self.table.identifier,
                 action=self._compaction_kind(is_full=rewrite.is_full),
                 partition=rewrite.path,
                 is_full=rewrite.is_full,
+                up_to_level=rewrite.up_to_level,
                 state=DecisionState.CHOSEN,
                 reason=f"{rewrite.cause}; {effect}",
                 saved_bytes=int(saving),
                 rewrite_bytes=rewrite.bytes,
-                score=_DUE if moves_rows else score,
+                score=score,
             )
+
+    def _choose_rewrites(self, rewrites: Sequence[_Rewrite], scores: Sequence[float]) -> list[int]:
+        """Return one compaction for each partition."""
+        numbers = {rewrite.path: number for number, rewrite in enumerate(rewrites)}
+        chosen = choose_candidates(
+            np.array([numbers[rewrite.path] for rewrite in rewrites], np.int64),
+            np.array(scores, np.float64),
+            np.array([rewrite.is_full for rewrite in rewrites], bool),
+            self.request.budgets.min_score,
+        )
+        return [*map(int, chosen.tolist())]
 
     def _find_snapshot_expiration(self) -> Iterator[MaintenanceDecision]:
         self.table.stores.check_step(StepKind.DELETE, self.schema)
@@ -297,6 +319,27 @@ class _ActionFinder:
         yield self._choose(kind, text, saved_bytes=saved, rewrite_bytes=size)
 
 
+def _plan_merges(
+    decision: CompactionDecision, work: PartitionWork, limit: int | None
+) -> Iterator[_Rewrite]:
+    """Yield the merge up to each level that changes something else than that of the level below."""
+    previous = 0
+    for level, merge in enumerate(work.merges):
+        if merge.files > previous and (limit is None or merge.bytes <= limit):
+            yield _Rewrite(
+                path=decision.partition,
+                cause=f"{_describe_layout(decision.metrics)}; merges levels 0 to {level}",
+                metrics=decision.metrics,
+                is_full=False,
+                files=merge.files,
+                bytes=merge.bytes,
+                buckets=merge.buckets,
+                up_to_level=level,
+                remaining_runs=merge.remaining_runs,
+            )
+        previous = merge.files
+
+
 def _describe_layout(metrics: CompactionMetrics) -> str:
     return (
         f"sorted runs: {metrics.sorted_runs}, level-0 files: {metrics.level0_files}, "
@@ -315,4 +358,5 @@ def _build_layout(rewrites: Sequence[_Rewrite]) -> PartitionLayout:
         rewrite_bytes=np.array([each.bytes for each in rewrites], np.int64),
         rewrite_buckets=np.array([each.buckets for each in rewrites], np.int64),
         is_full=np.array([each.is_full for each in rewrites], bool),
+        remaining_runs=np.array([each.remaining_runs for each in rewrites], np.int64),
     )

@@ -72,6 +72,8 @@ def plan(
     schema = table.schema
     if request.cluster_idle_for is not None:
         _check_clustered(table.identifier, schema)
+    if request.up_to_level is not None:
+        _check_merges_levels(table.identifier, schema, request)
     if schema.primary_keys:
         from paimon_orch.steps.compaction.primary_key import plan as plan_table
     else:
@@ -101,6 +103,15 @@ def _check_clustered(identifier: str, schema: TableSchema) -> None:
         raise InputError(
             f"{identifier}: idle partitions are sorted only in append tables with "
             "'clustering.incremental' = true"
+        )
+
+
+def _check_merges_levels(identifier: str, schema: TableSchema, request: CompactRequest) -> None:
+    is_clustered = schema.typed_options.is_pk_clustering_override
+    if not schema.primary_keys or is_clustered or request.strategy != "minor":
+        raise InputError(
+            f"{identifier}: sorted runs up to a level are merged only in primary-key tables "
+            "without 'pk-clustering-override', by the strategy minor"
         )
 
 

@@ -41,6 +41,11 @@ class CompactRequest(PartitionRequest):
     """The buckets to compact, in a table with a fixed number of them; None means all."""
     idle_for: timedelta | None = None
     """Selects only partitions whose newest file is at least as old."""
+    up_to_level: int | None = None
+    """Merges the sorted runs of the levels up to this one, whatever their number.
+
+    Only for primary-key tables and ``minor``; the table's options are not considered.
+    """
     cluster_idle_for: timedelta | None = None
     """Buckets with incremental clustering are sorted as a whole if they got no file for so long."""
 

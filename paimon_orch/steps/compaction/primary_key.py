@@ -99,13 +99,18 @@ class PrimaryKeyJudge:
     now: datetime
     current_time: datetime
     """``now`` as the local wall clock time of the caller."""
+    merges_levels: bool = False
+    """Whether buckets with several sorted runs are chosen, regardless of the table's options."""
 
     def __call__(self, buckets: LiveBuckets) -> Judgment:
         """Judge some buckets."""
         in_buckets = buckets.take(np.flatnonzero(buckets.groups.buckets >= 0))
         current = exclude_expired_partitions(self.identifier, in_buckets, self.current_time)
         current.check_levels()
-        candidates = select_candidates(current, self.strategy, self.now)
+        if self.merges_levels:
+            candidates = np.flatnonzero(current.levels.sorted_runs > 1)
+        else:
+            candidates = select_candidates(current, self.strategy, self.now)
         return Judgment(chosen=current.take(candidates), values={"buckets": len(current)})
 
 
@@ -116,6 +121,7 @@ def build_judge(scan: BucketScan, request: CompactRequest) -> PrimaryKeyJudge:
         strategy=request.strategy,
         now=scan.now,
         current_time=scan.now.astimezone().replace(tzinfo=None),
+        merges_levels=request.up_to_level is not None,
     )
 
 
@@ -133,7 +139,9 @@ def plan(table: Table, request: CompactRequest, scan: BucketScan | None = None) 
     reader = open_reader(table, schema, judged.chosen)
     units, guards = list[PrimaryKeyCompactionUnit](), list[BucketGuard]()
     for split in scan.build_splits(judged.chosen):
-        unit = plan_bucket_unit(reader, split, request.strategy, scan.now)
+        unit = plan_bucket_unit(
+            reader, split, request.strategy, scan.now, up_to_level=request.up_to_level
+        )
         if unit is not None:
             units += _split_unit(reader, unit)
             guards.append(_build_guard(split))
@@ -181,6 +189,8 @@ def plan_bucket_unit(
     split: BucketSplit,
     strategy: CompactionStrategy,
     now: datetime | None = None,
+    *,
+    up_to_level: int | None = None,
 ) -> PrimaryKeyCompactionUnit | None:
     """Return the unit of a whole bucket, or None if there is no work; reads only metadata."""
     if reader.schema.typed_options.is_pk_clustering_override:
@@ -194,7 +204,12 @@ def plan_bucket_unit(
         )
     else:
         selection, rewritten = plan_minor_compaction(
-            options, runs, vectors=split.vectors, num_levels=num_levels, now=now
+            options,
+            runs,
+            vectors=split.vectors,
+            num_levels=num_levels,
+            now=now,
+            up_to_level=up_to_level,
         )
     files = tuple(file for run in runs[: selection.count] for file in run.files)
     higher_level_files = tuple(file for run in runs[selection.count :] for file in run.files)

@@ -19,6 +19,7 @@ from paimon_orch.merge.tree.universal_compaction import (
     force_up_level0,
     move_up_level0_only,
     select_full_compaction,
+    select_levels,
     select_minor_compaction,
 )
 
@@ -110,6 +111,26 @@ def test_level_0_compactions_bound_the_number_of_runs() -> None:
         runs = [*runs_of(f"{selected.output_level}:{size}"), *runs[selected.count :]]
         assert all(upper.level < next_run.level for upper, next_run in pairwise(runs))
     assert len(runs) <= LEVELS
+
+
+@pytest.mark.parametrize(
+    ("runs", "level", "expected"),
+    [
+        ("0:1 0:1 5:100", 0, (2, 4)),
+        ("0:1 0:1 4:9 5:100", 0, (2, 3)),
+        ("0:1 0:1 4:9 5:100", 3, (2, 3)),
+        ("0:1 0:1 4:9 5:100", 4, (3, 4)),
+        ("0:1 0:1 4:9 5:100", 5, (4, 5)),
+        ("0:1 1:9 5:100", 0, (2, 1)),
+        ("0:1 0:1", 0, (2, 5)),
+        ("0:1 5:100", 0, None),
+        ("3:5 5:100", 0, None),
+    ],
+)
+def test_runs_up_to_a_level_are_merged_below_the_next_run(
+    runs: str, level: int, expected: tuple[int, int] | None
+) -> None:
+    assert select_runs(select_levels(LEVELS, runs_of(runs), level)) == expected
 
 
 def test_a_full_compaction_selects_all_runs_for_the_highest_level() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from support.tables import stored_files, table_of
+from support.tables import new_table, stored_files, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.errors import InputError
@@ -130,6 +130,18 @@ def test_idle_partitions_get_a_full_compaction(lake: Catalog) -> None:
     [compaction] = [a for a in orders if a.action is ActionKind.FULL_COMPACTION]
     assert compaction.is_full
     assert compaction.reason.startswith("no new file for 6 h; saves ")
+
+
+def test_postponed_rows_are_moved_before_sorted_runs_are_merged(tmp_path: Path) -> None:
+    catalog = Catalog(str(tmp_path))
+    table = new_table(tmp_path, bucket="-2", postpone__batch_write_fixed_bucket="false")
+    for _ in range(3):
+        table.upsert(table_of("k v", [(1, "a")]))
+
+    [action] = [a for a in plan_of(catalog).actions if a.action is ActionKind.MINOR_COMPACTION]
+
+    assert action.up_to_level is None
+    assert action.reason.endswith("; moves postponed rows to buckets")
 
 
 def test_idle_partitions_of_clustered_tables_are_sorted(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ def layout_of(**columns: float | bool) -> PartitionLayout:
         "rewrite_bytes": 0,
         "rewrite_buckets": 1,
         "is_full": False,
+        "remaining_runs": -1,
     } | columns
     return PartitionLayout(**{name: np.array([value]) for name, value in values.items()})
 

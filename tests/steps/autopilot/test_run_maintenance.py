@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.tables import assert_healthy, levels_of, new_table, rows_of, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.errors import CancelledError, InputError, StorageError
@@ -25,6 +26,7 @@ from paimon_orch.steps.autopilot.maintenance_history import read_maintenance_his
 from paimon_orch.steps.autopilot.maintenance_plan import MaintenancePlan, plan_maintenance
 from paimon_orch.steps.autopilot.maintenance_request import HISTORY_TABLE, MaintenanceRequest
 from paimon_orch.steps.autopilot.run_maintenance import MaintenanceResult, run_maintenance
+from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.table.table import Table
 
 TOMORROW = datetime.now().astimezone() + timedelta(days=1)
@@ -52,6 +54,29 @@ def test_the_plan_that_was_shown_is_executed_and_needs_no_second_run(lake: Catal
     assert lake.table("sales.orders").scan().to_arrow().sort_by("k").equals(rows)
     again = plan_of(lake, now=TOMORROW)
     assert not [a for a in again.actions if a.action is not ActionKind.SNAPSHOT_EXPIRATION]
+
+
+def test_the_newest_runs_are_merged_as_planned_before_the_threshold_of_the_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Otherwise tables of tests are so small that all runs are merged at once.
+    monkeypatch.setattr("paimon_orch.steps.autopilot.read_cost.ACTION_OVERHEAD_BYTES", 1)
+    table = new_table(tmp_path)
+    table.upsert(table_of("k v", [(number, f"value {number}") for number in range(2000)]))
+    compact(table, strategy="full")
+    for number in range(2):
+        table.upsert(table_of("k v", [(number, "new")]))
+    rows, catalog = rows_of(table), Catalog(str(tmp_path))
+    planned = plan_of(catalog)
+    [action] = [a for a in planned.actions if a.action is ActionKind.MINOR_COMPACTION]
+
+    [outcome] = run_maintenance(catalog, replace(planned, actions=(action,))).outcomes
+
+    assert action.up_to_level == 0
+    assert action.reason.startswith("sorted runs: 3, level-0 files: 2, small files: 3; merges ")
+    assert outcome.effect.bytes_read == action.rewrite_bytes
+    assert (levels_of(table), rows_of(table)) == ([4, 5], rows)
+    assert_healthy(table)
 
 
 def test_file_indexes_are_built(lake: Catalog) -> None:

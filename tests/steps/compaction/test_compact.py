@@ -230,3 +230,27 @@ def test_compaction_keeps_the_row_that_readers_select_among_equal_sequence_numbe
     step.compact(table, EXECUTOR, strategy="full")
 
     assert rows_of(table) == before
+
+
+def test_runs_up_to_a_level_are_merged_without_those_above(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    table.upsert(table_of("k v", [(number, "old") for number in range(9)]))
+    step.compact(table, strategy="full")
+    for number in range(2):
+        table.upsert(table_of("k v", [(number, "new")]))
+    before = rows_of(table)
+    planned = step.plan(table, step.CompactRequest(up_to_level=0))
+
+    result = step.run_compaction(table, planned)
+
+    assert (levels_of(table), result.files_before, result.rows_written) == ([4, 5], 2, 2)
+    assert rows_of(table) == before
+    assert not step.plan(table, step.CompactRequest(up_to_level=4 - 1))
+    assert_healthy(table)
+
+
+def test_runs_up_to_a_level_need_a_table_with_levels(tmp_path: Path) -> None:
+    table = new_table(tmp_path, key=(), bucket="-1")
+
+    with pytest.raises(InputError, match="only in primary-key tables"):
+        step.plan(table, step.CompactRequest(up_to_level=0))
