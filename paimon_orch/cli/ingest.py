@@ -58,6 +58,7 @@ from paimon_orch.steps.ingest_files import (
     CsvFormat,
     SparkRequiredError,
     detect_common_format,
+    list_variant_columns,
     measure_files,
     read_input_files,
 )
@@ -308,7 +309,8 @@ def _run_on_spark(
         plan = load.plan(columns)
         source = open_parquet_files(session, load.paths, plan)
     else:
-        rows = read_files(session, load.paths, csv_format=load.csv_format)
+        variants = list_variant_columns(load.table.schema)
+        rows = read_files(session, load.paths, csv_format=load.csv_format, variants=variants)
         columns = rows.columns
         plan = load.plan(columns)
         source = RowSource(rows, plan.prepare)

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as fn
+from pyspark.sql.types import StringType, StructField, StructType
 
 from paimon_orch.errors import InputError
 from paimon_orch.spark.row_conversion import quote_column
@@ -25,11 +26,12 @@ def read_files(
     paths: Sequence[str],
     *,
     csv_format: CsvFormat = DEFAULT_CSV_FORMAT,
+    variants: frozenset[str] = frozenset(),
 ) -> DataFrame:
     """Return the rows of files or directories of one format.
 
-    CSV and JSON values are text, which a write casts to the table's types. Empty CSV fields are
-    null. Errors are raised when rows are read: for values that cannot be cast, for bytes that
+    CSV and JSON values are text, which a write casts to the table's types. Objects and arrays in the
+    JSON columns ``variants``, which are in lower case, are text too. Empty CSV fields are null. Errors are raised when rows are read: for values that cannot be cast, for bytes that
     cannot be decoded, and for rows that do not have the columns of the first line.
     """
     form = detect_common_format(paths)
@@ -47,12 +49,34 @@ def read_files(
     elif form == "json":
         reader = reader.options(primitivesAsString=True, mode="FAILFAST")
     try:
+        if form == "json":
+            return _load_json(reader, paths, variants)
         frame = reader.format(form).load(list(paths))
         return _decode_frame(frame, paths, csv_format) if form == "csv" else frame
     except (PySparkException, Py4JJavaError) as error:
         raise InputError(
             f"{', '.join(paths)} cannot be read as {form}: {_find_reason(error)}"
         ) from error
+
+
+def _load_json(
+    reader: DataFrameReader, paths: Sequence[str], variants: frozenset[str]
+) -> DataFrame:
+    """Return the rows of JSON files, with the JSON text of the columns ``variants``."""
+    frame = reader.json(list(paths))
+    if not variants:
+        return frame
+    fields = [
+        StructField(field.name, StringType() if field.name.lower() in variants else field.dataType)
+        for field in frame.schema
+    ]
+    # Spark finds no column that has only empty objects
+    for name in sorted(variants - {field.name.lower() for field in fields}):
+        field = StructField(name, StringType())
+        column = reader.schema(StructType([field])).json(list(paths))
+        if not column.where(fn.col(quote_column(name)).isNotNull()).isEmpty():
+            fields.append(field)
+    return reader.schema(StructType(fields)).json(list(paths))
 
 
 def _decode_frame(frame: DataFrame, paths: Sequence[str], csv_format: CsvFormat) -> DataFrame:

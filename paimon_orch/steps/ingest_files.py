@@ -24,6 +24,7 @@ from pyarrow import csv
 from paimon_orch.errors import InputError
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.arrow import to_arrow_type
+from paimon_orch.format.types.data_types import VariantType
 
 _FORMAT_BY_SUFFIX = {
     ".parquet": "parquet",
@@ -113,8 +114,9 @@ def read_input_files(
 ) -> InputRows:
     """Return the rows of local files of one format, to be written to a table with a schema.
 
-    CSV and JSON values are text, which a write casts to the table's types. Empty CSV fields are
-    null. Errors in rows are raised when the rows are read.
+    CSV and JSON values are text, which a write casts to the table's types; objects and arrays of
+    JSON are text only in VARIANT columns. Empty CSV fields are null. Errors in rows are raised when
+    the rows are read.
     """
     form = detect_common_format(paths)
     csv_format.check_file_format(form)
@@ -126,11 +128,16 @@ def read_input_files(
     elif form == "csv":
         rows = _open_csv(paths, csv_format)
     else:
-        rows = _open_json(paths)
+        rows = _open_json(paths, list_variant_columns(schema))
     folded = [name.lower() for name in rows.columns]
     if len(set(folded)) < len(folded):
         raise SparkRequiredError(paths[0], "two columns have the same name")
     return rows
+
+
+def list_variant_columns(schema: TableSchema) -> frozenset[str]:
+    """Return the names of VARIANT columns in lower case: JSON objects are loaded into them."""
+    return frozenset(f.name.lower() for f in schema.fields if isinstance(f.type, VariantType))
 
 
 def detect_common_format(paths: Sequence[str]) -> str:
@@ -394,57 +401,86 @@ def _decode_column(values: pa.Array, place: str, encoding: str | None) -> pa.Arr
         ) from None
 
 
-def _open_json(paths: Sequence[str]) -> InputRows:
+def _open_json(paths: Sequence[str], variants: frozenset[str]) -> InputRows:
     columns: dict[str, None] = {}
     for path in paths:
-        for records in _read_records(path):
+        for records in _read_records(path, variants):
             for record in records:
                 columns.update(dict.fromkeys(record))
     schema = pa.schema([(name, pa.string()) for name in columns])
 
     def read() -> Iterator[pa.RecordBatch]:
         for path in paths:
-            for records in _read_records(path):
+            for records in _read_records(path, variants):
                 yield pa.RecordBatch.from_pylist(records, schema=schema)
 
     return InputRows(list(columns), read)
 
 
-def _read_records(path: str) -> Iterator[list[dict[str, str | None]]]:
+class _NumberText(str):
+    """The text of a JSON number, to be written into JSON again without rounding."""
+
+    __slots__ = ()
+
+
+def _read_records(path: str, variants: frozenset[str]) -> Iterator[list[dict[str, str | None]]]:
+    number = _NumberText if variants else str
     parse = json.JSONDecoder(
         object_pairs_hook=partial(_build_record, path),
-        parse_float=str,
-        parse_int=str,
+        parse_float=number,
+        parse_int=number,
         parse_constant=partial(_refuse_constant, path),
     ).decode
     with _open(path) as file:
         while lines := file.readlines(_BLOCK_BYTES):
-            yield [_parse_record(path, line, parse) for line in lines if line.strip()]
+            yield [_parse_record(path, line, parse, variants) for line in lines if line.strip()]
 
 
-def _parse_record(path: str, line: bytes, parse: Callable[[str], Any]) -> dict[str, str | None]:
+def _parse_record(
+    path: str, line: bytes, parse: Callable[[str], Any], variants: frozenset[str]
+) -> dict[str, str | None]:
+    """Return the values of a line as text."""
     try:
-        text = line.decode()
-        record = parse(text)
+        record = parse(line.decode())
+        if not isinstance(record, dict):
+            raise SparkRequiredError(path, "a line is not one JSON object")
+        return {name: _to_text(path, name, item, variants) for name, item in record.items()}
     except UnicodeError as error:
         raise InputError(f"{path} cannot be read as json: {error}") from error
+    except RecursionError:
+        raise InputError(f"{path} cannot be read as json: a value is nested too deeply") from None
     except json.JSONDecodeError as error:
         if b"'" in line or error.msg == "Extra data":
             raise SparkRequiredError(path, f"a line is not one JSON object: {error}") from error
         raise InputError(f"{path} cannot be read as json: {error}") from error
-    if not isinstance(record, dict):
-        raise SparkRequiredError(path, "a line is not one JSON object")
-    return record
 
 
-def _build_record(path: str, pairs: list[tuple[str, Any]]) -> dict[str, str | None]:
-    record = {
-        name: str(value).lower() if isinstance(value, bool) else value for name, value in pairs
-    }
+def _to_text(path: str, name: str, value: Any, variants: frozenset[str]) -> str | None:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict | list):
+        if name.lower() not in variants:
+            raise SparkRequiredError(path, "it has nested values")
+        return _format_json(value)
+    text: str | None = value
+    return text
+
+
+def _format_json(value: Any) -> str:
+    match value:
+        case dict():
+            return f"{{{','.join(f'{json.dumps(k)}:{_format_json(v)}' for k, v in value.items())}}}"
+        case list():
+            return f"[{','.join(map(_format_json, value))}]"
+        case _NumberText():
+            return str(value)
+    return json.dumps(value)
+
+
+def _build_record(path: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    record = dict(pairs)
     if len(record) < len(pairs):
         raise SparkRequiredError(path, "an object has a key twice")
-    if any(isinstance(value, dict | list) for value in record.values()):
-        raise SparkRequiredError(path, "it has nested values")
     return record
 
 

@@ -234,3 +234,29 @@ def test_spark_failures_not_caused_by_data_are_not_input_errors() -> None:
 
     assert not isinstance(failure, InputError)
     assert str(failure) == "load: the Spark job failed: [TASK_LOST] An executor is gone"
+
+
+def test_json_objects_and_arrays_are_loaded_into_variant_columns(
+    executor: str, tmp_path: Path
+) -> None:
+    new_table(tmp_path / "n", "k BIGINT, v VARIANT, e VARIANT")
+    file = write_file(
+        tmp_path,
+        "n.jsonl",
+        '{"k":1,"v":{"a":1.10,"b":[true,null,"caf\u00e9"],"c":{"d":"1"}},"e":{}}\n'
+        '{"k":2,"v":[12345678901234567890,{}]}\n'
+        '{"k":3,"v":2}\n{"k":4,"v":"{\\"x\\":1}"}\n{"k":5,"v":null}\n{"k":6}\n',
+    )
+
+    run_command("ingest", str(tmp_path / "n"), "db.t", "--from", file, "--executor", executor)
+
+    lines = run_command("read", str(tmp_path / "n"), "db.t", "--order-by", "k", "--format", "jsonl")
+    assert [json.loads(line)["v"] for line in lines.splitlines()] == [
+        '{"a":1.1,"b":[true,null,"caf\u00e9"],"c":{"d":"1"}}',
+        "[12345678901234567890,{}]",
+        "2",
+        '{"x":1}',
+        None,
+        None,
+    ]
+    assert json.loads(lines.splitlines()[0])["e"] == "{}"
