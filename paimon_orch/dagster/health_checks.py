@@ -257,13 +257,13 @@ class _Outcome:
 def _build_check_result(
     key: dg.AssetKey, name: str, limit: Limit, outcome: _Outcome
 ) -> dg.AssetCheckResult:
-    metrics = {**outcome.metrics, "limit": limit.limit}
+    metadata: Metadata = {f"paimon/{metric}": value for metric, value in outcome.metrics.items()}
+    metadata["paimon/limit"] = f"{limit.limit:g}"  # text, as a plot of a constant shows nothing
     return dg.AssetCheckResult(
         passed=outcome.passed,
         asset_key=key,
         check_name=name,
         severity=_SEVERITIES[limit.severity],
         description=outcome.description,
-        metadata={f"paimon/{metric}": value for metric, value in metrics.items()}
-        | outcome.metadata,
+        metadata=metadata | outcome.metadata,
     )

@@ -13,7 +13,12 @@ from paimon_orch.dagster.external_reports import report_iceberg_snapshot, report
 from paimon_orch.dagster.partitions import PartitionKeys
 from paimon_orch.dagster.resources import PaimonCatalogResource
 from paimon_orch.dagster.run_config import report_stale_options
-from paimon_orch.dagster.run_metadata import Metadata, PaimonMetadata, count_rows_not_visible
+from paimon_orch.dagster.run_metadata import (
+    Metadata,
+    PaimonMetadata,
+    count_rows_not_visible,
+    format_count,
+)
 from paimon_orch.errors import InputError
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.table.commit.commit import CommitId
@@ -104,7 +109,10 @@ def _report_snapshot(
         hint = describe_unseen_rows_in_scan(table.stores.label, unseen_rows)
         context.log.warning("%s, or materialize the compaction of the table", hint)
     metadata = PaimonMetadata(
-        snapshot_id=snapshot.id, rows_written=row_count, rows_not_visible=unseen_rows
+        summary=f"Wrote {format_count(row_count, 'row')} in snapshot {snapshot.id}.",
+        snapshot_id=snapshot.id,
+        rows_written=row_count,
+        rows_not_visible=unseen_rows,
     )
     external = report_stale_options(context, table) | report_iceberg_snapshot(context, table)
     external |= report_missing_partitions(context, table)

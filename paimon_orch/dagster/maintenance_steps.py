@@ -70,11 +70,18 @@ class MaintenanceResult:
         ``paimon/<action>_planned_``.
         """
         prefix = f"paimon/{action}_planned_" if dry_run else f"paimon/{action}_"
-        metadata: Metadata = {prefix + name: value for name, value in self.numeric_metrics.items()}
+        metadata: Metadata = {"paimon/summary": self._summarize(action, dry_run=dry_run)}
+        metadata |= {prefix + name: value for name, value in self.numeric_metrics.items()}
         metadata["paimon/dry_run"] = dry_run
         if self.columns:
             metadata["paimon/plan"] = build_metadata_table(self.rows, self.columns)
         return metadata
+
+    def _summarize(self, action: str, *, dry_run: bool) -> str:
+        """Return the metrics that are not 0 as a sentence."""
+        counts = [f"{name} {value:,}" for name, value in self.numeric_metrics.items() if value]
+        mode = "Dry run of" if dry_run else "Executed"
+        return f"{mode} {action}: {', '.join(counts) or 'nothing to do'}."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

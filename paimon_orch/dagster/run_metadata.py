@@ -1,6 +1,6 @@
 """Metadata of runs: keys that begin with ``paimon/``, and tables of plans, decisions and columns.
 
-Metrics are reported as numbers, which Dagster plots; identifiers and details of runs are text.
+Dagster plots all numbers, so metrics are numbers, and ids are text.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,6 +27,18 @@ from paimon_orch.table.write.postpone_bucket import has_postpone_buckets
 
 MAX_TABLE_RECORDS = 50
 
+_TEXT_KEYS = frozenset(
+    {
+        "snapshot_id",
+        "schema_id",
+        "iceberg_snapshot_id",
+        "commit_attempts",
+        "planned_buckets",
+        "skipped_buckets",
+    }
+)
+"""Numbers that are ids, or the same after almost all runs; a plot of them would show nothing."""
+
 _PLAN_COLUMNS = {
     "bucket": "int",
     "reason": "string",
@@ -51,15 +63,6 @@ _STATE_METRICS = (
     "deletion_vector_rows",
     "small_file_ratio",
 )
-_TEXT_FIELDS = (
-    "snapshot_id",
-    "schema_id",
-    "iceberg_snapshot_id",
-    "commit_attempts",
-    "planned_buckets",
-    "skipped_buckets",
-)
-"""Numbers that say nothing as a plot, because they are identifiers or nearly constant."""
 _DECISION_COLUMNS = {
     "partition": "string",
     "compact": "string",
@@ -135,14 +138,14 @@ class PaimonMetadata:
         """Return the keys that have a value, with values of Dagster's types."""
         metadata = {field.name: getattr(self, field.name) for field in fields(self)}
         return {
-            f"paimon/{name}": _to_metadata_value(name, value)
+            f"paimon/{name}": _to_dagster_value(name, value)
             for name, value in metadata.items()
             if value is not None
         }
 
 
-def _to_metadata_value(name: str, value: Any) -> Any:
-    if name in _TEXT_FIELDS:
+def _to_dagster_value(name: str, value: object) -> object:
+    if name in _TEXT_KEYS:
         return str(value)
     return round(value, 3) if isinstance(value, float) else value
 
@@ -154,16 +157,21 @@ def filter_result(result: CompactionResult, path: str) -> CompactionResult:
 
 
 def build_table_state(report: TableReport) -> PaimonMetadata:
-    """Return the size and the read amplification of a table or partition."""
+    """Return the size and the read amplification of a table or partition.
+
+    Leaves out metrics that are the same for all tables of its kind.
+    """
+    has_levels = bool(report.schema.primary_keys)
+    has_deleted_rows = report.schema.typed_options.has_deletion_vectors or report.deleted_rows > 0
     return PaimonMetadata(
         files=report.file_count,
         bytes=report.bytes,
-        level0_files=report.level0_files,
+        level0_files=report.level0_files if has_levels else None,
         rows_not_visible=report.rows_not_visible
         if _can_have_rows_not_visible(report.schema)
         else None,
-        read_amplification=report.max_sorted_runs,
-        deletion_vector_rows=report.deleted_rows,
+        read_amplification=report.max_sorted_runs if has_levels else None,
+        deletion_vector_rows=report.deleted_rows if has_deleted_rows else None,
         small_file_ratio=report.small_files / max(report.file_count, 1),
     )
 
@@ -209,6 +217,8 @@ def build_compaction_metadata(
         summary=_summarize_compaction(before, after, result),
         snapshot_id=after.snapshot_id,
         files=None,
+        level0_files=None,  # this and the next are in the table of the states
+        small_file_ratio=None,
         files_before=before.file_count,
         files_after=after.file_count,
         bytes_rewritten=result.plan.bytes,
@@ -216,7 +226,7 @@ def build_compaction_metadata(
         commit_attempts=result.attempts,
         planned_buckets=result.plan.buckets,
         skipped_buckets=max(before.bucket_count - result.plan.buckets, 0),
-        read_amplification_before=before.max_sorted_runs,
+        read_amplification_before=build_table_state(before).read_amplification,
         plan=build_plan_table(units, partition=partition) if units else None,
         before_after=_build_before_after_table(build_table_state(before), state_after),
     )
@@ -240,13 +250,14 @@ def _summarize_compaction(before: TableReport, after: TableReport, result: Compa
     written = files + after.file_count - before.file_count
     reasons = ", ".join(sorted({str(unit.reason) for unit in units}))
     return (
-        f"Compacted {_count(files, 'file')} of {_count(buckets, 'bucket')} into "
-        f"{_count(max(written, 0), 'file')} in {result.duration_seconds:.1f} s: {reasons}."
+        f"Compacted {format_count(files, 'file')} of {format_count(buckets, 'bucket')} into "
+        f"{format_count(max(written, 0), 'file')} in {result.duration_seconds:.1f} s: {reasons}."
     )
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+def format_count(number: int, noun: str) -> str:
+    """Return a number with thousands separators and its noun, such as ``1,200 rows``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _build_before_after_table(
@@ -256,6 +267,7 @@ def _build_before_after_table(
     rows = (
         {"figure": name, "before": getattr(before, name), "after": getattr(after, name)}
         for name in _STATE_METRICS
+        if getattr(before, name) is not None or getattr(after, name) is not None
     )
     return build_metadata_table(rows, {"figure": "string", "before": "float", "after": "float"})
 
@@ -322,9 +334,14 @@ def build_index_metadata(
     """
     units = [unit.to_dict() for unit in result.units]
     rows = [row for row in units if partition in (None, row["partition"])]
+    indexed_files = sum(int(str(row["files"])) for row in rows)
     metadata = PaimonMetadata(
+        summary=f"Added file indexes to {format_count(indexed_files, 'file')} in "
+        f"{result.duration_seconds:.1f} s."
+        if indexed_files
+        else "All files have the indexes of the table's options.",
         snapshot_id=result.snapshot_id or plan.snapshot_id,
-        indexed_files=sum(int(str(row["files"])) for row in rows),
+        indexed_files=indexed_files,
         bytes_read=sum(int(str(row["bytes"])) for row in rows),
         duration_seconds=result.duration_seconds,
         plan=build_metadata_table(rows, _INDEX_COLUMNS) if rows else None,

@@ -1,6 +1,6 @@
 """A sensor that requests compactions after commits of any engine."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -18,13 +18,20 @@ from paimon_orch.dagster.maintenance_assets import MAX_PARTITIONS_PER_RUN
 from paimon_orch.dagster.names import compaction_asset_key, definition_name, table_asset_key
 from paimon_orch.dagster.resources import PaimonCatalogResource
 from paimon_orch.dagster.run_config import add_allowances
-from paimon_orch.dagster.run_metadata import build_column_schema, build_decisions_metadata
+from paimon_orch.dagster.run_metadata import (
+    PaimonMetadata,
+    build_column_schema,
+    build_decisions_metadata,
+    build_row_count_metadata,
+    format_count,
+)
 from paimon_orch.dagster.run_requests import CompactionTarget
 from paimon_orch.dagster.sensor_cursor import Cursor, SnapshotIdentity
 from paimon_orch.errors import NotFoundError, PaimonError
 from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.steps.compaction.policy import CompactionPolicy
+from paimon_orch.steps.inspection.inspect import inspect
 from paimon_orch.table.table import Table
 
 SnapshotEvent = dg.AssetObservation | dg.AssetMaterialization
@@ -32,7 +39,7 @@ SnapshotEvent = dg.AssetObservation | dg.AssetMaterialization
 _MAX_LOGGED_DECISIONS = 50
 _MAX_DECISIONS_IN_REASON = 3
 _MAX_MANIFEST_BYTES = 16 << 20
-"""Ticks of all sensors share one process, so they do not read more than this for the checks."""
+"""Ticks of all sensors share one process, so they do not read more than this for checks and sizes."""
 
 
 def build_latest_snapshot_sensor(  # noqa: PLR0913 - keywords of a factory
@@ -74,6 +81,7 @@ def build_latest_snapshot_sensor(  # noqa: PLR0913 - keywords of a factory
     are smaller than 16 MB.
     """
     table_checks = None if checks is None else TableChecks.of(table, checks, key_prefix)
+    is_materialized = report_as == "materialization"
     action = "Requests compaction of partitions" if request_runs else "Reports the partitions"
     target_asset = dg.AssetSelection.assets(compaction_asset_key(table, key_prefix))
 
@@ -104,18 +112,16 @@ def build_latest_snapshot_sensor(  # noqa: PLR0913 - keywords of a factory
         changes = _evaluate_changes(context, target, policy, max_snapshots_per_tick)
         if isinstance(changes, dg.SkipReason):
             return changes
-        events = list(
-            _build_asset_events(target, changes, materialized=report_as == "materialization")
-        )
+        events = _build_asset_events(target, changes, materialized=is_materialized)
         if request_runs:
             result = _build_result(target, changes, max_requests_per_tick)
         else:
             result, events = _build_report(target, changes, events)
+        asset_events: list[SnapshotEvent | dg.AssetCheckEvaluation] = [*events]
         is_new = changes.data_snapshots or context.cursor is None
         if table_checks and is_new and not result.run_requests:
-            evaluations = _evaluate_checks(context, table_checks, loaded)
-            return result._replace(asset_events=[*events, *evaluations])
-        return result._replace(asset_events=[*events])
+            asset_events += _evaluate_checks(context, table_checks, loaded)
+        return result._replace(asset_events=asset_events)
 
     return latest_snapshot
 
@@ -240,14 +246,18 @@ def _evaluate_checks(
     """Return evaluations of the checks, or none and a warning if the table is damaged."""
     snapshot = table.stores.snapshots.latest()
     assert snapshot is not None, "the tick has seen a snapshot"
-    manifests = table.stores.manifests.manifests(snapshot)
-    if sum(meta.file_size for meta in manifests) > _MAX_MANIFEST_BYTES:
+    if not _has_small_manifests(table, snapshot):
         return []
     try:
         return list(checks.build_evaluations(table))
     except PaimonError as error:
         context.log.warning("%s: the checks were not evaluated: %s", table.identifier, error)
         return []
+
+
+def _has_small_manifests(table: Table, snapshot: Snapshot) -> bool:
+    manifests = table.stores.manifests.manifests(snapshot)
+    return sum(meta.file_size for meta in manifests) <= _MAX_MANIFEST_BYTES
 
 
 def _build_skip_message(table: Table, changes: ChangesSinceCursor) -> str:
@@ -264,29 +274,61 @@ def _build_skip_message(table: Table, changes: ChangesSinceCursor) -> str:
 
 def _build_asset_events(
     target: CompactionTarget, changes: ChangesSinceCursor, *, materialized: bool
-) -> Iterator[SnapshotEvent]:
-    """Yield an event with a new data version for each snapshot that changed data."""
+) -> list[SnapshotEvent]:
+    """Return an event with a new data version for each snapshot that changed data."""
     key = table_asset_key(target.table.identifier, target.key_prefix)
     event = dg.AssetMaterialization if materialized else dg.AssetObservation
-    for snapshot in changes.data_snapshots[-1:] if materialized else changes.data_snapshots:
-        tags = {"dagster/data_version": str(snapshot.id)}
-        yield event(
-            key, metadata=_build_snapshot_metadata(target.table, changes, snapshot), tags=tags
+    snapshots = changes.data_snapshots[-1:] if materialized else changes.data_snapshots
+    return [
+        event(
+            key,
+            metadata=_build_snapshot_metadata(target.table, changes, snapshot),
+            tags={"dagster/data_version": str(snapshot.id)},
         )
+        for snapshot in snapshots
+    ]
 
 
 def _build_snapshot_metadata(
     table: Table, changes: ChangesSinceCursor, snapshot: Snapshot
 ) -> dict[str, Any]:
-    """Return the metadata of a snapshot; for the newest one, also its columns and decisions."""
+    """Return the metadata of a snapshot; for the newest one, also that of its table."""
+    commit = f"Snapshot {snapshot.id} ({snapshot.commit_kind.value})"
     metadata: dict[str, Any] = {
-        "paimon/snapshot_id": str(snapshot.id),  # Dagster plots numbers
+        "paimon/summary": f"{commit}.",
+        "paimon/snapshot_id": str(snapshot.id),  # text, as Dagster plots numbers
         "paimon/commit_kind": snapshot.commit_kind.value,
         "paimon/commit_user": snapshot.commit_user,
         "paimon/physical_rows": snapshot.total_record_count,
         "paimon/commit_time": dg.MetadataValue.timestamp(snapshot.time_millis / 1000),
     }
     if snapshot is changes.data_snapshots[-1]:
+        metadata["paimon/summary"] = f"{commit}{_summarize_decisions(table, changes)}."
         metadata |= build_decisions_metadata(changes.decisions)
-        metadata["dagster/column_schema"] = build_column_schema(table.schema)
+        metadata |= _build_table_metadata(table, snapshot)
     return metadata
+
+
+def _summarize_decisions(table: Table, changes: ChangesSinceCursor) -> str:
+    if not changes.decisions:
+        return ""
+    due = sum(decision.compact for decision in changes.decisions)
+    if not table.schema.partition_keys:
+        return f": {'a' if due else 'no'} compaction is due"
+    return f": compaction is due in {due} of {format_count(len(changes.decisions), 'partition')}"
+
+
+def _build_table_metadata(table: Table, snapshot: Snapshot) -> dict[str, Any]:
+    """Return the columns and the path of a table; if its manifests are small, also its size."""
+    metadata: dict[str, Any] = {
+        "dagster/uri": table.paths.root,
+        "dagster/column_schema": build_column_schema(table.schema),
+    }
+    try:
+        if not _has_small_manifests(table, snapshot):
+            return metadata
+        report = inspect(table, snapshot.id)
+    except PaimonError:  # expired meanwhile; the other metadata is known
+        return metadata
+    size = PaimonMetadata(files=report.file_count, bytes=report.bytes).to_dagster()
+    return metadata | size | build_row_count_metadata(report, partition=False)

@@ -20,6 +20,7 @@ from paimon_orch.dagster.run_metadata import (
     build_column_schema,
     build_row_count_metadata,
     build_table_state,
+    format_count,
 )
 from paimon_orch.dagster.spark_links import build_spark_link_metadata
 from paimon_orch.steps.ingest import IngestResult
@@ -176,6 +177,7 @@ def _build_ingest_metadata(
 ) -> PaimonMetadata:
     metadata = replace(
         PaimonMetadata() if keys else build_table_state(report),
+        summary=_summarize_ingest(results, keys),
         snapshot_id=_find_latest_snapshot_id(results),
         schema_id=report.schema.id,
         duration_seconds=sum(result.duration_seconds for result in results),
@@ -189,4 +191,17 @@ def _build_ingest_metadata(
         rows_written=sum(result.rows for result in results),
         files_written=sum(result.files for result in results),
         bytes_written=sum(result.bytes for result in results),
+    )
+
+
+def _summarize_ingest(results: Sequence[IngestResult], keys: Sequence[str]) -> str:
+    rows = sum(result.rows for result in results)
+    snapshots = sum(result.snapshot_id is not None for result in results)
+    if not snapshots:
+        return "Nothing to load."
+    partitions = f" of {format_count(len(keys), 'partition')}" if keys else ""
+    seconds = sum(result.duration_seconds for result in results)
+    return (
+        f"Loaded {format_count(rows, 'row')}{partitions} in {format_count(snapshots, 'snapshot')} "
+        f"and {seconds:.1f} s."
     )

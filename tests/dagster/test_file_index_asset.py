@@ -39,6 +39,7 @@ def test_only_files_of_the_partition_of_the_run_are_indexed(
     assert compute_health(orders).index_coverage == pytest.approx(1 / 3)
     assert metadata[DAYS[1]]["paimon/indexed_files"] == 1
     assert metadata[DAYS[1]]["paimon/index_files"] == 1
+    assert metadata[DAYS[1]]["paimon/summary"].startswith("Added file indexes to 1 file in ")
     assert metadata[DAYS[1]]["paimon/snapshot_id"] == "2"
     assert orders.stores.snapshots.latest_id() == 2
     [record] = metadata[DAYS[1]]["paimon/plan"].records
@@ -58,6 +59,7 @@ def test_a_second_run_commits_nothing_and_does_not_start_spark(
     [metadata] = metadata_by_partition(second_run).values()
     assert orders.stores.snapshots.latest_id() == 2
     assert metadata["paimon/indexed_files"] == 0
+    assert metadata["paimon/summary"] == "All files have the indexes of the table's options."
     assert metadata["paimon/skipped_files"] == 3
     assert "paimon/plan" not in metadata
 

@@ -74,7 +74,7 @@ def test_a_healthy_table_passes_all_default_checks(
     assert set(results) == set(DEFAULT_LIMITS)
     assert all(evaluation.passed for evaluation in results.values())
     assert results["level0_backlog"].metadata["paimon/value"].value == 1
-    assert results["level0_backlog"].metadata["paimon/limit"].value == 100
+    assert results["level0_backlog"].metadata["paimon/limit"].value == "100"
     assert "paimon/value" not in results["file_index_coverage"].metadata
 
 

@@ -114,7 +114,7 @@ def test_the_check_passes_if_iceberg_readers_see_the_newest_snapshot(
     assert evaluation.passed
     assert values_of(evaluation.metadata) == {
         "paimon/value": 0,
-        "paimon/limit": 0,
+        "paimon/limit": "0",
         "paimon/snapshot_id": "1",
         PUBLISHED: "1",
         "paimon/iceberg_metadata": str(metadata_dir(published) / "v1.metadata.json"),

@@ -608,7 +608,16 @@ def test_each_snapshot_that_changed_data_is_observed(
     assert [(event.tags or {})["dagster/data_version"] for event in observations] == ["3", "5"]
     assert all(isinstance(event, dg.AssetObservation) for event in observations)
     assert "paimon/decisions" not in observations[0].metadata
+    assert "dagster/uri" not in observations[0].metadata
     assert observations[1].metadata["paimon/physical_rows"].value == 15
+    assert next(iter(observations[1].metadata)) == "paimon/summary"
+    metadata = observations[1].metadata
+    assert metadata["dagster/row_count"].value == 9
+    assert metadata["dagster/uri"].value == orders.paths.root
+    assert metadata["paimon/files"].value == 5
+    assert metadata["paimon/summary"].value == (
+        "Snapshot 5 (APPEND): compaction is due in 2 of 2 partitions."
+    )
 
 
 def test_a_rollback_resets_the_data_version(

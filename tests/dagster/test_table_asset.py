@@ -46,6 +46,8 @@ def test_the_table_asset_reports_the_loaded_rows_and_the_data_version(
     assert set(metadata_of) == set(DAYS[:2])
     metadata = metadata_of[DAYS[1]]
     assert metadata["paimon/snapshot_id"] == "2"
+    assert next(iter(metadata)) == "paimon/summary"
+    assert metadata["paimon/summary"] == "Loaded 4 rows of 2 partitions in 2 snapshots and 1.0 s."
     assert metadata["paimon/level0_files"] == 1
     assert metadata["dagster/uri"].endswith("lake.db/orders")
     assert [column.name for column in metadata["dagster/column_schema"].columns] == ["dt", "id"]
