@@ -60,6 +60,9 @@ PAGES = {
         skipped={"sync-partitions prod": SERVER, "sync-iceberg": "runs in read-with-iceberg.md"},
     ),
     "docs/file-indexes.md": PageSetup(tables=("db.events",)),
+    "docs/how-to/alerts.md": PageSetup(
+        skipped={"dagster_slack": "an optional package that the tests do not install"}
+    ),
     "docs/how-to/backfill-compaction.md": PageSetup(tables=("lake.orders",)),
     "docs/how-to/catalogs.md": PageSetup(tables=("db.orders",)),
     "docs/how-to/compose.md": PageSetup(),

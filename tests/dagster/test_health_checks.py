@@ -1,10 +1,12 @@
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
 from support.dagster.spark_resources import UnavailableSparkResource, build_recorded_resource
 from support.dagster.ticks import SensorTicks
+from support.docs.page_run import BLOCK
 
 from paimon_orch.dagster import (
     CompactionPolicy,
@@ -296,3 +298,32 @@ def test_the_checks_of_a_missing_table_fail_with_its_name(paimon: PaimonCatalogR
 def test_an_unknown_check_is_refused_with_the_list_of_checks() -> None:
     with pytest.raises(InputError, match=r"too_big; the checks are level0_backlog"):
         build_paimon_table_checks("lake.orders", limits={"too_big": Limit(limit=1)})
+
+
+def test_the_sensor_of_the_page_about_alerts_sends_one_message_until_a_check_passes(
+    monkeypatch: pytest.MonkeyPatch, paimon: PaimonCatalogResource, instance: dg.DagsterInstance
+) -> None:
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "alerts.md"
+    blocks = BLOCK.findall(page.read_text(encoding="utf-8"))
+    names: dict[str, Any] = {}
+    for _, code in blocks:
+        if "dagster_slack" not in code:
+            exec(compile(code, page.name, "exec"), names)  # noqa: S102 - a page of ours
+    messages = list[str]()
+    monkeypatch.setitem(names, "send_email", messages.append)
+    checks = build_paimon_table_checks("lake.orders")
+    defs = dg.Definitions(
+        [orders_asset], asset_checks=[checks], resources={"paimon": paimon}
+    ).get_repository_def()
+    cursor = None
+
+    for passed in (False, False, True, False):
+        evaluation = dg.AssetCheckEvaluation(
+            asset_key=KEY, check_name="small_files", passed=passed, description="Compact."
+        )
+        instance.report_runless_asset_event(evaluation)
+        with dg.build_sensor_context(instance, cursor, repository_def=defs) as context:
+            names["failed_checks"](context)
+            cursor = context.cursor
+
+    assert messages == ["lake/orders:small_files: Compact."] * 2
