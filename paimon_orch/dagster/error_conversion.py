@@ -1,13 +1,16 @@
 """Converts errors of the library to Dagster's errors; only transient errors are retried."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import dagster as dg
 
 from paimon_orch.errors import (
+    AccessDeniedError,
     CancelledError,
     CommitOutcomeUnknownError,
+    CorruptFileError,
+    PaimonError,
     TransientError,
     UnsupportedError,
 )
@@ -57,11 +60,22 @@ def fail_if_unsupported(table: str) -> Iterator[None]:
 
 
 def _build_failure(table: str, error: Exception) -> dg.Failure:
-    return dg.Failure(
-        f"{type(error).__name__}: {error}",
-        metadata={"dagster/table_name": table, "paimon/error": type(error).__name__},
-        allow_retries=False,
-    )
+    metadata = {"dagster/table_name": table, "paimon/error": type(error).__name__}
+    for kind, next_step in _NEXT_STEPS.items():
+        if isinstance(error, kind):
+            metadata["paimon/next_step"] = next_step
+    return dg.Failure(f"{type(error).__name__}: {error}", metadata=metadata, allow_retries=False)
+
+
+_NEXT_STEPS: Mapping[type[PaimonError], str] = {
+    CommitOutcomeUnknownError: "Look for the commit in the newest snapshots of the table. If it is "
+    "not there, start the run again.",
+    CorruptFileError: "Run `paimon-orch doctor` to see what is damaged, and `paimon-orch repair "
+    "--dry-run` to see what can be repaired.",
+    AccessDeniedError: "Check the credentials of the resource `paimon` and the permissions of the "
+    "user.",
+}
+"""What to do after errors whose messages do not say it."""
 
 
 def get_op_context(context: ExecutionContext) -> dg.OpExecutionContext:

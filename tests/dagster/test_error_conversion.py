@@ -4,7 +4,13 @@ import dagster as dg
 import pytest
 
 from paimon_orch.dagster.error_conversion import raise_dagster_errors
-from paimon_orch.errors import CommitOutcomeUnknownError
+from paimon_orch.errors import (
+    AccessDeniedError,
+    CommitOutcomeUnknownError,
+    InputError,
+    MissingFileError,
+    PaimonError,
+)
 
 
 def test_a_commit_with_an_unknown_outcome_is_not_retried() -> None:
@@ -13,3 +19,24 @@ def test_a_commit_with_an_unknown_outcome_is_not_retried() -> None:
     with expected as failure, raise_dagster_errors("db.t", context):
         raise CommitOutcomeUnknownError("no answer")
     assert not failure.value.allow_retries
+
+
+@pytest.mark.parametrize(
+    ("error", "next_step"),
+    [
+        (MissingFileError("manifest-1", "does not exist"), "Run `paimon-orch doctor`"),
+        (AccessDeniedError("forbidden"), "Check the credentials"),
+    ],
+)
+def test_a_failure_has_the_next_step(error: PaimonError, next_step: str) -> None:
+    with pytest.raises(dg.Failure) as failure, raise_dagster_errors("db.t"):
+        raise error
+
+    assert str(failure.value.metadata["paimon/next_step"].value).startswith(next_step)
+
+
+def test_a_failure_whose_message_says_what_to_do_has_no_other_next_step() -> None:
+    with pytest.raises(dg.Failure) as failure, raise_dagster_errors("db.t"):
+        raise InputError("no column b; the columns are a")
+
+    assert "paimon/next_step" not in failure.value.metadata
