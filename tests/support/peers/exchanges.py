@@ -54,6 +54,7 @@ _COMPACT = "Compaction of primary-key tables"
 _APPEND = "Append tables: deletes, compaction, sorting"
 _INDEX = "File indexes"
 _GLOBAL = "Indexes of columns"
+_REPAIR = "Repairs of damaged tables"
 _EXPIRE = "Expiration, orphans, tags, branches, rollback"
 _SCHEMA = "Schema changes"
 _DYNAMIC = "Dynamic buckets"
@@ -110,6 +111,8 @@ EXCHANGES = (
     Exchange("peers/test_global_index.py", _GLOBAL, _THEY),
     Exchange("peers/test_primary_key_indexes.py", _GLOBAL, _TURNS, "*in_turn"),
     Exchange("peers/test_primary_key_indexes.py", _GLOBAL, _THEY),
+    Exchange("peers/test_repairs.py", _REPAIR, _TURNS, "*duplicate_keys*"),
+    Exchange("peers/test_repairs.py", _GLOBAL, _THEY),
     Exchange("peers/test_maintenance_peers.py", _EXPIRE, _TURNS, "*alternately"),
     Exchange("peers/test_maintenance_peers.py", _EXPIRE, _SAME, "test_java_and_we*"),
     Exchange("peers/test_maintenance_peers.py", _EXPIRE, _THEY),
