@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -139,6 +141,23 @@ def _overwrite_a_snapshot(table: Table) -> None:
     shutil.copytree(other.paths.root, table.paths.root, dirs_exist_ok=True)
     _snapshot_path(table, "LATEST").write_text(str(table.stores.snapshots.ids()[-1]))
     assert snapshot_id == other.stores.snapshots.latest_id()
+
+
+def _overwrite_the_newest_snapshot(table: Table) -> None:
+    """Let two writers commit the same snapshot; the second one overwrites that of the first one."""
+    other_root = Path(table.paths.root).parents[1].with_name("other")
+    shutil.copytree(Path(table.paths.root).parents[1], other_root)
+    other = Catalog(str(other_root)).table(table.identifier)
+    names = [field.name for field in table.schema.fields]
+    for each in (table, other):
+        each.append(each.scan().to_arrow().slice(0, 1).select(names))
+    shutil.copytree(other.paths.root, table.paths.root, dirs_exist_ok=True)
+    latest = table.stores.snapshots.latest_id()
+    assert latest is not None
+    an_hour_ago = time.time() - 3600
+    edit_snapshot(table, latest, time_millis=int(an_hour_ago * 1000))
+    for path in Path(table.paths.manifest_dir).iterdir():
+        os.utime(path, (an_hour_ago, an_hour_ago))
 
 
 def _set_the_clock_back(table: Table) -> None:
@@ -281,6 +300,13 @@ CORPUS: dict[str, DamagedTable] = {
         damage=_overwrite_a_snapshot,
         rule=DoctorRule.OVERWRITTEN_SNAPSHOT,
         is_repaired=False,
+    ),
+    "a writer overwrites the newest snapshot": DamagedTable(
+        golden="java-0.9/append_simple",
+        damage=_overwrite_the_newest_snapshot,
+        rule=DoctorRule.LOST_COMMIT,
+        is_repaired=False,
+        needs_check=True,
     ),
     "the clock of a writer is slow": DamagedTable(
         golden="java-0.9/append_simple",

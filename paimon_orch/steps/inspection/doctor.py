@@ -6,6 +6,7 @@ the files of one table; this module finds the tables that need attention.
 
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 
 import numpy as np
 
@@ -490,10 +491,30 @@ class _Examination:
                 partitions=missing + surplus,
             )
 
+    def _check_lost_commits(self) -> Iterator[DoctorFinding]:
+        from paimon_orch.steps.inspection.lost_commits import find_lost_files
+
+        lost = find_lost_files(self._table, self._now)
+        if lost is not None:
+            time = datetime.fromtimestamp(lost.time, UTC)
+            yield self._find(
+                DoctorRule.LOST_COMMIT,
+                Severity.WARNING,
+                f"{format_count(lost.files, 'data file')} of {format_size(lost.bytes)} with "
+                f"{format_count(lost.rows, 'row')} were committed until {time:%Y-%m-%d %H:%M} UTC, "
+                "but no snapshot has them: another writer has overwritten their snapshot, for "
+                "example on a store without exclusive creation, or the commit was interrupted or "
+                "rolled back",
+                files=lost.files,
+                bytes=lost.bytes,
+                rows=lost.rows,
+            )
+
     def _check_files(self) -> Iterator[DoctorFinding]:
         from paimon_orch.steps.cleanup.remove_unexisting_files import find_missing_files
         from paimon_orch.steps.inspection.check_table import check
 
+        yield from self._check_lost_commits()
         findings = check(self._table).findings
         if not findings:
             return

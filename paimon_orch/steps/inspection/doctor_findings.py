@@ -30,6 +30,7 @@ class DoctorRule(StrEnum):
     OVERLAPPING_FILES = "overlapping-files"
     DUPLICATE_KEYS = "duplicate-keys"
     OVERWRITTEN_SNAPSHOT = "overwritten-snapshot"
+    LOST_COMMIT = "lost-commit"
     SNAPSHOT_GAP = "snapshot-gap"
     WRONG_HINT = "wrong-hint"
     CLOCK_SKEW = "clock-skew"

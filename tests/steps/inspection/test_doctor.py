@@ -28,6 +28,7 @@ from paimon_orch.steps.inspection.doctor_findings import (
     format_size,
 )
 from paimon_orch.steps.inspection.doctor_page import build_page
+from paimon_orch.steps.inspection.lost_commits import find_lost_files
 from paimon_orch.table.iceberg.publish import IcebergPublisher
 from paimon_orch.table.table import Table
 
@@ -322,7 +323,29 @@ def test_tables_of_other_implementations_have_no_false_alarms(writer: str) -> No
             findings = examine_table(catalog, name)
             assert rules(findings) <= ACCEPTED, (warehouse, findings)
             assert all(finding.severity is not Severity.ERROR for finding in findings)
+            assert find_lost_files(catalog.table(name), time.time() + HOUR) is None
     assert count == GOLDEN_TABLES[writer]
+
+
+def test_a_commit_is_lost_if_no_snapshot_has_its_files_and_another_commit_was_near(
+    tmp_path: Path,
+) -> None:
+    table = write_times(new_table(tmp_path), 2)
+    snapshot = table.stores.snapshots.get(2)
+    for name in (snapshot.base_manifest_list, snapshot.delta_manifest_list):
+        path = Path(table.paths.manifest_dir) / name
+        path.with_name(f"manifest-list-of-first-attempt-{name}").write_bytes(path.read_bytes())
+    assert find_lost_files(table, time.time() + HOUR) is None
+    table.stores.snapshots.write_hint("LATEST", 1)
+    snapshot_file(table, "snapshot-2").unlink()
+
+    assert find_lost_files(table, time.time()) is None
+    lost = find_lost_files(table, time.time() + HOUR)
+
+    assert lost is not None
+    assert (lost.files, lost.rows) == (1, 2)
+    edit_snapshot(table, 1, time_millis=int((time.time() - HOUR) * 1000))
+    assert find_lost_files(table, time.time() + HOUR) is None, "no other commit was near"
 
 
 def test_the_page_has_the_numbers_of_found_damage_and_false_alarms() -> None:
