@@ -71,17 +71,29 @@ class MaintenanceResult:
         """
         prefix = f"paimon/{action}_planned_" if dry_run else f"paimon/{action}_"
         metadata: Metadata = {"paimon/summary": self._summarize(action, dry_run=dry_run)}
-        metadata |= {prefix + name: value for name, value in self.numeric_metrics.items()}
+        metadata |= {
+            prefix + name: str(value) if _is_id(name) else value  # Dagster plots numbers
+            for name, value in self.numeric_metrics.items()
+        }
         metadata["paimon/dry_run"] = dry_run
         if self.columns:
             metadata["paimon/plan"] = build_metadata_table(self.rows, self.columns)
         return metadata
 
     def _summarize(self, action: str, *, dry_run: bool) -> str:
-        """Return the metrics that are not 0 as a sentence."""
-        counts = [f"{name} {value:,}" for name, value in self.numeric_metrics.items() if value]
+        """Return the counts that are not 0 as a sentence."""
+        counts = [
+            f"{value:,} {name.replace('_', ' ')}"
+            for name, value in self.numeric_metrics.items()
+            if value and isinstance(value, int) and not _is_id(name)
+        ]
         mode = "Dry run of" if dry_run else "Executed"
         return f"{mode} {action}: {', '.join(counts) or 'nothing to do'}."
+
+
+def _is_id(metric: str) -> bool:
+    """Return whether a metric is the id of a snapshot."""
+    return metric in {"first", "last"} or metric.endswith("_id")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -156,7 +156,7 @@ def test_a_check_is_red_after_a_failed_publication_and_green_after_the_job(
     assert record.data["problem"] == "Iceberg readers see snapshot 1, and LATEST is 2"
     assert synchronized["paimon/dry_run"] is False
     assert synchronized["paimon/sync_iceberg_published_snapshots"] == 1
-    assert synchronized["paimon/sync_iceberg_iceberg_snapshot_id"] == 2
+    assert synchronized["paimon/sync_iceberg_iceberg_snapshot_id"] == "2"
     assert values_of(repaired.metadata)[PUBLISHED] == "2"
 
 

@@ -103,6 +103,9 @@ def test_an_expiration_is_a_dry_run_by_default(
     assert len(snapshots.stores.snapshots.ids()) == 12
     assert metadata["paimon/dry_run"] is True
     assert metadata["paimon/expire_snapshots_planned_snapshots"] == 10
+    assert next(iter(metadata)) == "paimon/summary"
+    assert metadata["paimon/summary"].startswith("Dry run of expire_snapshots: 10 snapshots, ")
+    assert metadata["paimon/expire_snapshots_planned_last"] == "10"
     kinds = [record.data["kind"] for record in metadata["paimon/plan"].records]
     assert kinds[:11] == ["snapshot"] * 10 + ["metadata"]
 
