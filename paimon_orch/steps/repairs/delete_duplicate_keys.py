@@ -143,7 +143,8 @@ def _find_duplicates(
     has_vectors = reader.schema.typed_options.has_deletion_vectors
     buckets = [_build_compared_bucket(reader, split) for split in splits]
     runs = sum(len(bucket.runs) for bucket in buckets)
-    if runs < 2 or (not has_vectors and len(buckets) < 2):
+    is_sorted = not reader.schema.typed_options.is_pk_clustering_override
+    if (is_sorted and runs < 2) or (not has_vectors and len(buckets) < 2):
         return PartitionDuplicates(splits=splits, rows=DuplicateRows())
     finder = DuplicateKeyFinder(reader, buckets, merges_buckets=not has_vectors)
     rows = finder.find()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from support.damage import edit_files
+from support.damage import edit_files, edit_index
 from support.damaged_tables import put_keys_into_two_buckets, write_into_bucket_1
 from support.storage_state import read_storage_state
 from support.tables import new_table, rows_of, small_batches, table_of
@@ -169,3 +169,28 @@ def test_keys_are_compared_in_bounded_memory(
     assert action.text.startswith("delete 100,000 rows")
     assert max(largest) <= 4 * 1000
     assert max(allocated) < 2_000_000  # the keys of all rows have 4.2 MB
+
+
+def test_keys_of_files_in_another_order_are_sorted_in_bounded_memory(tmp_path: Path) -> None:
+    table = new_table(
+        tmp_path,
+        pk_clustering_override="true",
+        clustering__columns="v",
+        deletion_vectors__enabled="true",
+        write_buffer_size="64 kb",
+        local_sort__max_num_file_handles="2",
+    )
+    for text, keys in (("old", range(10_000)), ("new", range(0, 10_000, 2))):
+        values = [f"{text} {key * 7919 % 10_000}" for key in keys]
+        table.upsert(pa.table({"k": list(keys), "v": values}))
+        compact(table, InProcessExecutor())
+    latest = table.stores.snapshots.latest_id()
+    assert latest is not None
+    edit_index(table, latest, lambda _: [])
+    assert table.scan().to_arrow().num_rows == 15_000
+    assert any("5,000 keys with more than one" in problem for problem in find_problems(table))
+
+    repair(table, ["duplicate-keys"])
+
+    kinds = [value[:3] for value in table.scan(["v"]).to_arrow()["v"].to_pylist()]
+    assert (kinds.count("old"), kinds.count("new")) == (5_000, 5_000)
