@@ -107,7 +107,7 @@ def format_count(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'es' if noun.endswith('x') else 's'}"
 
 
-_UNITS = ("KB", "MB", "GB", "TB", "PB")
+_UNITS = ("kB", "MB", "GB", "TB", "PB")
 
 
 def format_size(size: int) -> str:

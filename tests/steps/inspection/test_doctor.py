@@ -375,7 +375,7 @@ def test_names_in_a_page_are_escaped(tmp_path: Path) -> None:
     [
         (1, "1 byte"),
         (999, "999 bytes"),
-        (1000, "1.0 KB"),
+        (1000, "1.0 kB"),
         (999_960, "1.0 MB"),
         (10**18, "1,000.0 PB"),
     ],

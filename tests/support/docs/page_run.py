@@ -21,7 +21,7 @@ from support.commands import Run
 
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _DIRECTORY = re.compile(r"(?<![/\w])/(lake|checkpoints)\b")
-_NUMBER = re.compile(r"\d[\d,.]*(?: [kKMG]?B\b)?")
+_NUMBER = re.compile(r"\d[\d,.]*(?: [kMG]?B\b)?")
 
 
 @dataclass(kw_only=True)
