@@ -212,6 +212,7 @@ def build_compaction_metadata(
     :param include_totals: False if the totals of the result also cover other partitions
     """
     units, state_after = result.plan.units, build_table_state(after)
+    has_deleted_rows = before.deleted_rows > 0 or after.deleted_rows > 0
     metadata = replace(
         state_after,
         summary=_summarize_compaction(before, after, result),
@@ -222,7 +223,7 @@ def build_compaction_metadata(
         files_before=before.file_count,
         files_after=after.file_count,
         bytes_rewritten=result.plan.bytes,
-        duration_seconds=result.duration_seconds,
+        deletion_vector_rows=after.deleted_rows if has_deleted_rows else None,
         commit_attempts=result.attempts,
         planned_buckets=result.plan.buckets,
         skipped_buckets=max(before.bucket_count - result.plan.buckets, 0),
@@ -234,6 +235,7 @@ def build_compaction_metadata(
         level0_bytes = sum(file.file_size for file in result.plan.inputs if file.level == 0)
         metadata = replace(
             metadata,
+            duration_seconds=result.duration_seconds,
             rows_written=result.rows_written,
             bytes_written=result.bytes_written,
             write_amplification=result.bytes_written / level0_bytes if level0_bytes else None,
@@ -343,12 +345,12 @@ def build_index_metadata(
         snapshot_id=result.snapshot_id or plan.snapshot_id,
         indexed_files=indexed_files,
         bytes_read=sum(int(str(row["bytes"])) for row in rows),
-        duration_seconds=result.duration_seconds,
         plan=build_metadata_table(rows, _INDEX_COLUMNS) if rows else None,
     )
     if include_totals:
         metadata = replace(
             metadata,
+            duration_seconds=result.duration_seconds,
             skipped_files=plan.skipped_files,
             embedded_indexes=result.embedded,
             index_files=result.index_files,
