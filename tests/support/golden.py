@@ -11,6 +11,7 @@ pyarrow.
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import shutil
@@ -39,14 +40,20 @@ _DIFFERENCES_SHOWN = 5
 
 
 def golden_tables(root: Path = GOLDEN) -> Iterator[tuple[str, Path, dict[str, Any]]]:
-    """Yield (id, folder, entry) per table and branch; an id is `java-0.9/branches/db.t$branch_dev`."""
-    for path in sorted(root.glob("*/*/expected.json")):
-        for entry in json.loads(path.read_text(encoding="utf-8"))["tables"]:
-            yield (
-                f"{path.parent.parent.name}/{path.parent.name}/{table_name(entry)}",
-                path.parent,
-                entry,
-            )
+    """Yield (id, folder, entry) per table and branch; an id is `java-0.9/branches/db.t$branch_dev`.
+
+    The entries of all callers are the same objects, so do not change them.
+    """
+    yield from _load_golden_tables(root)
+
+
+@functools.cache
+def _load_golden_tables(root: Path) -> tuple[tuple[str, Path, dict[str, Any]], ...]:
+    return tuple(
+        (f"{path.parent.parent.name}/{path.parent.name}/{table_name(entry)}", path.parent, entry)
+        for path in sorted(root.glob("*/*/expected.json"))
+        for entry in json.loads(path.read_text(encoding="utf-8"))["tables"]
+    )
 
 
 def table_name(entry: Mapping[str, Any]) -> str:
