@@ -144,7 +144,7 @@ def test_tables_are_compacted_concurrently_and_further_runs_of_a_table_wait_with
         daemon.logs,
     )
     first, second = sorted(
-        runs_of(instance, "lake.events"), key=lambda run: "paimon/partition" in run.tags
+        runs_of(instance, "lake.events"), key=lambda run: "dagster/partition" in run.tags
     )
 
     statuses = {status_of(instance, run) for run in (first, second)}
@@ -152,7 +152,7 @@ def test_tables_are_compacted_concurrently_and_further_runs_of_a_table_wait_with
     assert len(compacting_processes(gate, "lake.events")) == 1
     assert first.tags["dagster/asset_partition_range_start"] == "2026-02-01"
     assert first.tags["dagster/asset_partition_range_end"] == "2026-02-02"
-    assert second.tags["paimon/partition"] == "dt=2026-02-03"
+    assert second.tags["dagster/partition"] == "2026-02-03"
     shut.unlink()
     wait_for_result(
         lambda: all(successful_runs(instance, table, "2026-02-02") for table in SENSOR_TABLES),
@@ -177,7 +177,7 @@ def test_a_killed_run_frees_its_pool_and_is_retried(
 ) -> None:
     commit("lake.orders", "2026-03-01")
     [worker] = wait_for_result(lambda: compacting_processes(gate, "lake.orders"), daemon.logs)
-    partition = {"paimon/partition": "dt=2026-03-01"}
+    partition = {"dagster/partition": "2026-03-01"}
     [killed] = runs_of(instance, "lake.orders", **partition)
 
     os.kill(worker, signal.SIGKILL)
