@@ -101,9 +101,9 @@ def read(
 
     The format table prints the first 100 rows in columns, or with one value per line if they are
     wider than the terminal; wide always prints columns, and vertical one value per line. The format
-    json, or --json, prints one JSON array, and jsonl one JSON object per row. DATABASE.TABLE$NAME reads a system table, such
-    as $snapshots, $files or $partitions; sys.tables, sys.partitions and sys.all_table_options are
-    system tables of the catalog.
+    json, or --json, prints one JSON array, and jsonl one JSON object per row. DATABASE.TABLE$NAME
+    reads a system table, such as $snapshots, $files or $partitions; sys.tables, sys.partitions and
+    sys.all_table_options are system tables of the catalog.
     """
     if branch == "":
         raise InputError("--branch is empty; omit it to read main")

@@ -30,9 +30,10 @@ def read_files(
 ) -> DataFrame:
     """Return the rows of files or directories of one format.
 
-    CSV and JSON values are text, which a write casts to the table's types. Objects and arrays in the
-    JSON columns ``variants``, which are in lower case, are text too. Empty CSV fields are null. Errors are raised when rows are read: for values that cannot be cast, for bytes that
-    cannot be decoded, and for rows that do not have the columns of the first line.
+    CSV and JSON values are text, which a write casts to the table's types. Objects and arrays in
+    the JSON columns ``variants``, which are in lower case, are text too. Empty CSV fields are null.
+    Errors are raised when rows are read: for values that cannot be cast, for bytes that cannot be
+    decoded, and for rows that do not have the columns of the first line.
     """
     form = detect_common_format(paths)
     csv_format.check_file_format(form)
