@@ -4,6 +4,7 @@ The age of the newest data is not a check but a freshness policy
 (:mod:`paimon_orch.dagster.components.freshness_attributes`).
 """
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
@@ -18,7 +19,7 @@ from paimon_orch.dagster.names import check_table_name, definition_name, table_a
 from paimon_orch.dagster.resources import ExecutorChoice
 from paimon_orch.dagster.run_metadata import Metadata
 from paimon_orch.dagster.spark_links import build_maintenance_executor
-from paimon_orch.errors import InputError, UnsupportedError
+from paimon_orch.errors import InputError, PaimonError, UnsupportedError
 from paimon_orch.steps.inspection.health_metrics import HEALTH_METRICS, HealthMetric
 
 if TYPE_CHECKING:  # runs import the library
@@ -100,20 +101,31 @@ class TableChecks:
         if ICEBERG_METADATA in selected:
             yield _check_iceberg_metadata(self.asset_key, table, self.limits[ICEBERG_METADATA])
 
-    def build_evaluations(self, table: "Table") -> Iterator[dg.AssetCheckEvaluation]:
-        """Evaluate all checks except ``file_references``; the events need no run of the checks."""
-        for result in self.evaluate(table, self.limits):
-            assert result.check_name is not None
-            assert result.description is not None
-            yield dg.AssetCheckEvaluation(
-                asset_key=self.asset_key,
-                check_name=result.check_name,
-                passed=result.passed,
-                metadata=result.metadata,
-                severity=result.severity,
-                description=result.description,
-                blocking=self.limits[result.check_name].blocking,
-            )
+    def build_evaluations(
+        self, table: "Table", log: logging.Logger
+    ) -> list[dg.AssetCheckEvaluation]:
+        """Evaluate all checks except ``file_references``; the events need no run of the checks.
+
+        If the table cannot be read, there is a warning in place of evaluations, because the caller
+        has finished its own work.
+        """
+        try:
+            return [self._build_evaluation(result) for result in self.evaluate(table, self.limits)]
+        except PaimonError as error:
+            log.warning("%s: the checks were not evaluated: %s", table.identifier, error)
+            return []
+
+    def _build_evaluation(self, result: dg.AssetCheckResult) -> dg.AssetCheckEvaluation:
+        assert result.check_name is not None
+        return dg.AssetCheckEvaluation(
+            asset_key=self.asset_key,
+            check_name=result.check_name,
+            passed=result.passed,
+            metadata=result.metadata,
+            severity=result.severity,
+            description=result.description,
+            blocking=self.limits[result.check_name].blocking,
+        )
 
 
 def build_paimon_table_checks(

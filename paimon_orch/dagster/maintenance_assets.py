@@ -244,7 +244,7 @@ class MaintenanceAssetRun(Generic[C]):
         """Process the partitions of the run, evaluate the checks, and return the result."""
         metadata = _run_in_groups(self)
         if self.checks is not None:
-            for evaluation in self.checks.build_evaluations(self.table):
+            for evaluation in self.checks.build_evaluations(self.table, self.context.log):
                 self.context.log_event(evaluation)
         return dg.MaterializeResult(metadata=metadata)
 

@@ -243,16 +243,12 @@ def _build_report(
 def _evaluate_checks(
     context: dg.SensorEvaluationContext, checks: TableChecks, table: Table
 ) -> list[dg.AssetCheckEvaluation]:
-    """Return evaluations of the checks, or none and a warning if the table is damaged."""
+    """Return evaluations of the checks, or none if the manifests are large."""
     snapshot = table.stores.snapshots.latest()
     assert snapshot is not None, "the tick has seen a snapshot"
     if not _has_small_manifests(table, snapshot):
         return []
-    try:
-        return list(checks.build_evaluations(table))
-    except PaimonError as error:
-        context.log.warning("%s: the checks were not evaluated: %s", table.identifier, error)
-        return []
+    return checks.build_evaluations(table, context.log)
 
 
 def _has_small_manifests(table: Table, snapshot: Snapshot) -> bool:

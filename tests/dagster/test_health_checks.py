@@ -19,7 +19,7 @@ from paimon_orch.dagster import (
 )
 from paimon_orch.dagster.health_checks import DEFAULT_LIMITS
 from paimon_orch.dagster.resources import ExecutorChoice
-from paimon_orch.errors import InputError
+from paimon_orch.errors import InputError, StorageError
 from paimon_orch.steps.inspection.health import TableHealth
 from paimon_orch.steps.inspection.health_metrics import HEALTH_METRICS
 from paimon_orch.table.table import Table
@@ -138,6 +138,25 @@ def test_a_maintenance_run_evaluates_the_checks_of_its_table(
     assert results["snapshot_count"].metadata["paimon/value"].value == len(
         orders.stores.snapshots.ids()
     )
+
+
+def test_a_compaction_succeeds_although_its_checks_cannot_be_evaluated(
+    orders: Table,
+    upsert: Upsert,
+    resources: dict[str, object],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(_table: Table) -> TableHealth:
+        raise StorageError("the store does not answer")
+
+    upsert(orders, DAY)
+    monkeypatch.setattr("paimon_orch.steps.inspection.health.compute_health", fail)
+
+    result = dg.materialize([build_compaction_asset("lake.orders", checks={})], resources=resources)
+
+    assert evaluations(result) == {}
+    assert len(result.get_asset_materialization_events()) == 1
+    assert orders.stores.snapshots.latest_id() == 2
 
 
 def test_a_sensor_evaluates_the_checks_if_it_requests_no_run(
