@@ -42,7 +42,7 @@ $(INSTALLED) $(DEV_INSTALLED): pyproject.toml constraints.txt
 demo: install ## load a year of real flights, compact the table, verify every row (ARGS="--months 2")
 	$(BIN)/paimon-orch demo $(ARGS)
 
-test: install-dev ## run the tests, in about 40 minutes (ARGS="-m 'not spark'" for those without Spark)
+test: install-dev ## run the tests, in about 35 minutes (ARGS="-m 'not spark'" for those without Spark)
 	$(BIN)/pytest -n 2 --dist loadgroup $(ARGS)
 
 test-unit: install-dev ## run the quick tests of the library, in less than two minutes
