@@ -73,7 +73,7 @@ def run_demo(warehouse: str, months: int, console: Console) -> bool:
     started = time.monotonic()
     console.print(f"warehouse {warehouse}", soft_wrap=True, markup=False)
     run = _DemoRun(create_flight_board(Catalog(warehouse)), console)
-    session = spark_session()
+    session = spark_session(use_vector_module=False)  # as commands do, without a warning of Java
     console.print(
         f"Spark {session.version} on {java_in_use(session)}", markup=False, soft_wrap=True
     )

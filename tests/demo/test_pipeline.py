@@ -24,6 +24,7 @@ from paimon_orch.demo.flights import (
     build_wave,
 )
 from paimon_orch.demo.pipeline import compute_expected_board, run_demo
+from paimon_orch.errors import InputError
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 
@@ -110,6 +111,18 @@ def test_a_demo_of_one_month_succeeds(spark: SparkSession, tmp_path: Path) -> No
     ]
     assert max(deleted_rows) > 20_000, "each wave marks the rows that it replaces as deleted"
     assert deleted_rows[-1] == 0
+
+
+def test_the_demo_starts_java_without_its_warning(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def refuse(**options: bool) -> None:
+        raise InputError(f"options {options}")
+
+    monkeypatch.setattr("paimon_orch.demo.pipeline.spark_session", refuse)
+
+    with pytest.raises(InputError, match="'use_vector_module': False"):
+        run_demo(str(tmp_path), 1, Console(file=io.StringIO()))
 
 
 @pytest.mark.slow
