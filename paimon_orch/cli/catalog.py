@@ -17,8 +17,8 @@ from paimon_orch.cli.common import (
 )
 from paimon_orch.cli.help_page import Panel, new_group
 from paimon_orch.cli.registration import register_command
-from paimon_orch.cli.table_layout import format_count
 from paimon_orch.errors import InputError
+from paimon_orch.format.display import format_count
 
 _Database = Annotated[str, typer.Argument(metavar="DATABASE", help="Name of the database.")]
 _OptionalDatabase = Annotated[

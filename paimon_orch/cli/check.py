@@ -28,18 +28,14 @@ from paimon_orch.cli.common import (
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
 from paimon_orch.errors import InputError, NotFoundError
+from paimon_orch.format.display import format_count
 from paimon_orch.steps.cleanup import remove_unexisting_files as missing_step
 from paimon_orch.steps.cleanup import remove_unexisting_manifests as manifest_step
 from paimon_orch.steps.common.executor_choice import ExecutorKind
 from paimon_orch.steps.common.step import EmptyRequest, run_step
 from paimon_orch.steps.inspection import check_table
 from paimon_orch.steps.inspection.doctor import examine_catalog
-from paimon_orch.steps.inspection.doctor_findings import (
-    DoctorReport,
-    DoctorRule,
-    Severity,
-    format_count,
-)
+from paimon_orch.steps.inspection.doctor_findings import DoctorReport, DoctorRule, Severity
 from paimon_orch.steps.inspection.doctor_page import build_page
 from paimon_orch.steps.maintenance import mark_done as mark_step
 from paimon_orch.steps.maintenance import sync_iceberg as iceberg_step

@@ -27,8 +27,8 @@ from paimon_orch.cli.common import (
 )
 from paimon_orch.cli.help_page import Panel, new_group
 from paimon_orch.cli.registration import register_command
-from paimon_orch.cli.table_layout import format_count
 from paimon_orch.errors import InputError
+from paimon_orch.format.display import format_count
 from paimon_orch.steps.cleanup import purge_files as purge_step
 from paimon_orch.steps.cleanup import remove_orphan_files as orphan_step
 from paimon_orch.steps.cleanup.quarantine import Quarantine

@@ -16,7 +16,7 @@ from paimon_orch.cli.common import (
 )
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
-from paimon_orch.cli.table_layout import format_count
+from paimon_orch.format.display import format_count
 from paimon_orch.steps.common.step import run_step
 from paimon_orch.steps.expiration import expire_changelogs as changelog_step
 from paimon_orch.steps.expiration import expire_partitions as partition_step

@@ -26,7 +26,7 @@ from paimon_orch.cli.common import (
 )
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
-from paimon_orch.cli.table_layout import format_count
+from paimon_orch.format.display import format_count
 from paimon_orch.steps.common.executor_choice import ExecutorKind
 from paimon_orch.steps.common.step import run_step
 from paimon_orch.steps.maintenance import create_global_index as creation_step

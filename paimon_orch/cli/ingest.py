@@ -37,8 +37,8 @@ from paimon_orch.cli.common import (
 )
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
-from paimon_orch.cli.table_layout import format_count
 from paimon_orch.errors import InputError
+from paimon_orch.format.display import format_count
 from paimon_orch.format.options.core_options import ROWKIND_FIELD
 from paimon_orch.format.types.data_types import DataType, type_to_sql
 from paimon_orch.optional_packages import is_installed

@@ -28,8 +28,9 @@ from paimon_orch.cli.common import (
 )
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
-from paimon_orch.cli.table_layout import format_count, format_size, print_rows
+from paimon_orch.cli.table_layout import format_size, print_rows
 from paimon_orch.errors import InputError
+from paimon_orch.format.display import format_count
 from paimon_orch.format.table_statistics import TableStatistics
 from paimon_orch.steps.common.executor_choice import ExecutorKind
 from paimon_orch.steps.common.step import run_step

@@ -19,9 +19,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import csv
 
-from paimon_orch.cli.table_layout import Layout, format_count, print_rows
+from paimon_orch.cli.table_layout import Layout, print_rows
 from paimon_orch.errors import InputError
 from paimon_orch.files.variant_text import format_variants, has_variants, to_readable_type
+from paimon_orch.format.display import format_count
 from paimon_orch.format.text import decode_readable_text
 
 _MAX_TABLE_ROWS = 100

@@ -22,8 +22,8 @@ from paimon_orch.cli.common import (
 )
 from paimon_orch.cli.help_page import Panel, new_group
 from paimon_orch.cli.registration import register_command
-from paimon_orch.cli.table_layout import format_count
 from paimon_orch.errors import InputError, NotFoundError
+from paimon_orch.format.display import format_count
 from paimon_orch.format.paths import MAIN_BRANCH
 from paimon_orch.steps.common.step import EmptyRequest, run_step
 from paimon_orch.steps.expiration import delete_tag as deletion_step

@@ -32,7 +32,7 @@ from paimon_orch.cli.common import (
 )
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
-from paimon_orch.cli.table_layout import format_count
+from paimon_orch.format.display import format_count
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.steps.common.executor_choice import ExecutorKind
 from paimon_orch.steps.compaction.compact import CompactionResult

@@ -31,12 +31,6 @@ class Layout(StrEnum):
     """One value per line."""
 
 
-def format_count(count: object, singular: str, plural: str | None = None) -> str:
-    """Return an integer, perhaps of a JSON document, with a noun: ``1 row``, ``2,000 rows``."""
-    assert isinstance(count, int)
-    return f"{count:,} {singular if count == 1 else plural or f'{singular}s'}"
-
-
 def format_size(size: int) -> str:
     """Return a number of bytes in a decimal unit: ``999 B``, ``1.2 kB``, ``20.5 GB``."""
     value, units = float(size), list(_UNITS)

@@ -13,13 +13,9 @@ from paimon_orch.dagster.external_reports import report_iceberg_snapshot, report
 from paimon_orch.dagster.partitions import PartitionKeys
 from paimon_orch.dagster.resources import PaimonCatalogResource
 from paimon_orch.dagster.run_config import report_stale_options
-from paimon_orch.dagster.run_metadata import (
-    Metadata,
-    PaimonMetadata,
-    count_rows_not_visible,
-    format_count,
-)
+from paimon_orch.dagster.run_metadata import Metadata, PaimonMetadata, count_rows_not_visible
 from paimon_orch.errors import InputError
+from paimon_orch.format.display import format_count
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.table.commit.commit import CommitId
 from paimon_orch.table.filter.partition_spec import PartitionSpec, build_any_partition_matcher

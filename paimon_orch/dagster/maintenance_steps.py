@@ -18,6 +18,7 @@ from paimon_orch.dagster.maintenance_ops import (
     SyncPartitionsConfig,
 )
 from paimon_orch.dagster.run_metadata import Metadata, build_metadata_table
+from paimon_orch.format.display import format_count
 from paimon_orch.format.times import parse_cutoff, parse_duration
 from paimon_orch.steps.cleanup import remove_orphan_files as orphan_step
 from paimon_orch.steps.cleanup.remove_orphan_files import OrphanFilesPlan
@@ -83,7 +84,7 @@ class MaintenanceResult:
     def _summarize(self, action: str, *, dry_run: bool) -> str:
         """Return the counts that are not 0 as a sentence."""
         counts = [
-            f"{value:,} {name.replace('_', ' ')}"
+            format_count(value, name.removesuffix("s"), name).replace("_", " ")
             for name, value in self.numeric_metrics.items()
             if value and isinstance(value, int) and not _is_id(name)
         ]

@@ -11,6 +11,7 @@ from typing import Any
 
 import dagster as dg
 
+from paimon_orch.format.display import format_count
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.data_types import Field, type_to_sql
@@ -255,11 +256,6 @@ def _summarize_compaction(before: TableReport, after: TableReport, result: Compa
         f"Compacted {format_count(files, 'file')} of {format_count(buckets, 'bucket')} into "
         f"{format_count(max(written, 0), 'file')} in {result.duration_seconds:.1f} s: {reasons}."
     )
-
-
-def format_count(number: int, noun: str) -> str:
-    """Return a number with thousands separators and its noun, such as ``1,200 rows``."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _build_before_after_table(

@@ -23,11 +23,11 @@ from paimon_orch.dagster.run_metadata import (
     build_column_schema,
     build_decisions_metadata,
     build_row_count_metadata,
-    format_count,
 )
 from paimon_orch.dagster.run_requests import CompactionTarget
 from paimon_orch.dagster.sensor_cursor import Cursor, SnapshotIdentity
 from paimon_orch.errors import NotFoundError, PaimonError
+from paimon_orch.format.display import format_count
 from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.steps.compaction.policy import CompactionPolicy

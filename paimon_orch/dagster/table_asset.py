@@ -20,9 +20,9 @@ from paimon_orch.dagster.run_metadata import (
     build_column_schema,
     build_row_count_metadata,
     build_table_state,
-    format_count,
 )
 from paimon_orch.dagster.spark_links import build_spark_link_metadata
+from paimon_orch.format.display import format_count
 from paimon_orch.steps.ingest import IngestResult
 from paimon_orch.steps.inspection.inspect import TableReport, inspect
 

@@ -1,4 +1,4 @@
-"""Shows objects in interactive Python: one short line as ``repr``, and a table in notebooks."""
+"""Counts as text, and objects in interactive Python: one line as ``repr``, a table in notebooks."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -8,6 +8,14 @@ from typing import Any, cast
 _MAX_ITEMS = 10
 _MAX_ROWS = 50
 _MAX_TEXT = 200
+
+
+def format_count(count: object, noun: str, plural: str | None = None) -> str:
+    """Return an integer, perhaps of a JSON document, with a noun: ``1 file``, ``3 indexes``."""
+    assert isinstance(count, int)
+    if count == 1:
+        return f"1 {noun}"
+    return f"{count:,} {plural or noun + ('es' if noun.endswith('x') else 's')}"
 
 
 class Displayable:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from rich.console import Console
 
-from paimon_orch.cli.table_layout import Layout, format_count, format_size, print_rows
+from paimon_orch.cli.table_layout import Layout, format_size, print_rows
+from paimon_orch.format.display import format_count
 
 NAMES = ("id", "text")
 ROWS = [("1", "short"), ("2", "a\nb \x1b[31m \x9b"), ("3", "\u4e2d" * 20)]

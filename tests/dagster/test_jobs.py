@@ -362,6 +362,16 @@ def test_partitions_of_a_table_without_a_metastore_cannot_be_synced(
     assert not result.success
 
 
+def test_the_summary_of_a_run_has_the_right_number(
+    orphan: Path, resources: Mapping[str, object]
+) -> None:
+    result = run(build_remove_orphan_files_job("lake.orders"), resources, dry_run=True)
+
+    assert orphan.exists()
+    summary = read_observation(result)["paimon/summary"]
+    assert summary.startswith("Dry run of remove_orphan_files: 1 file, ")
+
+
 def test_runs_of_jobs_have_the_tag_of_their_table_only(
     snapshots: Table, resources: Mapping[str, object]
 ) -> None:

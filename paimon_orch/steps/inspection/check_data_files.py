@@ -17,6 +17,7 @@ from paimon_orch.files.stats.collector import StatsCollector
 from paimon_orch.files.stats.file_stats import FileStats
 from paimon_orch.format.bucket.bucket_function import compute_buckets
 from paimon_orch.format.deletion_vector import DeletionVector
+from paimon_orch.format.display import format_count
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, ManifestEntry
 from paimon_orch.format.options.core_options import BUCKET_FUNCTION_TYPE, BUCKET_KEY
 from paimon_orch.format.paths import POSTPONE_BUCKET, TablePaths
@@ -29,7 +30,6 @@ from paimon_orch.merge.sort.key_order import KeyColumns, decode_key_bounds, to_c
 from paimon_orch.merge.tree.levels import build_bucket_runs
 from paimon_orch.steps.inspection.check_global_indexes import GlobalIndexChecker
 from paimon_orch.steps.inspection.check_metadata import SnapshotContents
-from paimon_orch.steps.inspection.doctor_findings import format_count
 from paimon_orch.steps.inspection.duplicate_keys import (
     ComparedBucket,
     DuplicateKeyFinder,

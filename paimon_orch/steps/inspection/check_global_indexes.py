@@ -17,6 +17,7 @@ from paimon_orch.files.data_file_reader import BucketFile, FileReader
 from paimon_orch.files.global_index_reader import open_global_index
 from paimon_orch.format.arrays import Int64Array, Positions, to_numpy
 from paimon_orch.format.deletion_vector import DeletionVector
+from paimon_orch.format.display import format_count
 from paimon_orch.format.global_index.sorted_column import (
     SortedColumn,
     decode_key_bounds,
@@ -28,7 +29,6 @@ from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.row_range_set import RowRanges, unite_row_ranges
 from paimon_orch.format.types.data_types import AtomicType, Field
 from paimon_orch.steps.inspection.check_metadata import SnapshotContents
-from paimon_orch.steps.inspection.doctor_findings import format_count
 from paimon_orch.steps.inspection.findings import Findings
 from paimon_orch.storage import FileIO
 from paimon_orch.table.column_index.global_index_evaluator import is_indexable

@@ -12,6 +12,7 @@ import numpy as np
 
 from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.errors import CorruptFileError, MissingFileError, PaimonError, UnsupportedError
+from paimon_orch.format.display import format_count
 from paimon_orch.format.options.blocking_options import describe_options
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.steps.expiration.retention import (
@@ -25,7 +26,6 @@ from paimon_orch.steps.inspection.doctor_findings import (
     DoctorRule,
     ExaminedTable,
     Severity,
-    format_count,
     format_size,
 )
 from paimon_orch.steps.inspection.health import TableHealth

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from paimon_orch.format.display import format_count
+
 
 class Severity(StrEnum):
     """How much a finding matters, the most important first."""
@@ -98,13 +100,6 @@ class DoctorReport:
     def sound_tables(self) -> int:
         """Return the number of tables without findings."""
         return len(self.tables) - len({finding.table for finding in self.findings})
-
-
-def format_count(count: int, noun: str) -> str:
-    """Return a number with its noun: ``1 file``, ``2,000 files``, ``3 indexes``."""
-    if count == 1:
-        return f"1 {noun}"
-    return f"{count:,} {noun}{'es' if noun.endswith('x') else 's'}"
 
 
 _UNITS = ("kB", "MB", "GB", "TB", "PB")

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from itertools import groupby
 
+from paimon_orch.format.display import format_count
 from paimon_orch.steps.inspection.doctor_findings import (
     DoctorFinding,
     DoctorReport,
     ExaminedTable,
     Severity,
-    format_count,
     format_size,
 )
 

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from paimon_orch.errors import InputError, PaimonError, UnsupportedError
+from paimon_orch.format.display import format_count
 from paimon_orch.format.paths import MAIN_BRANCH
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.steps.cleanup import remove_unexisting_files, remove_unexisting_manifests
@@ -22,12 +23,7 @@ from paimon_orch.steps.common.step import (
 )
 from paimon_orch.steps.compaction.plan import CompactionResult, CompactRequest
 from paimon_orch.steps.inspection.doctor import examine_opened_table
-from paimon_orch.steps.inspection.doctor_findings import (
-    DoctorRule,
-    Severity,
-    format_count,
-    format_size,
-)
+from paimon_orch.steps.inspection.doctor_findings import DoctorRule, Severity, format_size
 from paimon_orch.steps.maintenance import sync_iceberg, sync_partitions
 from paimon_orch.steps.repairs import (
     delete_duplicate_keys,
