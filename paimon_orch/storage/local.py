@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 from uuid import uuid4
@@ -52,7 +53,12 @@ class LocalFileIO:
 
     def write(self, path: str, data: bytes) -> None:
         """Replace by renaming a temporary file."""
-        os.replace(_write_temporary(_check_local_path(path), data), path)
+        temporary = _write_temporary(_check_local_path(path), data)
+        try:
+            os.replace(temporary, path)
+        except OSError:
+            _delete_temporary(temporary)
+            raise
 
     def list_dir(self, path: str) -> Iterator[FileInfo]:
         """Yield the entries directly below ``path``; symbolic links are not followed."""
@@ -178,8 +184,15 @@ def _write_temporary(path: str, data: bytes) -> str:
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
+        _delete_temporary(temporary)
         raise _build_write_error(path, error) from error
     return temporary
+
+
+def _delete_temporary(path: str) -> None:
+    """Delete a temporary file after an error."""
+    with suppress(OSError):  # orphan cleanup can delete the file later
+        os.unlink(path)
 
 
 def _build_write_error(path: str, error: OSError) -> StorageError:
