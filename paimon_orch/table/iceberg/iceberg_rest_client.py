@@ -73,7 +73,6 @@ def open_rest_catalog(properties: Mapping[str, str]) -> "Iterator[RestCatalog]":
             session.request = partial(session.request, timeout=_TIMEOUTS)  # type: ignore[method-assign]
             return session
 
-    failure: PaimonError | None = None
     try:
         catalog = Catalog("iceberg", **_translate_properties(properties))
         try:
@@ -83,9 +82,8 @@ def open_rest_catalog(properties: Mapping[str, str]) -> "Iterator[RestCatalog]":
     except PaimonError:
         raise
     except Exception as error:  # noqa: BLE001 - pyiceberg's errors have no common base
-        failure = _translate_error(error, properties)
-    if failure is not None:
-        raise failure  # outside the except block: the cause may show credentials
+        # The original error may show credentials, so tracebacks leave it out.
+        raise _translate_error(error, properties) from None
 
 
 def _translate_properties(properties: Mapping[str, str]) -> dict[str, Any]:
