@@ -80,8 +80,7 @@ class Branches:
             return
         try:
             for path, data in files.items():
-                if not self.io.create(path, data):
-                    self.io.write(path, data)
+                self.io.create(path, data)  # a file that exists has the same content
             if tag is not None:  # this fails if another process has deleted the tag
                 SnapshotStore(self.io, TablePaths(self.root)).tag(tag)
         except BaseException:

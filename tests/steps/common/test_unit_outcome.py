@@ -123,6 +123,14 @@ def test_an_unknown_subclass_is_decoded_as_its_nearest_known_class() -> None:
     assert (type(decoded), str(decoded)) == (errors.NotFoundError, "t has no column c")
 
 
+@pytest.mark.parametrize("error", [ConnectionResetError("by peer"), errors.StorageError("by peer")])
+def test_an_error_of_the_operating_system_is_decoded_as_a_transient_one(error: Exception) -> None:
+    decoded = decode_error(encode_error(error))
+
+    assert (type(decoded), is_transient(decoded)) == (errors.StorageError, True)
+    assert str(decoded).endswith("by peer")
+
+
 @pytest.mark.parametrize("name", ["Iterator", "contextmanager", "os", "Exception", "nonsense"])
 def test_only_error_classes_are_created_by_decoding(name: str) -> None:
     text = f'{{"type": "{name}", "arguments": ["a message"], "traceback": ""}}'

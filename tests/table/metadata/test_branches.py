@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,10 @@ from support.golden import GOLDEN, copy_warehouse
 from support.tables import assert_healthy, new_table, rows_of, table_of
 
 from paimon_orch import Catalog
-from paimon_orch.errors import InputError, NotFoundError
+from paimon_orch.errors import InputError, NotFoundError, UnsupportedError
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
 from paimon_orch.steps.inspection.check_table import check
+from paimon_orch.storage import LocalFileIO
 from paimon_orch.table.schema_change.schema_changes import AddColumn, SetOption
 from paimon_orch.table.table import Table
 
@@ -51,6 +53,15 @@ def test_a_branch_starts_at_its_tag_and_is_independent_of_main(table: Table) -> 
     assert value(dev, tag="base") == ["2"]
     assert table.branches.names() == ["dev"]
     assert_healthy(dev)
+
+
+def test_other_entries_of_the_directory_of_branches_are_no_branches(table: Table) -> None:
+    table.branches.create("dev")
+    directory = Path(table.paths.root) / "branch"
+    (directory / "branch-file").write_bytes(b"")
+    (directory / "other").mkdir()
+
+    assert table.branches.names() == ["dev"]
 
 
 def test_a_branch_has_all_schemas_up_to_that_of_its_tag(table: Table, tmp_path: Path) -> None:
@@ -100,6 +111,64 @@ def test_a_fast_forward_moves_main_to_a_branch(table: Table, tmp_path: Path) -> 
     assert_healthy(table)
 
 
+def test_a_fast_forward_replaces_tags_of_the_same_name(table: Table) -> None:
+    """One of main's tags has a snapshot before the start of the branch, which main keeps."""
+    table.branches.create("dev", "base")
+    dev = branch(table, "dev")
+    dev.upsert(table_of("k v", [(1, "dev")]))
+    for name, snapshot_id in (("older", 1), ("newer", 3), ("kept", 1)):
+        table.tags.create(name, snapshot_id)
+    for name in ("older", "newer"):
+        dev.tags.create(name, 3)
+
+    table.branches.fast_forward("dev")
+
+    assert {name: value(table, tag=name) for name in table.tags.names()} == {
+        "base": ["2"], "kept": ["1"], "newer": ["dev"], "older": ["dev"]
+    }  # fmt: skip
+
+
+def test_a_fast_forward_deletes_tags_of_lost_snapshots(table: Table) -> None:
+    table.branches.create("dev", "base")
+    for name, snapshot_id in (("before", 1), ("first", 2), ("after", 3)):
+        table.tags.create(name, snapshot_id)
+
+    table.branches.fast_forward("dev")
+
+    assert table.tags.names() == ["base", "before"]
+
+
+def test_a_fast_forward_without_a_hint_of_the_earliest_snapshot_keeps_old_snapshots(
+    table: Table,
+) -> None:
+    table.branches.create("dev", "base")
+
+    table.branches.fast_forward("dev")
+
+    assert table.stores.snapshots.hint("EARLIEST") is None
+    assert value(table, snapshot_id=1) == ["1"]
+
+
+def test_a_fast_forward_deletes_only_files_that_differ(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader of main then finds the files that main and the branch have in common."""
+    table.branches.create("dev", "base")
+    branch(table, "dev").upsert(table_of("k v", [(1, "dev")]))
+    deleted: list[str] = []
+    delete = LocalFileIO.delete
+
+    def record(io: LocalFileIO, path: str) -> None:
+        deleted.append(path.rpartition("/")[2])
+        delete(io, path)
+
+    monkeypatch.setattr(LocalFileIO, "delete", record)
+    table.branches.fast_forward("dev")
+    table.branches.fast_forward("dev")
+
+    assert deleted == ["LATEST", "snapshot-3", "LATEST"]
+
+
 def test_a_fast_forward_to_a_branch_without_snapshots_is_refused(table: Table) -> None:
     table.branches.create("dev")
 
@@ -107,6 +176,80 @@ def test_a_fast_forward_to_a_branch_without_snapshots_is_refused(table: Table) -
         table.branches.fast_forward("dev")
 
     assert value(table) == ["3"]
+
+
+def test_changes_of_branches_are_checked_first_and_only_a_moved_main_is_reported(
+    table: Table,
+) -> None:
+    table.branches.create("dev", "base")
+    changes: list[str] = []
+
+    def refuse() -> None:
+        raise UnsupportedError("not this table")
+
+    reporting = replace(table.branches, on_change=lambda: changes.append("moved"))
+    refusing = replace(reporting, check=refuse)
+    for act, names in (
+        (refusing.create, ["new"]),
+        (refusing.delete, ["dev"]),
+        (refusing.rename, ["dev", "new"]),
+        (refusing.fast_forward, ["dev"]),
+    ):
+        with pytest.raises(UnsupportedError, match="not this table"):
+            act(*names)
+    assert (table.branches.names(), value(table), changes) == (["dev"], ["3"], [])
+
+    reporting.create("new")
+    reporting.rename("new", "other")
+    reporting.delete("other")
+    assert changes == []
+    reporting.fast_forward("dev")
+    assert changes == ["moved"]
+
+
+def test_a_partially_created_branch_is_completed(table: Table) -> None:
+    table.branches.create("dev", "base")
+    folder = Path(table.paths.root) / "branch" / "branch-dev"
+    (folder / "tag" / "tag-base").unlink()
+    (folder / "snapshot" / ".snapshot-2.1234.tmp").write_bytes(b"{")
+
+    table.branches.create("dev", "base")
+
+    assert value(branch(table, "dev"), tag="base") == ["2"]
+    with pytest.raises(InputError, match="already has a branch 'dev'"):
+        table.branches.create("dev", "base")
+
+
+@pytest.mark.parametrize("changed", ["schema/schema-0", "snapshot/snapshot-9"])
+def test_a_branch_with_other_files_is_not_taken_for_a_partially_created_one(
+    table: Table, changed: str
+) -> None:
+    table.branches.create("dev", "base")
+    folder = Path(table.paths.root) / "branch" / "branch-dev"
+    (folder / "tag" / "tag-base").unlink()
+    (folder / changed).write_bytes(b"other")
+
+    with pytest.raises(InputError, match="already has a branch 'dev'"):
+        table.branches.create("dev", "base")
+
+    assert (folder / changed).read_bytes() == b"other"
+    assert not (folder / "tag" / "tag-base").exists()
+
+
+def test_a_branch_is_not_created_if_its_tag_is_deleted_at_the_same_time(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = LocalFileIO.create
+
+    def delete_tag(io: LocalFileIO, path: str, data: bytes) -> bool:
+        io.delete(f"{table.paths.root}/tag/tag-base")
+        return create(io, path, data)
+
+    monkeypatch.setattr(LocalFileIO, "create", delete_tag)
+    with pytest.raises(NotFoundError, match="no tag 'base'"):
+        table.branches.create("dev", "base")
+
+    assert table.branches.names() == []
 
 
 def test_deleting_a_branch_does_not_change_main(table: Table) -> None:
