@@ -248,9 +248,9 @@ def advance_hint_and_recheck(
     old = dict(planned.planned_versions)
     versions = RetainedSnapshotStore(table.io, table.paths.root).all()
     new = [v for path, v in versions.items() if old.get(path) != v.snapshot]
-    if any(v.kind is not RetainedSnapshotKind.SNAPSHOT or not _is_newer(v, old) for v in new):
+    if not all(_is_newer(v, old) for v in new):
         raise _build_conflict_error(table)
-    if f"{table.stores.snapshots.path(planned.end)}" not in versions:
+    if table.stores.snapshots.path(planned.end) not in versions:
         raise _build_conflict_error(table)
     names = _collect_file_names(ReferenceReader.of(table.io, table.paths.root), new)
     return _exclude_names(planned, names)
@@ -290,7 +290,7 @@ def _build_conflict_error(table: Table) -> CommitConflictError:
 
 
 def _is_newer(version: RetainedSnapshot, old: Mapping[str, Snapshot]) -> bool:
-    """Return whether a snapshot is newer than all old snapshots of its branch."""
+    """Return whether a version is a snapshot that is newer than all old ones of its branch."""
     directory = version.path.rpartition("/")[0]
     old_ids = [
         snapshot.id for path, snapshot in old.items() if path.startswith(f"{directory}/snapshot-")

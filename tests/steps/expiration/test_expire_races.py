@@ -17,7 +17,12 @@ from support.tables import rows_of, table_of
 
 from paimon_orch.errors import NotFoundError
 from paimon_orch.steps.expiration.delete_tag import delete_tag
-from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
+from paimon_orch.steps.expiration.expire_snapshots import (
+    ExpireSnapshotsRequest,
+    expire_snapshots,
+    plan,
+    run_expiration,
+)
 from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.storage import LocalFileIO
 from paimon_orch.table.metadata.branches import Branches
@@ -70,11 +75,11 @@ def test_a_snapshot_tagged_during_expiration_is_retained_or_the_tag_is_refused(
     assert table.tags.names() == []
 
     # Other engines do not check the hint. Expiration then finds the new tag and keeps its files.
-    table = make_table(tmp_path / "b", "plain", [("upsert", 1), ("full", 0), ("upsert", 2)])
+    history = [("tag", 0), ("upsert", 1), ("full", 0), ("upsert", 2)]
+    table = make_table(tmp_path / "b", "plain", history)
     rows = rows_of(table, snapshot_id=2)
     data = Path(table.stores.snapshots.path(2)).read_bytes()
     tag = Path(table.paths.tag_dir) / "tag-late"
-    tag.parent.mkdir()
     io = _AtEarliest(lambda: tag.write_bytes(data))
     expire_snapshots(Table(table.identifier, io, table.paths), retain_max=1)
     assert rows_of(table, tag="late") == rows
@@ -156,10 +161,61 @@ def test_concurrent_commits_lose_no_files(tmp_path: Path) -> None:
 
     result = expire_snapshots(Table(table.identifier, io, table.paths), retain_max=1)
 
-    assert result.snapshots == 3
+    assert (result.snapshots, result.attempts) == (3, 1)
     assert table.stores.snapshots.ids() == [4, 5]
     assert (0, 99, "late") in rows_of(table)
-    assert check(table, deep=True)
+    assert check(table, deep=True).findings == ()
+
+
+def test_a_plan_is_made_again_if_the_newest_snapshot_was_replaced(tmp_path: Path) -> None:
+    """The new snapshot has the same id, and refers to files that the old one had removed."""
+    table = make_table(tmp_path, "plain", [("upsert", 1), ("full", 0)])
+    planned = plan(table, ExpireSnapshotsRequest(retain_max=1, retain_min=1))
+    newest = planned.end
+    assert newest is not None
+    table.rollback(newest - 1)
+    table.upsert(table_of("p k v", [(0, 99, "late")]))
+    rows = rows_of(table)
+
+    result = run_expiration(table, planned)
+
+    assert (result.snapshots, result.attempts) == (newest - 1, 2)
+    assert table.stores.snapshots.ids() == [newest]
+    assert rows_of(table) == rows
+    assert check(table, deep=True).findings == ()
+
+
+def test_a_plan_is_made_again_if_the_newest_snapshot_was_rolled_back(tmp_path: Path) -> None:
+    table = make_table(tmp_path, "plain", [("upsert", 1), ("full", 0)])
+    planned = plan(table, ExpireSnapshotsRequest(retain_max=1, retain_min=1))
+    table.rollback(2)
+    rows = rows_of(table)
+
+    result = run_expiration(table, planned)
+
+    assert (result.snapshots, result.attempts) == (1, 2)
+    assert rows_of(table) == rows
+    assert check(table, deep=True).findings == ()
+
+
+@pytest.mark.parametrize(("branch", "attempts"), [("old", 1), ("new", 2)])
+def test_a_plan_is_made_again_if_a_branch_was_created_and_not_if_it_was_changed(
+    tmp_path: Path, branch: str, attempts: int
+) -> None:
+    table = make_table(tmp_path, "plain", [("upsert", 1), ("tag", 0), ("upsert", 2)])
+    table.branches.create("old", "t0")
+
+    def change() -> None:
+        if branch == "new":
+            table.branches.create("new", "t0")
+        branch_of(table, branch).upsert(table_of("p k v", [(0, 99, "late")]))
+
+    io = _AtEarliest(change)
+    result = expire_snapshots(Table(table.identifier, io, table.paths), retain_max=1)
+
+    assert result.attempts == attempts
+    assert (0, 99, "late") in rows_of(branch_of(table, branch))
+    assert check(table, deep=True).findings == ()
 
 
 @pytest.mark.parametrize("other", [1, 2, 3])
