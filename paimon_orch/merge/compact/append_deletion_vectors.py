@@ -4,9 +4,11 @@ See docs/format/deletion-vectors-in-compaction.md#append-tables and
 docs/format/append-table-compaction.md#tables-without-buckets.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
+from paimon_orch.errors import StorageError
 from paimon_orch.files.data_file_reader import FileReader
 from paimon_orch.files.uncommitted_files import UncommittedFiles
 from paimon_orch.format.deletion_vector import DeletionVector
@@ -92,14 +94,10 @@ class DeletionVectorRewrite(UncommittedFiles):
 
     def delete_files(self) -> None:
         """Delete every written index file."""
-        delete_index_files(self.reader, self.written)
-
-
-def delete_index_files(reader: FileReader, entries: Iterable[IndexManifestEntry]) -> None:
-    """Delete index files that no snapshot references."""
-    for entry in entries:
-        path = reader.paths.index_file(reader.schema, entry)
-        reader.io.delete(path)
+        reader = self.reader
+        for entry in self.written:
+            with suppress(OSError, StorageError):
+                reader.io.delete(reader.paths.index_file(reader.schema, entry))
 
 
 def _data_file_names(entry: IndexManifestEntry) -> set[str]:

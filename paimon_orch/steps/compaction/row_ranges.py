@@ -5,6 +5,7 @@ See docs/format/row-tracking.md#compaction.
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
@@ -237,19 +238,20 @@ def rewrite_index_files(
     add: Mapping[PartitionBucket, Mapping[str, DeletionVector]],
 ) -> list[CommitMessage]:
     """Drop deletion vectors of some data files and add others, in all index files of a plan."""
-    written = list[CommitMessage]()
-    for bucket in dict.fromkeys(entry.partition_bucket for entry in plan.vectors):
-        rewrite = DeletionVectorRewrite(
-            reader=reader,
-            partition=bucket.partition,
-            bucket=bucket.bucket,
-            index_files=tuple(e for e in plan.vectors if e.partition_bucket == bucket),
-            live=plan.live_names,
-        )
-        with rewrite:
+    messages = list[CommitMessage]()
+    with ExitStack() as written:
+        for bucket in dict.fromkeys(entry.partition_bucket for entry in plan.vectors):
+            rewrite = DeletionVectorRewrite(
+                reader=reader,
+                partition=bucket.partition,
+                bucket=bucket.bucket,
+                index_files=tuple(e for e in plan.vectors if e.partition_bucket == bucket),
+                live=plan.live_names,
+            )
+            written.enter_context(rewrite)
             index = rewrite.run(drop=drop, add=add.get(bucket, {}))
-        written.append(CommitMessage(index=tuple(index)))
-    return written
+            messages.append(CommitMessage(index=tuple(index)))
+    return messages
 
 
 def _join_deletion_vectors(

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
-from support.data_evolution import add_columns, evolving_table, files_of, rows_by_id
+from support.data_evolution import (
+    RowChanges,
+    add_columns,
+    evolving_table,
+    files_of,
+    rows_by_id,
+)
 from support.steps import run_units
 from support.tables import deletion_vectors_of, stored_files, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.errors import CommitConflictError, StorageError, UnsupportedError
 from paimon_orch.format.deletion_vector import DeletionVector
-from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.merge.compact.append_deletion_vectors import DeletionVectorRewrite
@@ -130,20 +137,27 @@ def test_deletion_vectors_move_to_the_new_file(tmp_path: Path) -> None:
     assert check(table, deep=True).findings == ()
 
 
+@pytest.mark.parametrize("bucket", [0, 1])
 def test_a_failed_move_of_deletion_vectors_leaves_no_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bucket: int
 ) -> None:
-    table = rows_with_columns_in_several_files(tmp_path, **VECTORS)
-    delete_rows(table, {files_of(table)[0].file_name: [0]})
+    table = evolving_table(tmp_path, "p INT, k BIGINT", ["p"], **VECTORS, compaction__min__file_num="2")  # fmt: skip
+    for number in range(4):
+        table.append(table_of("p k", [(number // 2, 0), (number // 2, 1)]))
+    RowChanges(deleted=range(0, 8, 2)).commit(table)
     before = stored_files(table)
+    write, writes = DeletionVectorRewrite._write, count()
 
-    def fail(self: DeletionVectorRewrite, vectors: object) -> IndexManifestEntry:
-        raise StorageError("the disk is full")
+    def fail(self: DeletionVectorRewrite, vectors: Mapping[str, DeletionVector]) -> object:
+        if next(writes) == bucket:
+            raise StorageError("the disk is full")
+        return write(self, vectors)
 
     monkeypatch.setattr(DeletionVectorRewrite, "_write", fail)
     with pytest.raises(StorageError, match="the disk is full"):
         compact(table, EXECUTOR)
 
+    assert next(writes) == bucket + 1
     assert stored_files(table) == before
 
 
