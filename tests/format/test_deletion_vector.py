@@ -1,6 +1,8 @@
 """Deletion vectors, compared with the output of reference libraries."""
 
 import json
+import struct
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,11 +13,14 @@ from support.packed_data import data_file
 
 from paimon_orch.errors import CorruptFileError, InputError, PaimonError
 from paimon_orch.format.deletion_vector import (
+    EMPTY_DELETION_VECTOR,
+    MAGIC_64,
     DeletionVector,
     decode_deletion_vector_file,
     decode_deletion_vector_payload,
     encode_deletion_vector_file,
 )
+from paimon_orch.format.manifest.additional_fields import AdditionalFields
 from paimon_orch.format.manifest.index_manifest import DeletionVectorRange
 
 DATA = json.loads(data_file("vectors/deletion_vectors.json"))
@@ -100,13 +105,132 @@ def test_positions_can_be_unordered_and_repeated() -> None:
     vector = DeletionVector.of([7, 1 << 33, 3, 7, 3])
 
     assert vector.positions().tolist() == [3, 7, 1 << 33]
+    repeated = DeletionVector.of(np.repeat(np.arange(9_000), 2))
+    assert (repeated.cardinality, repeated.positions().tolist()) == (9_000, list(range(9_000)))
     with pytest.raises(InputError, match="-1 is negative"):
         DeletionVector.of([3, -1])
 
 
-def test_positions_beyond_32_bits_are_refused_in_a_32_bit_vector() -> None:
-    with pytest.raises(PaimonError, match="bitmap64"):
-        DeletionVector.of([2**31]).encode_payload(bitmap64=False)
+@pytest.mark.parametrize(
+    "positions", [[2**31], [0, 2**31], [2**32], [0, 2**32], [5, 2**32 + 5, 2**33], [2**33]]
+)
+def test_positions_beyond_31_bits_are_refused_in_a_32_bit_vector(positions: list[int]) -> None:
+    vector = DeletionVector.of(positions)
+
+    with pytest.raises(InputError, match="bitmap64"):
+        vector.encode_payload(bitmap64=False)
+
+    payload = vector.encode_payload(bitmap64=True)
+    assert decode_deletion_vector_payload(payload, "f").positions().tolist() == positions
+
+
+@pytest.mark.parametrize("positions", [[], [0], [2**31 - 1], [0, 2**31 - 1]])
+def test_positions_of_31_bits_are_stored_in_a_32_bit_vector(positions: list[int]) -> None:
+    payload = DeletionVector.of(positions).encode_payload(bitmap64=False)
+
+    assert decode_deletion_vector_payload(payload, "f").positions().tolist() == positions
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"length": 33}, "the index manifest says 33 bytes"),
+        ({"length": -8}, "the index manifest says -8 bytes"),
+        ({"offset": 0}, "the index manifest says"),
+        ({"cardinality": 2}, "has 3 rows, but the index manifest says 2"),
+        ({"cardinality": 4}, "has 3 rows, but the index manifest says 4"),
+    ],
+)
+def test_a_range_that_differs_from_its_deletion_vector_is_damaged(
+    changes: dict[str, Any], reason: str
+) -> None:
+    data, [entry] = encode_deletion_vector_file({"f": DeletionVector.of([1, 2, 9])})
+
+    with pytest.raises(CorruptFileError, match=f"index-0: .*{reason}"):
+        decode_deletion_vector_file(data, [replace(entry, **changes)], "index-0")
+
+
+@pytest.mark.parametrize("more", [0, 8])
+def test_the_length_of_a_range_may_include_the_size_and_the_checksum(more: int) -> None:
+    """A 64-bit vector has this length; see docs/format/manifest.md#index-manifest-record."""
+    vector = DeletionVector.of([1, 2, 9])
+    data, [entry] = encode_deletion_vector_file({"f": vector})
+    lengthened = replace(entry, length=entry.length + more)
+
+    assert decode_deletion_vector_file(data, [lengthened], "index-0") == {"f": vector}
+
+
+def test_a_cut_index_file_is_damaged() -> None:
+    data, ranges = encode_deletion_vector_file({"f": DeletionVector.of([1, 2, 9])})
+
+    for end in range(1, len(data)):
+        reason = "" if end < 5 else f"the file has {end}"
+        with pytest.raises(CorruptFileError, match=f"index-0: .*{reason}"):
+            decode_deletion_vector_file(data[:end], ranges, "index-0")
+
+
+@pytest.mark.parametrize("size", [3, 0, -1, -4])
+def test_a_size_without_a_magic_is_damaged(size: int) -> None:
+    data = b"\1" + struct.pack(">i", size) + bytes(20)
+    entry = DeletionVectorRange(data_file="f", offset=1, length=size, cardinality=0)
+
+    with pytest.raises(CorruptFileError, match=f"of f has {size} bytes at offset 1"):
+        decode_deletion_vector_file(data, [entry], "index-0")
+
+
+@pytest.mark.parametrize(("positions", "bitmap64"), [([], False), ([1 << 32], True)])
+def test_empty_bitmaps_are_not_decoded(positions: list[int], bitmap64: bool) -> None:
+    vector = DeletionVector.of(positions)
+
+    payload = vector.encode_payload(bitmap64=bitmap64)
+
+    assert decode_deletion_vector_payload(payload, "f") == vector
+
+
+def test_unknown_fields_of_a_range_are_kept_with_its_deletion_vector() -> None:
+    unknown = AdditionalFields({}, {"future": 1})
+    data, [entry] = encode_deletion_vector_file({"f": DeletionVector.of([1])})
+
+    decoded = decode_deletion_vector_file(data, [replace(entry, additional=unknown)], "index-0")
+
+    assert encode_deletion_vector_file(decoded)[1][0].additional is unknown
+    changed = decoded["f"] | DeletionVector.of([2])
+    assert encode_deletion_vector_file({"f": changed})[1][0].additional is None
+
+
+def test_the_number_of_rows_of_a_range_is_optional() -> None:
+    vector = DeletionVector.of([1, 2, 9])
+    data, [entry] = encode_deletion_vector_file({"f": vector})
+
+    ranges = [replace(entry, cardinality=None)]
+
+    assert decode_deletion_vector_file(data, ranges, "index-0") == {"f": vector}
+
+
+def test_an_empty_64_bit_vector_has_no_bitmaps() -> None:
+    payload = DeletionVector.of([]).encode_payload(bitmap64=True)
+
+    assert payload == struct.pack("<iq", MAGIC_64, 0)
+    assert decode_deletion_vector_payload(payload, "f") == EMPTY_DELETION_VECTOR
+
+
+@pytest.mark.parametrize("count", [-1, (1 << 16) + 1])
+def test_an_impossible_number_of_bitmaps_is_damaged(count: int) -> None:
+    payload = struct.pack("<iq", MAGIC_64, count)
+
+    with pytest.raises(CorruptFileError, match=f"cannot have {count} bitmaps"):
+        decode_deletion_vector_payload(payload, "f")
+
+
+def test_an_unknown_magic_is_damaged() -> None:
+    with pytest.raises(CorruptFileError, match="unknown magic 00000007"):
+        decode_deletion_vector_payload(b"\0\0\0\7" + bytes(20), "f")
+
+
+@pytest.mark.parametrize(("data", "version"), [(b"", "missing"), (b"\2", "2")])
+def test_the_first_byte_of_an_index_file_is_its_version(data: bytes, version: str) -> None:
+    with pytest.raises(CorruptFileError, match=f"must be 1, its version, but is {version}"):
+        decode_deletion_vector_file(data, [], "index-0")
 
 
 def test_the_checksum_detects_a_flipped_bit() -> None:
