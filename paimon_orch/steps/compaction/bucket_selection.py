@@ -35,11 +35,8 @@ class _NewestFileJudge:
             files.creation_times == NO_TIME, np.iinfo(np.int64).max, files.creation_times
         )
         np.maximum.at(newest, files.partition_codes, times)
-        values = {
-            partition.hex(): time
-            for partition, time in zip(files.partitions, newest.tolist(), strict=True)
-            if time != NO_TIME
-        }
+        names = [partition.hex() for partition in files.partitions]
+        values = dict(zip(names, newest.tolist(), strict=True))
         return Judgment(chosen=buckets.take(np.zeros(0, np.int64)), values=values)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -11,9 +13,11 @@ from support.damage import edit_files
 from support.tables import new_table, rows_of, table_of
 
 from paimon_orch.errors import InputError
+from paimon_orch.format.row.binary_row import deserialize_row
+from paimon_orch.steps.common import bucket_scan, manifest_units
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction import compact as step
-from paimon_orch.steps.compaction.bucket_selection import parse_buckets
+from paimon_orch.steps.compaction.bucket_selection import find_idle_partitions, parse_buckets
 from paimon_orch.table.table import Table
 
 EXECUTOR = InProcessExecutor()
@@ -69,10 +73,14 @@ def test_buckets_with_deletion_vectors_are_guarded(tmp_path: Path) -> None:
 
 def test_buckets_must_exist_in_a_table_with_fixed_buckets(tmp_path: Path) -> None:
     table = new_table(tmp_path, bucket="4")
-    with pytest.raises(InputError, match="there is no bucket 4"):
-        step.compact(table, EXECUTOR, buckets=[1, 4])
+    for number in (4, -1):
+        with pytest.raises(InputError, match=f"there is no bucket {number}"):
+            step.compact(table, EXECUTOR, buckets=[1, number])
     with pytest.raises(InputError, match="no bucket is selected"):
         step.compact(table, EXECUTOR, buckets=[])
+    single = new_table(tmp_path / "single", bucket="1")
+    single.upsert(table_of("k v", [(1, "a")]))
+    assert step.compact(single, EXECUTOR, strategy="full", buckets=[0]).buckets == 1
     dynamic = new_table(tmp_path / "dynamic", bucket="-1")
     with pytest.raises(InputError, match="fixed number of buckets"):
         step.compact(dynamic, EXECUTOR, buckets=[0])
@@ -108,6 +116,50 @@ def test_only_idle_partitions_are_compacted(tmp_path: Path, key: tuple[str, ...]
     assert rows_of(table) == rows
     request = step.CompactRequest(where="p = 'a'", strategy="full", idle_for=hour)
     assert not step.plan(table, request), "the filter and the age must both match"
+
+
+@pytest.fixture
+def time_zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Set a local time that differs from UTC."""
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "Asia/Kolkata")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("time_zone")
+@pytest.mark.parametrize("max_entries", [1_000, 0], ids=["one process", "units"])
+def test_a_partition_is_idle_if_its_files_in_all_buckets_are_old(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, max_entries: int
+) -> None:
+    """The buckets of a partition of a large table are judged in several units."""
+    monkeypatch.setattr(bucket_scan, "MAX_ENTRIES_IN_PROCESS", max_entries)
+    monkeypatch.setattr(manifest_units, "_ENTRIES_PER_PART", 1)
+    monkeypatch.setattr(manifest_units, "_BUCKETS_TOGETHER", 1)
+    table = new_table(tmp_path, "p STRING, k INT", key=("p", "k"), partition_by=("p",), bucket="4")
+    now = datetime(2026, 11, 25, 12, 0).astimezone(UTC)
+    old = int((datetime(2026, 11, 25, 9, 0) - datetime(1970, 1, 1)).total_seconds() * 1000)
+    everywhere = [(p, k) for p in ("new", "old", "unknown", "dropped") for k in range(9)]
+    for snapshot, (rows, created) in enumerate(
+        [(everywhere, old), ([("new", 1)], old + 1), ([("unknown", 1)], None)], 1
+    ):
+        table.upsert(table_of("p k", rows))
+        edit_files(table, snapshot, creation_time=created)
+    table.drop_partitions(["p=dropped"])
+
+    scan = bucket_scan.scan_latest_buckets(table, step.CompactRequest(), now=now)
+    assert scan is not None
+
+    def find(idle_for: timedelta) -> set[tuple[object, ...]]:
+        partitions = find_idle_partitions(scan, idle_for)
+        types = [field.type for field in table.schema.partition_fields]
+        return {deserialize_row(partition, types) for partition in partitions}
+
+    millisecond, idle_for = timedelta(milliseconds=1), timedelta(hours=3)
+    assert find(idle_for) == {("old",)}
+    assert find(idle_for - millisecond) == {("old",), ("new",)}
+    assert find(idle_for + millisecond) == set()
 
 
 def test_a_table_without_partitions_is_idle_as_a_whole(tmp_path: Path) -> None:
