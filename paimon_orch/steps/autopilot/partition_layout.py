@@ -1,6 +1,6 @@
 """Reads the layout of all partitions of a table that compactions may change, as columns."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
@@ -95,11 +95,13 @@ def compute_local_millis(time: datetime) -> int:
     return int(time.astimezone().replace(tzinfo=UTC).timestamp() * 1000)
 
 
-def _iterate_work(part: Mapping[str, Sequence[Any]]) -> "list[tuple[str, PartitionWork]]":
-    names = [name for name in part if name != "path"]
-    rows = zip(*(part[name] for name in names), strict=True)
-    works = (PartitionWork(**dict(zip(names, row, strict=True))) for row in rows)
-    return list(zip(part["path"], works, strict=True))
+def _iterate_work(part: Mapping[str, Sequence[Any]]) -> Iterator[tuple[str, PartitionWork]]:
+    """Yield path and work of each partition."""
+    names = [name for name in part if name not in ("path", "merges")]
+    columns = (part["path"], part["merges"], *(part[name] for name in names))
+    for path, merges, *row in zip(*columns, strict=True):
+        levels = tuple(PartitionMerge(*level) for level in merges)
+        yield path, PartitionWork(merges=levels, **dict(zip(names, row, strict=True)))
 
 
 def _add(one: PartitionWork, other: PartitionWork) -> PartitionWork:
@@ -134,14 +136,12 @@ def _sum_by_partition(numbers: Indices, values: Int64Array, count: int) -> list[
     return [*map(int, sums.tolist())]
 
 
-def _compute_merges(
-    buckets: LiveBuckets, numbers: Indices, count: int
-) -> list[tuple[PartitionMerge, ...]]:
-    """Return the merges up to each level of the partitions that readers merge."""
+def _compute_merges(buckets: LiveBuckets, numbers: Indices, count: int) -> list[list[list[int]]]:
+    """Return the fields of the merges up to each level of the partitions that readers merge."""
     schema, groups = buckets.schema, buckets.groups
     options = schema.typed_options
     if not schema.primary_keys or options.needs_lookup or options.is_pk_clustering_override:
-        return [()] * count
+        return [[]] * count
     is_merged = groups.buckets >= 0
     merges = _compute_bucket_merges(buckets.take(np.flatnonzero(is_merged)))
     numbers, shape = numbers[is_merged], (count, merges.files.shape[1])
@@ -151,8 +151,8 @@ def _compute_merges(
     ):
         np.add.at(column, numbers, values)
     np.maximum.at(columns[3], numbers, merges.remaining_runs)
-    rows = np.stack(columns, axis=2).tolist()
-    return [tuple(PartitionMerge(*level) for level in row) for row in rows]
+    merges_by_level: list[list[list[int]]] = np.stack(columns, axis=2).tolist()
+    return merges_by_level
 
 
 def _compute_bucket_merges(buckets: LiveBuckets) -> LevelMerges:

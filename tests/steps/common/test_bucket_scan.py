@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 from unittest import mock
@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from support.damage import edit_files
 from support.random_manifests import ENTRIES, SNAPSHOTS, write_snapshots
 from support.tables import new_table, table_of
 
@@ -22,12 +23,17 @@ from paimon_orch.format.manifest import columnar_manifest
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest.live_entries import filter_live_entries
 from paimon_orch.format.manifest.manifest_entry import ManifestEntry
+from paimon_orch.steps.autopilot.partition_layout import (
+    PartitionWork,
+    compute_local_millis,
+    read_partition_work,
+)
 from paimon_orch.steps.common import bucket_scan, manifest_units
 from paimon_orch.steps.common.bucket_scan import BucketScan, Judgment, scan_latest_buckets
 from paimon_orch.steps.common.executor import InProcessExecutor, Join
 from paimon_orch.steps.common.partition_selection import PartitionRequest
 from paimon_orch.steps.compaction.compact import CompactRequest, compact, plan
-from paimon_orch.steps.compaction.policy import CompactionPolicy, decide
+from paimon_orch.steps.compaction.policy import CompactionDecision, CompactionPolicy, decide
 from paimon_orch.table.metadata.live_buckets import LiveBuckets
 from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.table import Table
@@ -183,6 +189,7 @@ def test_plans_and_decisions_in_units_are_those_of_one_process(
     executor = PicklingExecutor()
     monkeypatch.setattr(bucket_scan, "MAX_ENTRIES_IN_PROCESS", 0)
     monkeypatch.setattr(manifest_units, "_ENTRIES_PER_PART", 2)
+    monkeypatch.setattr(manifest_units, "_BUCKETS_TOGETHER", 1)
     in_units = plan(table, request, executor=executor)
     assert executor.jobs == 1
     assert (in_units.units, in_units.guards) == (planned.units, planned.guards)
@@ -190,6 +197,43 @@ def test_plans_and_decisions_in_units_are_those_of_one_process(
     scan = scan_latest_buckets(table, PartitionRequest(), executor)
     assert isinstance(scan, BucketScan)
     assert decide(table, policy, scan=scan) == decisions
+
+
+UNEVEN = [
+    {"key": ("p", "k"), "partition__expiration_time": "1 d",
+     "partition__expiration_strategy": "update-time"},
+    {"key": (), "clustering__incremental": "true", "clustering__columns": "v", "bucket_key": "k",
+     "bucket_append_ordered": "false"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("options", UNEVEN, ids=["key", "clustered"])
+def test_units_that_judge_buckets_of_the_same_partition_are_combined(
+    tmp_path: Path, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One partition has most files, and the newest, in the first bucket, the other in the last."""
+    table = new_table(
+        tmp_path, "p STRING, k INT, v STRING", partition_by=["p"], **{"bucket": "2"} | options
+    )
+    everywhere, uneven = [(p, k, "a") for p in "xy" for k in range(9)], [("x", 1, "b"), ("y", 0, "b")]  # fmt: skip
+    for snapshot, (rows, days) in enumerate([(everywhere, 5), (uneven, 4), (uneven, 0)], 1):
+        table.append(table_of("p k v", rows))
+        edit_files(table, snapshot, creation_time=compute_local_millis(NOW - timedelta(days)))
+    files = sorted((split.bucket, len(split.files)) for split in table.files())
+    assert files == [(0, 1), (0, 3), (1, 1), (1, 3)]
+    policy = CompactionPolicy(cluster_idle_for=None if options["key"] else "3 d", sorted_runs=3)
+
+    def read() -> tuple[list[CompactionDecision], dict[str, PartitionWork]]:
+        scan = scan_latest_buckets(table, PartitionRequest(), now=NOW)
+        assert scan is not None
+        work = read_partition_work(scan, timedelta())
+        return decide(table, policy, scan=scan), work
+
+    in_process = read()
+    monkeypatch.setattr(bucket_scan, "MAX_ENTRIES_IN_PROCESS", 0)
+    monkeypatch.setattr(manifest_units, "_ENTRIES_PER_PART", 1)
+    monkeypatch.setattr(manifest_units, "_BUCKETS_TOGETHER", 1)
+    assert read() == in_process
 
 
 def test_errors_of_units_are_those_of_one_process(
