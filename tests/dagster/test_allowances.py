@@ -16,6 +16,8 @@ from paimon_orch.dagster import (
     PaimonTableComponent,
     build_table_asset,
 )
+from paimon_orch.dagster.run_config import add_allowances, build_allowance_config
+from paimon_orch.format.options.blocking_options import Allowances
 from paimon_orch.steps.ingest import IngestResult
 from paimon_orch.steps.inspection.inspect import inspect
 from paimon_orch.table.table import Table
@@ -89,6 +91,26 @@ def events_of(result: dg.ExecuteInProcessResult) -> list[Mapping[str, Any]]:
             for event in result.get_asset_materialization_events()
         ),
     ]
+
+
+@pytest.mark.parametrize("field", ["stale_external", "unknown_options"])
+@pytest.mark.parametrize("of_table", [False, True])
+@pytest.mark.parametrize("of_caller", [False, True])
+def test_allowances_of_a_table_and_of_its_caller_are_added(
+    orders: Table, field: str, of_table: bool, of_caller: bool
+) -> None:
+    table = orders.allow(**{field: of_table})
+
+    added = add_allowances(table, Allowances(**{field: of_caller})).allowances
+
+    assert added == Allowances(**{field: of_table or of_caller})
+
+
+def test_the_run_config_of_allowances_has_only_those_that_are_set() -> None:
+    assert build_allowance_config() == {}
+    stale, unknown = Allowances(stale_external=True), Allowances(unknown_options=True)
+    assert build_allowance_config(stale) == {"allow_stale_external": True}
+    assert build_allowance_config(unknown) == {"allow_unknown_options": True}
 
 
 def test_a_compaction_of_a_table_with_iceberg_metadata_fails_with_the_option(

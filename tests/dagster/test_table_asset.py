@@ -17,13 +17,15 @@ DAYS = ["2026-01-01", "2026-01-02", "2026-01-03"]
 PARTITIONS = dg.StaticPartitionsDefinition(DAYS)
 
 
-def load(catalog: Catalog, _session: object, keys: Sequence[str]) -> Iterator[IngestResult]:
+def load(
+    catalog: Catalog, _session: object, keys: Sequence[str], **options: str
+) -> Iterator[IngestResult]:
     table = catalog.create_table(
         "lake.orders",
         "dt STRING, id BIGINT",
         primary_key=["dt", "id"],
         partition_by=["dt"],
-        options={"bucket": "1"},
+        options={"bucket": "1"} | options,
         if_not_exists=True,
     )
     for key in keys:
@@ -135,3 +137,60 @@ def test_a_load_without_rows_keeps_the_data_version(
         versions.append((event.materialization.tags or {})["dagster/data_version"])
 
     assert versions == ["1", "1"]
+
+
+def test_a_load_of_several_partitions_without_rows_keeps_the_newest_data_version(
+    paimon: PaimonCatalogResource, instance: dg.DagsterInstance
+) -> None:
+    is_empty = False
+
+    def load_once(catalog: Catalog, session: object, keys: Sequence[str]) -> Iterator[IngestResult]:
+        return load(catalog, session, [] if is_empty else keys)
+
+    asset = build_table_asset("lake.orders", load_once, partitions_def=PARTITIONS)
+    resources = {"paimon": paimon, "spark": NoSessionSparkResource()}
+    for day in (DAYS[1], DAYS[0], DAYS[2]):
+        materialize(asset, resources, day, instance=instance)
+    is_empty = True
+
+    result = materialize_range(asset, resources, DAYS[0], DAYS[1], instance)
+
+    events = result.get_asset_materialization_events()
+    versions = {(event.materialization.tags or {})["dagster/data_version"] for event in events}
+    assert versions == {"2"}, "the last load of these partitions committed snapshot 2"
+
+
+def test_a_load_without_rows_after_a_reported_event_has_no_snapshot_as_its_data_version(
+    paimon: PaimonCatalogResource, instance: dg.DagsterInstance
+) -> None:
+    asset = build_table_asset("lake.orders", lambda catalog, session, _: load(catalog, session, []))
+    instance.report_runless_asset_event(dg.AssetMaterialization(asset.key))
+
+    result = materialize(
+        asset, {"paimon": paimon, "spark": NoSessionSparkResource()}, instance=instance
+    )
+
+    [event] = result.get_asset_materialization_events()
+    assert not (event.materialization.tags or {})["dagster/data_version"].isdecimal()
+
+
+@pytest.mark.parametrize("has_vectors", [True, False])
+def test_a_load_warns_about_rows_that_readers_do_not_see(
+    paimon: PaimonCatalogResource, has_vectors: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    options = {"deletion-vectors.enabled": str(has_vectors).lower()}
+
+    def load_day(catalog: Catalog, session: object, _: Sequence[str]) -> Iterator[IngestResult]:
+        return load(catalog, session, DAYS[:1], **options)
+
+    asset = build_table_asset("lake.orders", load_day, key_prefix=["warehouse"])
+    [metadata] = metadata_by_partition(
+        materialize(asset, {"paimon": paimon, "spark": NoSessionSparkResource()})
+    ).values()
+
+    warning = (
+        "lake.orders: batch readers do not see 2 records before a compaction; materialize "
+        "warehouse/lake/orders/orders_compaction"
+    )
+    assert (warning in capfd.readouterr().err) is has_vectors
+    assert metadata.get("paimon/rows_not_visible", 0) == (2 if has_vectors else 0)
