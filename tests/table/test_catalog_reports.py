@@ -12,7 +12,7 @@ from support.recorded_partitions import RecordedPartitions, through_catalog
 
 from paimon_orch import Catalog, Table
 from paimon_orch.errors import CommitConflictError, StorageError, UnsupportedError
-from paimon_orch.steps import InProcessExecutor, compact, expire_partitions
+from paimon_orch.steps import InProcessExecutor, analyze, compact, expire_partitions
 from paimon_orch.steps.expiration.delete_tag import delete_tag
 from paimon_orch.table.catalog_environment import CatalogEnvironment
 from paimon_orch.table.commit.commit import CommitId, TableCommit
@@ -87,12 +87,38 @@ def test_compactions_and_overwrites_add_but_never_drop(
 
 
 def test_without_the_option_nothing_is_reported(
-    tmp_path: Path, catalog: RecordedPartitions
+    tmp_path: Path, catalog: RecordedPartitions, caplog: pytest.LogCaptureFixture
 ) -> None:
     table = new_table(tmp_path, catalog, metastore__partitioned_table="false")
     table.append(rows((1, 1)))
     table.drop_partitions(["dt=1/hr=1"])
     assert catalog.calls == []
+    assert "Run sync-partitions" not in caplog.text, "no report has failed"
+
+
+def test_a_change_without_partitions_calls_no_catalog(
+    tmp_path: Path, catalog: RecordedPartitions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = new_table(tmp_path, catalog, partition__idle_time_to_report_statistic="1 h")
+    table.append(rows((1, 1)))
+    table.tags.create("base")
+    table.branches.create("dev", tag="base")
+    calls = len(catalog.calls)
+    table.drop_partitions(["dt=7"])
+    analyze(table, InProcessExecutor())  # its snapshot changes no file
+    assert len(catalog.calls) == calls
+    table.truncate()
+    assert [name for name, _ in catalog.calls[calls:]] == ["update"]
+
+    def fail(*_: object) -> None:
+        raise CommitConflictError("another commit was first each time")
+
+    table.append(rows((1, 1)))
+    calls = len(catalog.calls)
+    monkeypatch.setattr(TableCommit, "commit", fail)
+    with pytest.raises(CommitConflictError):
+        table.drop_partitions(["dt=1"])  # the branch has rows in it
+    assert len(catalog.calls) == calls
 
 
 def test_a_repeated_commit_reports_again(table: Table, catalog: RecordedPartitions) -> None:
@@ -141,6 +167,14 @@ def test_a_listed_partition_without_files_can_be_dropped(
     catalog.add([{"dt": "7", "hr": "7"}, {"dt": "8", "hr": "8"}])
     assert table.drop_partitions([{"dt": "1970-01-08"}]) is None
     assert catalog.values() == [("1", "1"), ("8", "8")]
+
+
+def test_only_listed_partitions_that_match_a_whole_spec_are_dropped(
+    table: Table, catalog: RecordedPartitions
+) -> None:
+    catalog.add([{"dt": "7", "hr": "7"}, {"dt": "8", "hr": "8"}, {"dt": "9", "hr": "9"}])
+    table.drop_partitions(["dt=7/hr=7", "dt=8/hr=9", "hr=9"])
+    assert catalog.values() == [("8", "8")]
 
 
 def test_nothing_is_deleted_if_the_catalog_cannot_drop(
@@ -198,6 +232,13 @@ def test_partitions_with_rows_in_another_branch_are_kept(
     assert catalog.values() == [("2", "2")]
 
 
+def test_an_incomplete_branch_has_no_partitions(table: Table, catalog: RecordedPartitions) -> None:
+    table.append(rows((1, 1)))
+    (Path(table.paths.root) / "branch" / "branch-new").mkdir(parents=True)
+    table.drop_partitions(["dt=1"])
+    assert catalog.values() == []
+
+
 def test_truncate_leaves_the_partitions_as_java_does(
     table: Table, catalog: RecordedPartitions
 ) -> None:
@@ -217,6 +258,21 @@ def test_expired_partitions_and_their_marks_are_dropped(
     assert catalog.values() == [("99999", "1"), ("99999", "1.done")]
 
 
+def test_a_table_that_is_not_listed_has_no_marks(
+    tmp_path: Path, catalog: RecordedPartitions, caplog: pytest.LogCaptureFixture
+) -> None:
+    unlisted = {"metastore__partitioned_table": "false"}
+    table = new_table(tmp_path, catalog, partition__expiration_time="30 d", **unlisted)
+    table.append(rows((1, 1)))
+    assert expire_partitions(table).names == ("dt=1/hr=1",)
+    assert "Run sync-partitions" not in caplog.text, "no report has failed"
+
+
+def test_no_marks_are_dropped_without_partitions(table: Table, catalog: RecordedPartitions) -> None:
+    table.stores.catalog_reports.drop_marks([])
+    assert catalog.calls == []
+
+
 def test_statistics_are_totals_of_the_changed_partitions(
     tmp_path: Path, catalog: RecordedPartitions
 ) -> None:
@@ -231,6 +287,18 @@ def test_statistics_are_totals_of_the_changed_partitions(
     assert last.file_size == sum(file.file_size for split in files for file in split.files)
     assert last.last_file_creation_millis == snapshot.time_millis
     assert len(catalog.statistics) == 3
+
+
+def test_a_late_report_of_statistics_has_the_totals_of_the_newest_snapshot(
+    tmp_path: Path, catalog: RecordedPartitions
+) -> None:
+    table = new_table(tmp_path, catalog, partition__idle_time_to_report_statistic="1 h")
+    first = table.append(rows((1, 1)))
+    table.append(rows((1, 1), (1, 1)))
+    assert first is not None
+    table.stores.catalog_reports.report_statistics(first)
+    last = catalog.statistics[-1]
+    assert (last.record_count, last.last_file_creation_millis) == (3, first.time_millis)
 
 
 def test_no_statistics_by_default(table: Table, catalog: RecordedPartitions) -> None:
@@ -287,6 +355,27 @@ def test_commits_add_the_preview_of_the_tag_of_this_period(
     monkeypatch.setattr("paimon_orch.table.catalog_reports.time.time", lambda: 1_700_000_000.0)
     table.append(rows((1, 1)))
     assert catalog.specs == [{"tag": "2023-11-14 22"}]
+
+
+PREVIEW = {"metastore__tag_to_partition__preview": "process-time", "sink__process_time_zone": "UTC"}
+
+
+def test_a_table_with_partitions_has_no_preview_of_a_tag(
+    tmp_path: Path, catalog: RecordedPartitions
+) -> None:
+    table = new_table(tmp_path, catalog, metastore__tag_to_partition="tag", **PREVIEW)
+    table.append(rows((1, 1)))
+    assert catalog.specs == [{"dt": "1", "hr": "1"}]
+
+
+def test_a_table_without_partitions_and_tags_in_its_catalog_has_no_preview(
+    tmp_path: Path, catalog: RecordedPartitions, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = {"metastore.tag-to-partition.preview": "process-time"}
+    created = Catalog(str(tmp_path)).create_table("db.t", "v INT", options=options)
+    through_catalog(created, catalog).append(pa.table({"v": pa.array([1], pa.int32())}))
+    assert catalog.calls == []
+    assert "preview of the next tag: " not in caplog.text, "no report has failed"
 
 
 def test_a_preview_by_watermark_needs_a_watermark(
