@@ -309,7 +309,7 @@ class _ByteReader:
 
     def take(self, count: int) -> bytes:
         part = self._data[self._at : self._at + count]
-        if count < 0 or len(part) < count:
+        if len(part) < count:
             raise ValueError("the bitmap is truncated")
         self._at += count
         return part
@@ -319,7 +319,7 @@ class _ByteReader:
 
     def check_remaining(self, count: int) -> None:
         """Refuse a count of items that the remaining data cannot hold."""
-        if not 0 <= count <= len(self._data) - self._at:
+        if count > len(self._data) - self._at:
             raise ValueError(f"{count} items do not fit in the bitmap")
 
 
@@ -352,7 +352,7 @@ def _read_node(source: _ByteReader, path: bytes, leaves: dict[bytes, _Leaf]) -> 
     prefix = source.take(length)
     if kind == _LEAF:
         key = source.take(_KEY_BYTES)
-        if not key.startswith(path) or key in leaves:
+        if not key.startswith(path):
             raise ValueError("a key does not match its path in the tree")
         leaves[key] = leaf = _Leaf(prefix, key, *source.numbers("<q"))
         return leaf

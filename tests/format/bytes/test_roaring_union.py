@@ -79,3 +79,120 @@ def test_a_container_count_larger_than_the_data_is_refused() -> None:
 
     with pytest.raises(ValueError, match="do not fit"):
         union_bitmaps_64(data, data)
+
+
+def leaf(key: bytes, place: int, prefix: bytes = b"") -> bytes:
+    return struct.pack("<BHB", 4, 0, len(prefix)) + prefix + key + struct.pack("<q", place)
+
+
+def branch(
+    kind: int, body: bytes, *children: bytes, count: int | None = None, prefix: bytes = bytes(5)
+) -> bytes:
+    """Return a node whose body is in the stored order."""
+    head = struct.pack("<BHB", kind, len(children) if count is None else count, len(prefix))
+    return head + prefix + body + b"".join(children)
+
+
+def container(form: int = 2, cardinality: int = 1, body: bytes = b"\7\0") -> bytes:
+    return b"\1" + struct.pack("<Bi", form, cardinality) + body
+
+
+def bitmap(
+    root: bytes, *containers: bytes, keys: int = 2, filled: int = 2, last: int = 1, arrays: int = 1
+) -> bytes:
+    """Return a 64-bit bitmap; by default it has two keys."""
+    places = containers or (container(), container())
+    head = b"\1" + struct.pack("<q", keys) + root + struct.pack("<ibi", arrays, -2, len(places))
+    return head + b"".join(places) + struct.pack("<qii", filled, 0, last)
+
+
+def bits(*numbers: int) -> bytes:
+    return sum(1 << number for number in numbers).to_bytes(32, "little")
+
+
+def places(children: dict[int, int]) -> bytes:
+    index = bytearray(b"\xff" * 256)
+    for byte, place in children.items():
+        index[byte] = place
+    return b"".join(index[start : start + 8][::-1] for start in range(0, 256, 8))
+
+
+LEAVES = leaf(bytes(5) + b"\1", 0), leaf(bytes(5) + b"\2", 1)
+PAIR = branch(0, b"\0\0\2\1", *LEAVES)
+VALID = [
+    bitmap(PAIR),
+    bitmap(branch(1, b"\0\0\0\0\0\0\2\1" + bytes(8), *LEAVES)),
+    bitmap(branch(2, places({1: 47, 2: 0}), *LEAVES)),
+    bitmap(branch(3, bits(1, 2), *LEAVES)),
+    bitmap(
+        branch(0, b"\0\0\2\1", leaf(bytes(5) + b"\1", 2), LEAVES[1]),
+        b"\0",
+        container(),
+        container(),
+        last=2,
+    ),
+    bitmap(leaf(bytes(6), 0), container(), keys=1, filled=1, last=0),
+    bitmap(PAIR, container(), container(), b"\0"),
+    b"\0",
+]
+DAMAGED = [
+    ("ascending", bitmap(branch(0, b"\0\0\1\2", *LEAVES[::-1]))),
+    ("ascending", bitmap(branch(0, b"\0\0\1\1", LEAVES[0], leaf(bytes(5) + b"\1", 1)))),
+    ("ascending", bitmap(branch(3, bits(1, 2), LEAVES[0], count=1), keys=1, filled=1)),
+    ("ascending", bitmap(branch(3, bits(1), *LEAVES))),
+    ("ascending", bitmap(branch(2, places({1: 0}), *LEAVES))),
+    ("share a place", bitmap(branch(2, places({1: 0, 2: 0}), *LEAVES))),
+    ("share a place", bitmap(branch(2, places({1: 0, 2: 48}), *LEAVES))),
+    ("kind 5 at depth 5", bitmap(branch(5, b"", *LEAVES))),
+    ("kind 0 at depth 5 cannot have 0", bitmap(branch(0, bytes(4)))),
+    ("kind 0 at depth 5 cannot have 5", bitmap(branch(0, bytes(4), *LEAVES, count=5))),
+    ("kind 0 at depth 6", bitmap(branch(0, b"\0\0\2\1", *LEAVES, prefix=bytes(6)))),
+    ("match its path", bitmap(branch(0, b"\0\0\2\1", LEAVES[0], leaf(bytes(5) + b"\3", 1)))),
+    ("2 leaves, but there are 3 keys", bitmap(PAIR, keys=3)),
+    ("keys and 1 containers", bitmap(PAIR, filled=1)),
+    ("do not match", bitmap(branch(0, b"\0\0\2\1", LEAVES[0], leaf(bytes(5) + b"\2", 2)))),
+    ("do not match", bitmap(PAIR, last=0)),
+    ("do not match", bitmap(branch(0, b"\0\0\2\1", LEAVES[0], leaf(bytes(5) + b"\2", 0)))),
+    ("last place is 2, but there are 2 places", bitmap(PAIR, last=2)),
+    ("containers in 2 arrays", bitmap(PAIR, arrays=2)),
+    ("do not match", bitmap(PAIR)[: 9 + len(PAIR)] + struct.pack("<ibiqii", 1, -2, -1, 2, 0, 1)),
+    ("form 3 cannot", bitmap(PAIR, container(3), container())),
+    ("cannot have 0 positions", bitmap(PAIR, container(2, 0, b""), container())),
+    ("cannot have 65537 positions", bitmap(PAIR, container(1, 65_537, bytes(8_192)), container())),
+    ("cannot have 1 positions", bitmap(PAIR, b"\2" + container()[1:], container())),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", range(len(VALID)))
+def test_small_trees_are_valid(number: int) -> None:
+    data = VALID[number]
+
+    assert union_bitmaps_64(data, b"\0")[1:9] == (data[1:9] if data != b"\0" else b"")
+
+
+@pytest.mark.parametrize("number", range(len(DAMAGED)))
+def test_each_damage_of_a_64_bit_bitmap_is_refused(number: int) -> None:
+    reason, data = DAMAGED[number]
+
+    with pytest.raises(ValueError, match=reason):
+        union_bitmaps_64(data, b"\0")
+
+
+@pytest.mark.parametrize(
+    ("form", "cardinality", "body"),
+    [
+        (2, 2, b"\7\0\7\0"),
+        (2, 2, b"\7\0\6\0"),
+        (1, 2, b"\1" + bytes(8_191)),
+        (0, 2, b"\1\0\7\0\0\0"),
+        (0, 2, b"\1\0\xff\xff\1\0"),
+        (0, 4, b"\2\0\7\0\1\0\10\0\1\0"),
+    ],
+    ids=["twice", "descending", "fewer bits", "shorter run", "run after the end", "runs overlap"],
+)
+def test_a_damaged_container_is_refused_when_it_is_merged(
+    form: int, cardinality: int, body: bytes
+) -> None:
+    data = bitmap(leaf(bytes(6), 0), container(form, cardinality, body), keys=1, filled=1, last=0)
+    with pytest.raises(ValueError, match=f"does not hold {cardinality} ascending positions"):
+        union_bitmaps_64(data, VALID[5])
