@@ -23,6 +23,7 @@ from paimon_orch import Catalog
 from paimon_orch.errors import UnsupportedError
 from paimon_orch.files import row_selection as selection
 from paimon_orch.files.batch_sizes import BatchSizes
+from paimon_orch.files.parquet import row_group_source
 from paimon_orch.files.parquet.footer import Footer
 from paimon_orch.files.parquet.footer_fields import FileLayout
 from paimon_orch.files.parquet.page_reader import ReadCosts
@@ -346,6 +347,24 @@ def with_field(number: int, value: tuple[int, bytes]) -> bytes:
     return edit_footer(write_file(table_of(20)), lambda fields: fields.update({number: value}))
 
 
+def without_row_groups() -> bytes:
+    def edit(fields: ThriftFields) -> None:
+        fields[3], fields[4] = (I64, encode_integer(0)), (LIST, encode_list([]))
+
+    return edit_footer(write_file(table_of(20)), edit)
+
+
+def with_empty_row_group() -> bytes:
+    zero = {3: (I64, encode_integer(0))}
+
+    def edit(fields: ThriftFields) -> None:
+        [group] = decode_values(fields[4][1])
+        fields[4] = (LIST, encode_list([encode_struct(split_struct(group) | zero)]))
+        fields.update(zero)
+
+    return edit_footer(write_file(table_of(20), groups=1), edit)
+
+
 def with_chunk_field(number: int, value: int) -> bytes:
     data = write_file(table_of(20))
     field = {number: (I64, encode_integer(value))}
@@ -382,8 +401,28 @@ def write_with_pyarrow(columns: str = COLUMNS, **options: Any) -> bytes:
     return sink.getvalue()
 
 
+INDEXED = write_file(table_of(20), pages=PageLimits(bytes=1 << 20, rows=8, values_per_check=8))
+FOOTER = Footer(io.BytesIO(INDEXED)).start
+
+
+def with_range(first: int, last: int, start: int, length: int) -> bytes:
+    """Return a file with a page index in which all chunks have another range.
+
+    ``first`` and ``last`` are the fields of its offset and length: 4 and 5 (offset index) and 6 and
+    7 (column index) of the chunk, or 14 and 15 (Bloom filter) of its metadata.
+    """
+
+    def edit(chunk: ThriftFields, metadata: ThriftFields) -> None:
+        fields = chunk if first < 10 else metadata
+        fields[first] = (I64, encode_integer(start))
+        fields[last] = (I32, encode_integer(length))
+
+    return edit_chunks(INDEXED, edit)
+
+
 KEY_AND_TEXT = parse_columns("k BIGINT, s STRING")
 FILE_SIZE = len(write_file(table_of(20)))
+PLAIN_FOOTER = Footer(io.BytesIO(write_file(table_of(20)))).start
 
 
 def test_the_files_of_the_next_tests_are_copied_without_the_change() -> None:
@@ -392,6 +431,40 @@ def test_the_files_of_the_next_tests_are_copied_without_the_change() -> None:
     assert open_source(write_with_pyarrow(), KEY_AND_TEXT) is not None
     assert open_source(with_writer(b"parquet-mr version 1.16.0 (build 1)")) is not None
     assert open_source(with_key_value(b"ARROW:schema")) is not None
+    assert open_source(with_field(3, (I64, encode_integer(20)))) is not None
+    for position in (0, 1, PLAIN_FOOTER - 1):  # 0 means that it is not set
+        assert open_source(with_chunk_field(2, position)) is not None
+    for fields in ((6, 7), (14, 15)):
+        for start, length in ((4, 1), (FOOTER - 3, 3)):
+            assert open_source(with_range(*fields, start, length)) is not None
+
+
+def test_pages_of_an_offset_index_outside_of_their_column_chunk_are_damage() -> None:
+    source = open_source(INDEXED)
+    assert source is not None
+    chunk = source.groups[0].chunks[0]
+    assert chunk.offset_index is not None
+    index, metadata = source.indexes[chunk.offset_index], pq.read_metadata(io.BytesIO(INDEXED))
+    # the dictionary page, which the index does not locate, is the first one of the chunk
+    start, end = metadata.row_group(0).column(0).data_page_offset, chunk.pages[1]
+
+    moved = row_group_source.shift_offset_index(index, (start, end), 7)
+
+    assert row_group_source.shift_offset_index(moved, (start + 7, end + 7), -7) == index
+    for pages in ((start + 1, end), (start, end - 1)):
+        with pytest.raises(ValueError, match="no page can be at"):
+            row_group_source.shift_offset_index(index, pages, 7)
+
+
+def test_files_with_a_large_page_index_are_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = open_source(INDEXED)
+    assert source is not None
+    size = sum(end - start for start, end in source.indexes)
+
+    monkeypatch.setattr(row_group_source, "_MAX_INDEX_BYTES", size)
+    assert open_source(INDEXED) is not None
+    monkeypatch.setattr(row_group_source, "_MAX_INDEX_BYTES", size - 1)
+    assert open_source(INDEXED) is None
 
 
 @pytest.mark.parametrize(
@@ -399,6 +472,8 @@ def test_the_files_of_the_next_tests_are_copied_without_the_change() -> None:
     [
         pytest.param(write_file(table_of(20), codec="snappy"), id="another codec"),
         pytest.param(write_file(table_of(0), groups=1), id="no rows"),
+        pytest.param(without_row_groups(), id="no row groups"),
+        pytest.param(with_empty_row_group(), id="no rows in a row group"),
         pytest.param(with_field(8, (STRUCT, b"\0")), id="encrypted columns"),
         pytest.param(write_file(table_of(20))[:-4] + b"PARE", id="encrypted footer"),
         pytest.param(with_field(12, (STRUCT, b"\0")), id="unknown field of the footer"),
@@ -413,12 +488,25 @@ def test_the_files_of_the_next_tests_are_copied_without_the_change() -> None:
         pytest.param(with_metadata_field(9, 2), id="pages in the magic"),
         pytest.param(with_chunk_field(2, 2**63 - 1), id="huge offset of a column chunk"),
         pytest.param(with_metadata_field(9, 4), id="overlapping chunks"),
+        pytest.param(with_chunk_field(2, -1), id="negative offset of a column chunk"),
+        pytest.param(
+            with_chunk_field(2, PLAIN_FOOTER), id="offset of a column chunk in the footer"
+        ),
+        pytest.param(with_metadata_field(7, 0), id="no size"),
         pytest.param(with_metadata_field(7, -5), id="negative size"),
         pytest.param(with_metadata_field(7, 2**62), id="huge size"),
         pytest.param(with_metadata_field(5, 1), id="fewer values than rows"),
         pytest.param(with_metadata_field(9, 300, I32), id="offset of another Thrift type"),
         pytest.param(with_chunk_field(4, FILE_SIZE), id="offset index without length"),
         pytest.param(with_metadata_field(14, 4), id="bloom filter without length"),
+        *(
+            pytest.param(with_range(*fields, start, length), id=f"{name} at {start}")
+            for name, fields in (("column index", (6, 7)), ("Bloom filter", (14, 15)))
+            for start, length in ((FOOTER - 2, 3), (FOOTER, 1), (3, 2), (9, 0), (9, -1), (-1, 9))
+        ),
+        pytest.param(with_range(4, 5, FOOTER, 9), id="offset index in the footer"),
+        pytest.param(with_field(3, (I64, encode_integer(19))), id="fewer rows than in the groups"),
+        pytest.param(with_field(3, (I64, encode_integer(21))), id="more rows than in the groups"),
         pytest.param(write_file(table_of(20))[4:], id="no magic, and everything is moved"),
         pytest.param(b"PAR1", id="nothing"),
     ],
@@ -493,6 +581,14 @@ def test_small_row_groups_are_not_copied(name: str) -> None:
     mean = sum(sizes) // (2 if name == "min_copied_group_bytes" else 10)
     assert open_source(data, sizes=replace(ANY_SIZE, **{name: mean})) is not None
     assert open_source(data, sizes=replace(ANY_SIZE, **{name: mean + 1})) is None
+
+
+def test_a_row_group_of_the_minimum_size_is_copied() -> None:
+    data = write_file(table_of(20), groups=1)
+    group = pq.read_metadata(io.BytesIO(data)).row_group(0)
+    size = sum(group.column(column).total_compressed_size for column in range(5))
+    assert open_source(data, sizes=replace(ANY_SIZE, min_copied_group_bytes=size)) is not None
+    assert open_source(data, sizes=replace(ANY_SIZE, min_copied_group_bytes=size + 1)) is None
 
 
 def test_files_with_small_pages_and_for_iceberg_are_encoded() -> None:
