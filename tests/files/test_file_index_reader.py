@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
 import pyarrow as pa
 import pytest
 
-from paimon_orch.errors import CorruptFileError
+from paimon_orch.errors import CorruptFileError, InputError, StorageError, UnsupportedError
+from paimon_orch.files import file_index_reader
 from paimon_orch.files.file_index_reader import FileIndexEvaluator, index_file_name, open_indexes
 from paimon_orch.format.file_index.build import FileIndexBuilder
 from paimon_orch.format.file_index.container import encode_container
+from paimon_orch.format.file_index.evaluation import IndexEvaluation, TopN
 from paimon_orch.format.file_index.index_options import parse_index_specs
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.schema import TableSchema
@@ -110,6 +113,76 @@ def test_a_storage_failure_is_not_reported_as_damage(tmp_path: Path) -> None:
     file = file_meta(extra_files=(f"{NAME}.index",))
     with pytest.raises(OSError, match="input/output"):
         evaluator_of().evaluate(file, str(tmp_path / NAME), Failing())
+
+
+def evaluate(evaluator: FileIndexEvaluator, file: DataFileMeta, path: str) -> IndexEvaluation:
+    return evaluator.evaluate(file, path, LocalFileIO())
+
+
+def find_first(evaluator: FileIndexEvaluator, file: DataFileMeta, path: str) -> IndexEvaluation:
+    return evaluator.first(TopN(column="k", k=1), file, path, LocalFileIO(), None)
+
+
+@pytest.fixture(
+    params=[(True, evaluate), (False, evaluate), (True, find_first), (False, find_first)]
+)
+def read_index(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[bool], IndexEvaluation]:
+    """Read an index that is embedded, or in a file."""
+    is_embedded, read = request.param
+    (tmp_path / f"{NAME}.index").write_bytes(build_container())
+    parts = (
+        {"embedded_index": build_container()}
+        if is_embedded
+        else {"extra_files": (f"{NAME}.index",)}
+    )
+    return lambda strict: read(
+        evaluator_of(strict=strict), file_meta(**parts), str(tmp_path / NAME)
+    )
+
+
+def fail_with(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    for name in ("evaluate_rows", "select_rows"):
+        monkeypatch.setattr(file_index_reader, name, fail)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("error", [StorageError("busy"), OSError(5, "busy"), InputError("busy")])
+def test_an_error_that_is_no_damage_is_raised_unchanged(
+    read_index: Callable[[bool], IndexEvaluation],
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    strict: bool,
+) -> None:
+    fail_with(error, monkeypatch)
+
+    with pytest.raises(type(error), match="busy") as caught:
+        read_index(strict)
+    assert caught.value is error
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (UnsupportedError("version 9"), "the file index cannot be used: version 9"),
+        (FileNotFoundError("gone"), "the file index cannot be used: gone"),
+        (ValueError("no runs"), "the file index is damaged: ValueError: no runs"),
+        (TypeError("no bytes"), "the file index is damaged: TypeError: no bytes"),
+    ],
+)
+def test_an_error_of_a_decoder_is_damage(
+    read_index: Callable[[bool], IndexEvaluation],
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    reason: str,
+) -> None:
+    fail_with(error, monkeypatch)
+
+    assert read_index(False).rows is None
+    with pytest.raises(CorruptFileError, match=f"{NAME}.*{reason}"):
+        read_index(True)
 
 
 def test_indexes_of_char_columns_in_orc_files_are_not_used() -> None:
