@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
@@ -40,15 +41,13 @@ def file_meta(name: str = NAME, rows: int = 3, **parts: object) -> DataFileMeta:
 K_IS_5 = Leaf("k", Operator.EQUAL, (pa.scalar(5, pa.int32()),))
 
 
+EMPTY_SCHEMA = TableSchema(
+    id=0, fields=FIELDS, highest_field_id=1, partition_keys=(), primary_keys=(), options={}
+)
+
+
 def evaluator_of(predicate: Leaf = K_IS_5, *, strict: bool = False) -> FileIndexEvaluator:
-    schema = TableSchema(
-        id=0,
-        fields=FIELDS,
-        highest_field_id=1,
-        partition_keys=(),
-        primary_keys=(),
-        options={"file-index.strict": str(strict).lower()},
-    )
+    schema = replace(EMPTY_SCHEMA, options={"file-index.strict": str(strict).lower()})
     return FileIndexEvaluator(schema, lambda _: schema, predicate)
 
 
@@ -213,3 +212,50 @@ def test_a_container_without_columns_excludes_no_rows() -> None:
     assert (
         evaluator_of().evaluate(file_meta(embedded_index=encode_container([])), NAME).rows is None
     )
+
+
+ORDERED = tuple(parse_columns("k INT, f FLOAT"))
+
+
+def build_ordered() -> DataFileMeta:
+    """Return a file of three rows with range indexes."""
+    builder = FileIndexBuilder(parse_index_specs({"file-index.range-bitmap.columns": "k,f"}), ORDERED)  # fmt: skip
+    builder.add(pa.table({"k": pa.array([5, 6, 4], pa.int32()), "f": pa.array([2, 1, 3], pa.float32())}))  # fmt: skip
+    return file_meta(embedded_index=builder.finish())
+
+
+def select_first(
+    top: TopN,
+    file: DataFileMeta,
+    columns: str = "k INT, f FLOAT",
+    options: Mapping[str, str] | None = None,
+) -> list[int] | None:
+    """Select the first rows, with the columns of the newest schema, in the order of the ids."""
+    newest = replace(EMPTY_SCHEMA, fields=tuple(parse_columns(columns)), options=options or {})
+    stored = replace(newest, fields=ORDERED)
+    evaluator = FileIndexEvaluator(newest, lambda _: stored, None)
+    rows = evaluator.first(top, file, NAME, LocalFileIO(), None).rows
+    return None if rows is None else list(rows)
+
+
+def test_the_first_rows_are_selected_by_an_index_that_has_the_same_order() -> None:
+    file, by_k, by_f = build_ordered(), TopN(column="k", k=1), TopN(column="f", k=1)
+    assert (select_first(by_k, file), select_first(by_f, file)) == ([2], [1])
+    # The next sort key orders 0.0 and -0.0, which the index distinguishes.
+    assert select_first(replace(by_k, sort_keys=2), file) == [2]
+    assert select_first(replace(by_f, sort_keys=2), file) is None
+    assert select_first(by_k, file, "k BIGINT, f FLOAT") is None
+    assert select_first(replace(by_k, column="n"), file, "n INT, f FLOAT") is None
+    assert select_first(by_k, replace(file, write_cols=("k", "f"))) is None
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"file-index.read.enabled": "false"},
+        {"data-evolution.enabled": "true"},
+        {"file-index.read.enabled": "false", "data-evolution.enabled": "true"},
+    ],
+)
+def test_indexes_are_not_read_if_the_table_does_not_allow_it(options: dict[str, str]) -> None:
+    assert select_first(TopN(column="k", k=1), build_ordered(), options=options) is None
