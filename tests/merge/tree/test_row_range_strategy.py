@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -57,6 +58,15 @@ def select(files: Sequence[DataFileMeta], *, full: bool = False) -> list[list[st
             [[f"{n}-{n}" for n in range(11)]],
             [[f"{n}-{n}" for n in range(11)], ["11-11", "12-12"]],
         ),
+        # a bin has more than 100 bytes; the second and the third bin begin at 0 again
+        (
+            [(n, 1, size) for n, size in enumerate([40, 61, 40, 60, 10, 40, 61])],
+            [["2-2", "3-3", "4-4"]],
+            [["0-0", "1-1"], ["2-2", "3-3", "4-4"], ["5-5", "6-6"]],
+        ),
+        # a range of 100 bytes is not large
+        ([(0, 1, 100), (1, 1, 10)], [], [["0-0", "1-1"]]),
+        ([(0, 1, 101), (1, 1, 10)], [], []),
     ],
 )
 def test_adjacent_ranges_are_packed(
@@ -104,6 +114,22 @@ def test_bins_are_those_of_a_loop_over_the_ranges(
     assert [len(names) for names in bins] == expected_bins(sizes, 2 if full else MIN_FILES)
     starts = [int(name.split("-")[0]) for names in bins for name in names]
     assert starts == sorted(starts)
+
+
+def test_ranges_of_different_partitions_are_independent() -> None:
+    """The second one follows the first, and the third one has smaller row ids."""
+    files = [file_of(10, 5, 1), file_of(15, 5, 1), file_of(20, 5, 1), file_of(0, 12, 1)]
+    live = replace(
+        live_files_of([files]),
+        partitions=[b"a", b"b", b"c"],
+        partition_codes=np.array([0, 0, 1, 2], np.int32),
+    )
+
+    bins = RowRangeStrategy.of(Options(OPTIONS)).select(live, np.arange(4), full=True)
+
+    assert [chosen.tolist() for chosen in bins] == [[0, 1]]
+    alone = RowRangeStrategy.of(Options(OPTIONS)).pack(live, np.arange(4))
+    assert [chosen.tolist() for chosen in alone] == [[0, 1], [2], [3]]
 
 
 def test_files_without_row_ids_are_not_compacted() -> None:

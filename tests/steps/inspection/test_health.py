@@ -85,8 +85,27 @@ def test_the_bucket_skew_is_the_maximum_of_all_partitions(tmp_path: Path) -> Non
     assert compute_health(table).bucket_skew == pytest.approx(4)
 
 
+@pytest.mark.parametrize(
+    ("option", "expected"),
+    [
+        ({}, None),
+        ({"file_index__read__enabled": "true"}, None),
+        ({"clustering__columns": "k"}, None),
+        ({"file_index__bitmap__columns": "k"}, 1.0),
+    ],
+    ids=str,
+)
+def test_only_a_table_with_columns_of_a_file_index_has_an_index_coverage(
+    tmp_path: Path, option: dict[str, str], expected: float | None
+) -> None:
+    table = new_table(tmp_path, key=(), bucket="-1", **option)
+    table.append(table_of("k v", [(1, "x")]))
+    assert compute_health(table).index_coverage == expected
+    table.truncate()
+    assert compute_health(table).index_coverage == expected, "no file lacks an index"
+
+
 def test_index_coverage_counts_files_with_indexes(tmp_path: Path) -> None:
-    assert compute_health(new_table(tmp_path / "a")).index_coverage is None
     table = new_table(tmp_path / "b", key=(), bucket="-1", file_index__bitmap__columns="k")
     table.append(table_of("k v", [(1, "x")]))
     table.append(table_of("k v", [(2, "y")]))
