@@ -251,7 +251,7 @@ def test_options_are_updated_when_a_column_is_renamed() -> None:
     }
 
 
-COLUMNS = "k INT, dt STRING, v INT, t TIMESTAMP(3), r ROW<x INT>, s INT"
+COLUMNS = "k INT, dt STRING, v INT, t TIMESTAMP(3), r ROW<x INT>, s INT, l ARRAY<INT>"
 
 
 @pytest.mark.parametrize(
@@ -269,6 +269,11 @@ COLUMNS = "k INT, dt STRING, v INT, t TIMESTAMP(3), r ROW<x INT>, s INT"
         (DropColumn(("r", "x")), "column 'r.x' is the only one left"),
         (RenameColumn("dt", "day"), "partition column 'dt' cannot be renamed"),
         (RenameColumn("v", "k"), "column 'k' already exists"),
+        (RenameColumn(("l", "element"), "item"), "'l.element' is not a field of a row and cannot"),
+        (RenameColumn("v", ""), "must not be empty"),
+        (DropColumn(""), "must not be empty"),
+        (DropColumn(()), "must not be empty"),
+        (DropColumn(("r", "")), "must not be empty"),
         (RenameColumn("nope", "x"), "no column 'nope'"),
         (UpdateType("k", "BIGINT"), "'k' belongs to the primary key and cannot change its type"),
         (UpdateType("dt", "CHAR(3)"), "partition column 'dt' cannot change its type"),
@@ -430,3 +435,13 @@ def test_a_default_that_does_not_fit_its_column_is_refused(
 ) -> None:
     with pytest.raises(PaimonError, match=message):
         alter(table, change)
+
+
+def test_a_default_that_another_writer_stored_does_not_prevent_other_changes() -> None:
+    schema = schema_of("k INT, v INT")
+    fields = (schema.fields[0], replace(schema.fields[1], default_value="seven"))
+    stored = replace(schema, fields=fields)
+
+    assert after(stored, AddColumn(column="n", type="INT")).fields[:2] == fields
+    with pytest.raises(InputError, match="'seven' of column 'v'"):
+        after(stored, UpdateColumnComment("v", "a number"))
