@@ -1,8 +1,13 @@
 """Files that are deleted if an error occurs before they can be committed."""
 
 from abc import ABC, abstractmethod
+from contextlib import suppress
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
+
+from paimon_orch.errors import StorageError
+from paimon_orch.storage import FileIO
 
 
 class UncommittedFiles(ABC):
@@ -28,3 +33,17 @@ class UncommittedFiles(ABC):
     ) -> None:
         if kind is not None:
             self.delete_files()
+
+
+@dataclass(slots=True)
+class UncommittedPaths(UncommittedFiles):
+    """The paths of the files that a task has created so far."""
+
+    io: FileIO
+    paths: list[str] = field(default_factory=list)
+
+    def delete_files(self) -> None:
+        """Delete all files; a file that cannot be deleted is left to the orphan cleanup."""
+        for path in self.paths:
+            with suppress(OSError, StorageError):
+                self.io.delete(path)

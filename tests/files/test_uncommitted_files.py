@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from paimon_orch.files.uncommitted_files import UncommittedFiles
+from paimon_orch.errors import StorageError
+from paimon_orch.files.uncommitted_files import UncommittedFiles, UncommittedPaths
+from paimon_orch.storage import LocalFileIO
 
 
 class OneFile(UncommittedFiles):
@@ -31,3 +33,41 @@ def test_files_are_deleted_after_any_error(tmp_path: Path, error: type[BaseExcep
         raise error
 
     assert list(tmp_path.iterdir()) == []
+
+
+def create_files(io: LocalFileIO, root: Path, error: BaseException | None) -> None:
+    """Create two files; the second file of three names was never written."""
+    with UncommittedPaths(io) as created:
+        for name in "abc":
+            created.paths.append(str(root / name))
+            if name != "b":
+                io.write(str(root / name), b"1")
+        if error is not None:
+            raise error
+
+
+def test_created_files_are_kept_without_an_error_and_deleted_after_one(tmp_path: Path) -> None:
+    create_files(LocalFileIO(), tmp_path, None)
+    assert {path.name for path in tmp_path.iterdir()} == {"a", "c"}
+
+    for error in (StorageError("the disk is full"), KeyboardInterrupt()):
+        with pytest.raises(type(error)) as caught:
+            create_files(LocalFileIO(), tmp_path, error)
+        assert caught.value is error
+        assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("failure", [OSError(5, "gone"), StorageError("gone")])
+def test_a_file_that_cannot_be_deleted_does_not_hide_the_error(
+    tmp_path: Path, failure: Exception
+) -> None:
+    class Failing(LocalFileIO):
+        def delete(self, path: str) -> None:
+            if path.endswith("a"):
+                raise failure
+            super().delete(path)
+
+    with pytest.raises(ValueError, match="the first error"):
+        create_files(Failing(), tmp_path, ValueError("the first error"))
+
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+import pytest
+
+from paimon_orch.errors import StorageError
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry, encode_index_manifest
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, ManifestEntry, encode_manifest
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta, encode_manifest_list
+from paimon_orch.storage import LocalFileIO
 from paimon_orch.table.table import Table
 
 
@@ -85,3 +89,17 @@ def data_files(table: Table) -> list[Path]:
         for split in table.files()
         for file in split.files
     ]
+
+
+def fail_to_write(monkeypatch: pytest.MonkeyPatch, part: str) -> None:
+    """Make the writing of local files fail whose path contains a text, after their creation."""
+    open_output = LocalFileIO.open_output
+
+    def fail(io: LocalFileIO, path: str) -> IO[bytes]:
+        sink = open_output(io, path)
+        if part in path:
+            sink.close()
+            raise StorageError("the disk is full")
+        return sink
+
+    monkeypatch.setattr(LocalFileIO, "open_output", fail)

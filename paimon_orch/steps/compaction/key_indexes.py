@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from paimon_orch.errors import CommitConflictError
 from paimon_orch.files.data_file_reader import BucketFile, FileReader
+from paimon_orch.files.uncommitted_files import UncommittedPaths
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.global_index.index_blocks import MAX_ROWS
 from paimon_orch.format.global_index.sorted_column import can_be_indexed, sort_column
@@ -233,14 +234,9 @@ def run(reader: FileReader | None, unit: KeyIndexUnit) -> bytes:
     """Build the indexes of a unit; return an encoded :class:`CommitMessage`."""
     assert reader is not None
     names, written = FileNameGenerator(), list[IndexManifestEntry]()
-    created = list[str]()
-    try:
+    with UncommittedPaths(reader.io) as created:
         for index in unit.indexes:
-            written.append(_build_index(reader, unit, index, names.next("index-"), created))
-    except BaseException:
-        for path in created:
-            reader.io.delete(path)
-        raise
+            written.append(_build_index(reader, unit, index, names.next("index-"), created.paths))
     return CommitMessage(index=tuple(written)).encode()
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.files.data_file_reader import FileReader
+from paimon_orch.files.uncommitted_files import UncommittedPaths
 from paimon_orch.format.arrays import Positions
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.global_index.sorted_column import sort_column
@@ -270,13 +271,8 @@ def run(reader: FileReader | None, unit: GlobalIndexUnit) -> bytes:
         source=encode_source_snapshot(unit.snapshot_id),
         first_row=unit.start,
     )
-    created = list[str]()
-    try:
-        entry = write_column_index(reader, file, column, created)
-    except BaseException:
-        for path in created:
-            reader.io.delete(path)
-        raise
+    with UncommittedPaths(reader.io) as created:
+        entry = write_column_index(reader, file, column, created.paths)
     return CommitMessage(index=(entry,)).encode()
 
 

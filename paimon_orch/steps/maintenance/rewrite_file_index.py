@@ -20,6 +20,7 @@ from paimon_orch.files.file_index_reader import (
     sibling_path,
 )
 from paimon_orch.files.file_index_writer import next_index_name, should_embed_index
+from paimon_orch.files.uncommitted_files import UncommittedPaths
 from paimon_orch.format.display import Displayable
 from paimon_orch.format.file_index.build import FileIndexBuilder, is_built_with
 from paimon_orch.format.file_index.container import encode_container
@@ -382,16 +383,12 @@ def run(reader: FileReader | None, unit: FileIndexRewriteUnit) -> bytes:
     """
     assert reader is not None
     specs = parse_index_specs(reader.schema.options)
-    entries, created = list[ManifestEntry](), list[str]()
-    try:
+    entries = list[ManifestEntry]()
+    with UncommittedPaths(reader.io) as created:
         for file in unit.files:
             old = unit.build_delete_entry(file)
             container = _build_container(reader, unit, file, specs)
-            entries += [old, _store_index(reader, unit, old, container, created)]
-    except BaseException:
-        for path in created:
-            reader.io.delete(path)
-        raise
+            entries += [old, _store_index(reader, unit, old, container, created.paths)]
     return CommitMessage(entries=tuple(entries)).encode()
 
 

@@ -5,11 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.damage import fail_to_write
 from support.golden import GOLDEN, copy_warehouse
-from support.tables import rows_of, table_of
+from support.tables import rows_of, stored_files, table_of
 
 from paimon_orch import Catalog
-from paimon_orch.errors import CommitConflictError, InputError, UnsupportedError
+from paimon_orch.errors import (
+    CommitConflictError,
+    InputError,
+    StorageError,
+    UnsupportedError,
+)
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest.index_source import IndexSource, decode_index_source
 from paimon_orch.steps.common.executor import InProcessExecutor
@@ -99,6 +105,21 @@ def test_a_commit_drops_the_indexes_of_the_files_that_it_removes(table: Table) -
 
     assert index_entries(table) == {}
     assert rows_of(table)
+
+
+def test_a_failed_index_leaves_no_index_files(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compact(table, EXECUTOR, strategy="full")
+    catalog = Catalog(str(Path(table.paths.root).parents[1]))
+    catalog.alter_table(table.identifier, [SetOption("pk-btree.index.columns", "name,v")])
+    before = stored_files(table)
+    fail_to_write(monkeypatch, "/index/")
+
+    with pytest.raises(StorageError, match="the disk is full"):
+        compact(catalog.table(table.identifier), EXECUTOR, strategy="full")
+
+    assert stored_files(table) == before
 
 
 def test_a_compaction_builds_missing_indexes_without_a_rewrite(table: Table) -> None:

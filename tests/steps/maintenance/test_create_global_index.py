@@ -5,13 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.damage import fail_to_write
 from support.data_evolution import RowChanges, evolving_table
 from support.golden import GOLDEN, copy_warehouse
 from support.histories import backdate_files
-from support.tables import new_table, rows_of, table_of
+from support.tables import new_table, rows_of, stored_files, table_of
 
 from paimon_orch import Catalog
-from paimon_orch.errors import CommitConflictError, InputError, NotFoundError, UnsupportedError
+from paimon_orch.errors import (
+    CommitConflictError,
+    InputError,
+    NotFoundError,
+    StorageError,
+    UnsupportedError,
+)
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
 from paimon_orch.steps.common.executor import InProcessExecutor
@@ -83,6 +90,17 @@ def test_rows_without_an_index_get_one_in_ranges_of_limited_size(tmp_path: Path)
     assert (report.findings, report.stale_indexes) == ((), ())
     names = {entry.file_name for entry in index_entries(table)}
     assert all(name.startswith("btree-global-index-") and name.endswith(".index") for name in names)
+
+
+def test_a_failed_index_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = partitioned(tmp_path)
+    before = stored_files(table)
+    fail_to_write(monkeypatch, "/index/")
+
+    with pytest.raises(StorageError, match="the disk is full"):
+        create_global_index(table, "a")
+
+    assert stored_files(table) == before
 
 
 def test_an_index_of_java_is_extended(tmp_path: Path) -> None:

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 from support.golden import GOLDEN
 from support.steps import run_units
-from support.tables import assert_healthy, new_table, rows_of, table_of
+from support.tables import assert_healthy, new_table, rows_of, stored_files, table_of
 from typer.testing import CliRunner
 
 from paimon_orch import Catalog
 from paimon_orch.cli.app import app
-from paimon_orch.errors import CommitConflictError, InputError
+from paimon_orch.errors import CommitConflictError, InputError, StorageError
 from paimon_orch.files.file_index_reader import open_indexes
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.snapshot import CommitKind
@@ -292,6 +292,25 @@ def test_a_damaged_index_is_rebuilt(table: Table) -> None:
 
     assert result.files == 1
     assert [sorted(names) for names in indexes_of(table)] == [["v"]] * 2
+
+
+def test_a_failed_unit_leaves_no_index_files(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    table.append(rows(range(40, 60)))
+    table = alter(table, SetOption(BITMAP, "v"), BESIDE)
+    before, last = stored_files(table), files_of(table)[-1].file_name
+    build = step._build_container
+
+    def fail(reader: object, unit: object, file: DataFileMeta, specs: object) -> bytes | None:
+        if file.file_name == last:
+            assert len(stored_files(table)) == len(before) + 1
+            raise StorageError("the disk is full")
+        return build(reader, unit, file, specs)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(step, "_build_container", fail)
+    with pytest.raises(StorageError, match="the disk is full"):
+        step.rewrite_file_index(table, EXECUTOR, partitions=["day=a"])
+
+    assert stored_files(table) == before
 
 
 def test_a_rewrite_that_loses_a_conflict_deletes_its_index_files(table: Table) -> None:
