@@ -7,12 +7,14 @@ import pickle
 import threading
 import time
 import traceback
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 from support.faulty_server import Answer, FaultyServer, Handler, Request
 
 from paimon_orch.catalog.rest import resource_paths, rest_client
+from paimon_orch.catalog.rest.authentication import BearerToken
 from paimon_orch.catalog.rest.rest_client import RestClient
 from paimon_orch.catalog.rest.rest_errors import (
     RestAccessDeniedError,
@@ -25,6 +27,7 @@ from paimon_orch.catalog.rest.rest_errors import (
     RestUnavailableError,
     RestUnsupportedError,
 )
+from paimon_orch.catalog.rest.signer import Signer
 from paimon_orch.errors import (
     AccessDeniedError,
     AlreadyExistsError,
@@ -154,6 +157,34 @@ def test_the_status_decides_on_the_error(
     copy = pickle.loads(pickle.dumps(error))  # noqa: S301
     assert type(copy) is kind
     assert (str(copy), copy.status, copy.outcome_unknown) == (str(error), status, unknown)
+
+
+@dataclass(frozen=True)
+class RenewedAuthentication:
+    """Has another token after the server refused the first one."""
+
+    renewals: list[Signer | None] = field(default_factory=list, hash=False)
+
+    def load_signer(self, rejected: Signer | None = None) -> Signer:
+        if rejected is None:
+            return BearerToken("first")
+        self.renewals.append(rejected)
+        return BearerToken("second")
+
+
+@pytest.mark.parametrize(("status", "renewals"), [(401, 1), (403, 0)])
+def test_credentials_are_renewed_once_if_they_are_not_valid_and_not_if_they_lack_a_right(
+    server: FaultyServer, status: int, renewals: int
+) -> None:
+    server.answers = [Answer(status=status)]
+    authentication = RenewedAuthentication()
+
+    error = fail(replace(connect(server), authentication=authentication), "GET")
+
+    assert isinstance(error, AccessDeniedError)
+    tokens = [request.headers["Authorization"] for request in server.requests]
+    assert tokens == ["Bearer first", "Bearer second"][: 1 + renewals]
+    assert len(authentication.renewals) == renewals
 
 
 def test_the_code_of_the_body_takes_precedence(server: FaultyServer) -> None:

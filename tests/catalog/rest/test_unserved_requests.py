@@ -10,8 +10,8 @@ from support.faulty_server import Answer, FaultyServer
 from paimon_orch.catalog.identifier import TableIdentifier
 from paimon_orch.catalog.rest.rest_branches import RestBranches
 from paimon_orch.catalog.rest.rest_client import RestClient
-from paimon_orch.catalog.rest.rest_snapshots import RestSnapshots
-from paimon_orch.errors import NotFoundError, UnsupportedError
+from paimon_orch.catalog.rest.rest_snapshots import RestSnapshots, load_latest_snapshot
+from paimon_orch.errors import AccessDeniedError, InputError, NotFoundError, UnsupportedError
 from paimon_orch.format.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
 
 SNAPSHOT = Snapshot(
@@ -28,6 +28,11 @@ SNAPSHOT = Snapshot(
 )
 
 
+def connect(server: FaultyServer) -> RestClient:
+    options = {"metastore": "rest", "uri": server.uri, "token.provider": "bear", "token": "t" * 9}
+    return RestClient.connect(options)
+
+
 def open_branches(client: RestClient) -> RestBranches:
     return RestBranches(client=client, database="db", table="t")
 
@@ -36,6 +41,32 @@ def roll_back(client: RestClient) -> None:
     identifier = TableIdentifier.parse("db.t")
     snapshots = RestSnapshots(client=client, identifier=identifier, table_id="an-id")
     snapshots.rollback(SNAPSHOT, None)
+
+
+def load_latest(client: RestClient) -> None:
+    load_latest_snapshot(client, TableIdentifier.parse("db.t"))
+
+
+def commit(client: RestClient) -> None:
+    identifier = TableIdentifier.parse("db.t")
+    RestSnapshots(client=client, identifier=identifier, table_id="an-id").commit(SNAPSHOT, None, ())
+
+
+@pytest.mark.parametrize("act", [load_latest, commit, roll_back])
+@pytest.mark.parametrize(
+    ("status", "expected"), [(404, NotFoundError), (403, AccessDeniedError), (400, InputError)]
+)
+def test_a_refused_request_for_snapshots_is_an_error(
+    server: FaultyServer,
+    act: Callable[[RestClient], None],
+    status: int,
+    expected: type[Exception],
+) -> None:
+    body = {"message": "refused", "code": status, "resourceType": "TABLE", "resourceName": "t"}
+    server.answers = [Answer(status=status, body=body)]
+    with pytest.raises(expected, match="refused"):
+        act(connect(server))
+    assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize(
@@ -50,8 +81,7 @@ def roll_back(client: RestClient) -> None:
 def test_an_unknown_path_is_not_a_missing_table(
     server: FaultyServer, act: Callable[[RestClient], None], name: str
 ) -> None:
-    options = {"metastore": "rest", "uri": server.uri, "token.provider": "bear", "token": "t" * 9}
-    client = RestClient.connect(options)
+    client = connect(server)
     server.answers = [Answer(status=404, body={"message": "Not Found", "code": 404})]
     with pytest.raises(UnsupportedError, match=f"the server does not serve {name}"):
         act(client)

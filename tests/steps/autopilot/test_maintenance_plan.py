@@ -11,7 +11,8 @@ import pytest
 from support.tables import new_table, stored_files, table_of
 
 from paimon_orch import Catalog
-from paimon_orch.errors import InputError
+from paimon_orch.errors import CancelledError, InputError
+from paimon_orch.steps.autopilot import maintenance_plan
 from paimon_orch.steps.autopilot.budgets import MaintenanceBudgets
 from paimon_orch.steps.autopilot.decisions import ActionKind, DecisionState, MaintenanceDecision
 from paimon_orch.steps.autopilot.maintenance_plan import MaintenancePlan, plan_maintenance
@@ -210,6 +211,15 @@ def test_a_table_that_cannot_be_read_does_not_hide_the_others(lake: Catalog) -> 
     assert planned.skips[0].table == "sales.orders"
     assert planned.skips[0].state is DecisionState.REFUSED
     assert "snapshot-9" in planned.skips[0].reason
+
+
+def test_a_canceled_plan_is_no_refusal(lake: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    def cancel(*_: object) -> None:
+        raise CancelledError("stopped")
+
+    monkeypatch.setattr(maintenance_plan, "find_actions", cancel)
+    with pytest.raises(CancelledError, match="stopped"):
+        plan_of(lake)
 
 
 def test_an_option_that_forbids_a_step_is_the_reason(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from support.histories import HISTORY, backdate_files, create_orphan_files, make_table
 from support.tables import stored_files
 
-from paimon_orch.errors import CorruptFileError, InputError
+from paimon_orch.errors import CorruptFileError, InputError, StorageError
 from paimon_orch.steps.cleanup import remove_orphan_files as step
 from paimon_orch.steps.common.executor import InProcessExecutor, ThresholdExecutor
 from paimon_orch.steps.common.executor_choice import (
@@ -44,6 +44,21 @@ class Elsewhere(InProcessExecutor):
 
 def echo(unit: bytes) -> bytes:
     return unit
+
+
+@pytest.mark.parametrize("error", [StorageError("the disk is full"), KeyboardInterrupt()])
+def test_the_error_of_a_unit_is_raised_after_the_results_are_undone(error: BaseException) -> None:
+    def run(unit: bytes) -> bytes:
+        if unit == b"c":
+            raise error
+        return unit
+
+    undone: list[bytes] = []
+    for undo in (undone.extend, None):
+        with pytest.raises(type(error)) as caught:
+            InProcessExecutor().map(run, [b"a", b"b", b"c", b"d"], label="x", undo=undo)
+        assert caught.value is error
+    assert undone == [b"a", b"b"]
 
 
 def test_many_units_use_the_given_executor_and_few_do_not() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,12 +10,13 @@ from support.data_evolution import RowChanges, evolving_table, files_of, rows_by
 from support.steps import run_units
 from support.tables import deletion_vectors_of, stored_files, table_of
 
-from paimon_orch.errors import CommitConflictError, UnsupportedError
+from paimon_orch.errors import CommitConflictError, StorageError, UnsupportedError
 from paimon_orch.format.manifest.index_manifest import GlobalIndexMeta, IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import FileKind
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.row.binary_row import EMPTY_ROW
 from paimon_orch.format.snapshot import CommitKind
+from paimon_orch.merge.compact.append_deletion_vectors import DeletionVectorRewrite
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.common.partition_selection import PartitionRequest
 from paimon_orch.steps.compaction.compact import compact
@@ -69,6 +71,28 @@ def test_a_file_without_remaining_rows_is_removed(table: Table) -> None:
 
     assert [file.first_row_id for file in files_of(table)] == [0, 0, 10]
     assert sorted(rows_by_id(table)) == [*range(5), *range(10, 15)]
+
+
+def test_a_failed_rewrite_of_index_files_leaves_no_files(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    RowChanges(deleted=[0, 6]).commit(table)
+    RowChanges(deleted=[11]).commit(table)
+    rows, before = rows_by_id(table), stored_files(table)
+    monkeypatch.setattr(DeletionVectorRewrite, "run", fail_with(StorageError("the disk is full")))
+
+    with pytest.raises(StorageError, match="the disk is full"):
+        materialize_deletion_vectors(table, EXECUTOR)
+
+    assert stored_files(table) == before
+    assert rows_by_id(table) == rows
+
+
+def fail_with(error: Exception) -> Callable[..., None]:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    return fail
 
 
 def test_partitions_are_selected(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from support.tables import assert_healthy, new_table, rows_of, table_of
 
 from paimon_orch import Catalog
-from paimon_orch.errors import InputError, NotFoundError, PaimonError
+from paimon_orch.errors import CommitOutcomeUnknownError, InputError, NotFoundError, PaimonError
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
@@ -128,6 +128,25 @@ def test_a_failed_commit_leaves_no_tag(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(PaimonError, match="refused"):
         rollback_as_latest(table, 1)
     assert table.tags.names() == []
+
+
+def test_a_commit_with_an_unknown_outcome_keeps_its_tag(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The snapshot may exist, and then the tag protects its files."""
+    table = new_table(tmp_path)
+    table.upsert(table_of("k v", [(1, "a")]))
+    table.upsert(table_of("k v", [(2, "b")]))
+
+    def lose_answer(*_: object) -> None:
+        raise CommitOutcomeUnknownError("no answer")
+
+    monkeypatch.setattr(TableCommit, "_attempt", lose_answer)
+    with pytest.raises(CommitOutcomeUnknownError, match="no answer"):
+        rollback_as_latest(table, 1)
+
+    [tag] = table.tags.names()
+    assert table.tags.get(tag).id == 1
 
 
 def test_a_commit_meanwhile_is_rolled_back_too(

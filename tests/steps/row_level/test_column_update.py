@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -12,9 +13,9 @@ from support.data_evolution import RowChanges, evolving_table, files_of, rows_by
 from support.tables import deletion_vectors_of, rows_of, stored_files, table_of
 
 from paimon_orch import Catalog
-from paimon_orch.errors import CommitConflictError, InputError, UnsupportedError
+from paimon_orch.errors import CommitConflictError, InputError, StorageError, UnsupportedError
 from paimon_orch.format.manifest.index_manifest import GlobalIndexMeta, IndexManifestEntry
-from paimon_orch.format.manifest.manifest_entry import FileKind
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.row.binary_row import EMPTY_ROW
 from paimon_orch.format.snapshot import CommitKind
@@ -22,6 +23,7 @@ from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.steps.row_level import row_level_write as row_level
+from paimon_orch.steps.row_level.column_update import ColumnUpdate, RowRange
 from paimon_orch.steps.row_level.row_level_write import RowLevelRequest, delete
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.schema_change.schema_changes import (
@@ -134,6 +136,23 @@ def test_two_changes_of_a_row_are_refused_and_leave_no_files(table: Table) -> No
 
     with pytest.raises(InputError, match="match the same row"):
         RowChanges(updated={1: {"a": 5}}, deleted=[1], inserted=[(1, 2, 3)]).commit(table)
+
+    assert stored_files(table) == before
+
+
+def test_a_failed_range_leaves_no_files(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, write, ranges = stored_files(table), ColumnUpdate._write_range, list[object]()
+
+    def fail_at_second(self: ColumnUpdate, row_range: RowRange, *arguments: Any) -> DataFileMeta:
+        ranges.append(row_range)
+        if len(ranges) == 2:
+            assert len(stored_files(table)) > len(before)
+            raise StorageError("the disk is full")
+        return write(self, row_range, *arguments)
+
+    monkeypatch.setattr(ColumnUpdate, "_write_range", fail_at_second)
+    with pytest.raises(StorageError, match="the disk is full"):
+        RowChanges(updated={1: {"a": 5}, 6: {"a": 5}}, inserted=[(1, 2, 3)]).write(table)
 
     assert stored_files(table) == before
 

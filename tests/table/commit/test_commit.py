@@ -17,16 +17,18 @@ from support.tables import assert_healthy, new_table, rows_of, stored_files, tab
 from paimon_orch import Catalog, CommitId
 from paimon_orch.errors import (
     AccessDeniedError,
+    CatalogUnavailableError,
     CommitConflictError,
     CommitOutcomeUnknownError,
     InputError,
+    PaimonError,
     StorageError,
 )
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.steps import ingest
 from paimon_orch.storage import LocalFileIO
-from paimon_orch.table.commit.commit import create_commit_user
+from paimon_orch.table.commit.commit import TableCommit, create_commit_user
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.table_write import write_rows
@@ -478,6 +480,33 @@ def test_a_failure_before_the_snapshot_leaves_no_manifest(
 
     assert {path for path in stored_files(table) if "/manifest/" in path} == before
     assert table.stores.snapshots.ids() == [1]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [AccessDeniedError("no"), CatalogUnavailableError("no"), TypeError("bug"), KeyboardInterrupt()],
+)
+@pytest.mark.parametrize("place", ["_attempt", "_create_snapshot"])
+def test_an_error_without_a_snapshot_is_raised_unchanged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, error: BaseException
+) -> None:
+    """The data files of a refused commit are deleted."""
+    table = new_table(tmp_path)
+    table.upsert(table_of("k v", [(1, "a")]))
+    before = stored_files(table)
+
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(TableCommit, place, fail)
+    with pytest.raises(type(error)) as caught:
+        table.upsert(table_of("k v", [(2, "b")]))
+
+    assert caught.value is error
+    if isinstance(error, PaimonError):
+        assert stored_files(table) == before
+    elif isinstance(error, KeyboardInterrupt):
+        assert f"no snapshot of {table.paths.root} was committed" in error.__notes__
 
 
 def test_a_commit_succeeds_if_its_hint_cannot_be_written(
