@@ -161,29 +161,33 @@ def test_the_status_decides_on_the_error(
 
 @dataclass(frozen=True)
 class RenewedAuthentication:
-    """Has another token after the server refused the first one."""
+    """Has another token, or the same, after the server refused the first one."""
 
+    second: str
     renewals: list[Signer | None] = field(default_factory=list, hash=False)
 
     def load_signer(self, rejected: Signer | None = None) -> Signer:
         if rejected is None:
             return BearerToken("first")
         self.renewals.append(rejected)
-        return BearerToken("second")
+        return BearerToken(self.second)
 
 
-@pytest.mark.parametrize(("status", "renewals"), [(401, 1), (403, 0)])
+@pytest.mark.parametrize(
+    ("status", "second", "requests", "renewals"),
+    [(401, "second", 2, 1), (401, "first", 1, 1), (403, "second", 1, 0)],
+)
 def test_credentials_are_renewed_once_if_they_are_not_valid_and_not_if_they_lack_a_right(
-    server: FaultyServer, status: int, renewals: int
+    server: FaultyServer, status: int, second: str, requests: int, renewals: int
 ) -> None:
     server.answers = [Answer(status=status)]
-    authentication = RenewedAuthentication()
+    authentication = RenewedAuthentication(second)
 
     error = fail(replace(connect(server), authentication=authentication), "GET")
 
     assert isinstance(error, AccessDeniedError)
     tokens = [request.headers["Authorization"] for request in server.requests]
-    assert tokens == ["Bearer first", "Bearer second"][: 1 + renewals]
+    assert tokens == ["Bearer first", "Bearer second"][:requests]
     assert len(authentication.renewals) == renewals
 
 

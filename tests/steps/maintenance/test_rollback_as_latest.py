@@ -130,6 +130,29 @@ def test_a_failed_commit_leaves_no_tag(tmp_path: Path, monkeypatch: pytest.Monke
     assert table.tags.names() == []
 
 
+@pytest.mark.parametrize("place", ["_attempt", "_report"])
+def test_a_failed_commit_keeps_a_tag_that_is_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """The tag belongs to the user, or the error came after the snapshot."""
+    table = new_table(tmp_path)
+    for key in (1, 2):
+        table.upsert(table_of("k v", [(key, "a")]))
+    table.tags.create("mine", 1)
+
+    def refuse(*_: object) -> None:
+        raise PaimonError("refused")
+
+    monkeypatch.setattr(TableCommit, place, refuse)
+    with pytest.raises(PaimonError, match="refused"):
+        rollback_as_latest(
+            table, **({"tag": "mine"} if place == "_attempt" else {"snapshot_id": 1})
+        )
+
+    assert len(table.tags.names()) == (1 if place == "_attempt" else 2)
+    assert table.tags.get("mine").id == 1
+
+
 def test_a_commit_with_an_unknown_outcome_keeps_its_tag(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
