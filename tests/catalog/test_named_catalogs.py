@@ -46,6 +46,18 @@ def test_a_name_that_is_not_configured_is_a_directory(
     assert Catalog("./lake").databases() == []
 
 
+def test_a_variable_without_a_name_or_an_option_defines_no_catalog(
+    write_config: WriteConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_config("catalog:\n  lake: {warehouse: /nowhere}\n")
+    for name in ("__URI", "ONE", "TWO__", "__"):
+        monkeypatch.setenv(f"PAIMON_ORCH_CATALOG__{name}", "x")
+    monkeypatch.setenv("PAIMON_ORCH_CATALOG__THREE__URI", "x")
+    monkeypatch.setenv("ANOTHER_PROGRAM__URI", "x")
+
+    assert list_named_catalogs() == ["lake", "three"]
+
+
 def test_variables_add_options_and_take_precedence(
     write_config: WriteConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,6 +23,16 @@ def test_options_of_s3_have_three_prefixes_and_two_separators() -> None:
     }
 
 
+def test_the_endpoint_of_s3_is_optional_and_may_have_a_scheme() -> None:
+    key = {"s3.access-key": "a", "s3.secret-key": ""}
+    for scheme in ("s3", "s3a"):
+        assert translate_store_options(key, f"{scheme}://bucket/wh") == {"key": "a"}
+    plain = {"s3.endpoint": "http://minio:9000", "s3.path.style.access": "false"}
+    assert translate_store_options(plain, "s3://bucket/wh") == {"endpoint_url": "http://minio:9000"}
+    region = {"s3.endpoint.region": "a", "s3.region": "b"}
+    assert translate_store_options(region, "s3://b/wh") == {"client_kwargs": {"region_name": "a"}}
+
+
 def test_options_of_another_store_are_left_out() -> None:
     options = {"s3.access-key": "a", "fs.oss.accessKeyId": "b", "fs.oss.endpoint": "oss.example"}
     assert translate_store_options(options, "oss://bucket/t") == {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -211,6 +212,13 @@ def test_a_table_that_cannot_be_read_does_not_hide_the_others(lake: Catalog) -> 
     assert planned.skips[0].table == "sales.orders"
     assert planned.skips[0].state is DecisionState.REFUSED
     assert "snapshot-9" in planned.skips[0].reason
+
+
+def test_a_decision_is_shown_with_its_action_or_as_maintenance() -> None:
+    decision = MaintenanceDecision(table="db.t", state=DecisionState.REFUSED, reason="why")
+    assert str(decision) == "db.t: maintenance: why"
+    compaction = replace(decision, action=ActionKind.MINOR_COMPACTION, partition="p=1")
+    assert str(compaction) == f"db.t p=1: {ActionKind.MINOR_COMPACTION}: why"
 
 
 def test_a_canceled_plan_is_no_refusal(lake: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:

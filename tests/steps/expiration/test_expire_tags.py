@@ -186,6 +186,8 @@ def test_daily_tags_are_created_from_the_first_snapshot_after_the_day(tmp_path: 
     assert create_tags(table) == ["2025-12-31", "2026-01-01", "2026-01-04"]
     assert tags(table) == {"2025-12-31": 1, "2026-01-01": 3, "2026-01-04": 4}
     assert create_tags(table) == []
+    table.tags.delete("2026-01-01")
+    assert create_tags(table) == [], "a tag that a user deleted is not created again"
 
 
 def test_tags_are_created_after_the_delay_and_missing_days_get_tags(tmp_path: Path) -> None:

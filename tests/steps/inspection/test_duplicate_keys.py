@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,14 +13,17 @@ from support.damaged_tables import put_keys_into_two_buckets, write_into_bucket_
 from support.storage_state import read_storage_state
 from support.tables import new_table, rows_of, small_batches, table_of
 
+from paimon_orch.errors import UnsupportedError
 from paimon_orch.format.bucket.hash_index import decode_hash_index
 from paimon_orch.format.manifest.index_manifest import HASH_INDEX
 from paimon_orch.merge.sort.sort_merge_reader import MergeBatch
 from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.common.step import EmptyRequest
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.steps.inspection.doctor_findings import DoctorRule
 from paimon_orch.steps.inspection.duplicate_keys import DuplicateKeyFinder
+from paimon_orch.steps.repairs import delete_duplicate_keys
 from paimon_orch.steps.repairs.repair import RepairPlan, RepairRequest, plan, repair
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.dynamic_bucket import compute_key_hashes
@@ -40,6 +44,17 @@ def read_hashes(table: Table) -> dict[int, set[int]]:
         if "p=0" in path or entry.partition == min(e.partition for e in entries):
             hashes[entry.bucket] = set(decode_hash_index(Path(path).read_bytes(), path).tolist())
     return hashes
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"key": ()}, {"key": (), "deletion_vectors__enabled": "true"}], ids=str
+)
+def test_a_table_whose_readers_merge_keys_has_no_duplicate_keys(
+    tmp_path: Path, options: dict[str, Any]
+) -> None:
+    table = new_table(tmp_path, **({"bucket": "-1"} if options else {}) | options)
+    with pytest.raises(UnsupportedError, match="keys in several files are no damage"):
+        delete_duplicate_keys.plan(table, EmptyRequest())
 
 
 def find_problems(table: Table) -> list[str]:

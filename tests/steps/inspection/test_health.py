@@ -75,6 +75,16 @@ def test_expired_snapshots_are_neither_counted_nor_included_in_ages(tmp_path: Pa
     assert compute_health(table, now=10).snapshots == 1
 
 
+@pytest.mark.parametrize("bucket", ["-1", "-2"])
+def test_buckets_without_a_fixed_number_are_compared_with_those_that_exist(
+    tmp_path: Path, bucket: str
+) -> None:
+    table = new_table(tmp_path, "p INT, k BIGINT", key=("p", "k"), partition_by=("p",), bucket=bucket)  # fmt: skip
+    table.upsert(table_of("p k", [(1, k) for k in range(40)]))
+
+    assert compute_health(table).bucket_skew == 1.0
+
+
 def test_the_bucket_skew_is_the_maximum_of_all_partitions(tmp_path: Path) -> None:
     table = new_table(tmp_path, "p INT, k BIGINT", key=("p", "k"), partition_by=("p",), bucket="4")
     table.upsert(table_of("p k", [(1, k) for k in range(400)]))

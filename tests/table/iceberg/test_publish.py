@@ -24,6 +24,9 @@ from paimon_orch.steps import (
     remove_orphan_files,
     rollback_as_latest,
 )
+from paimon_orch.table.commit.commit import TableCommit
+from paimon_orch.table.iceberg.publish import IcebergPublisher
+from paimon_orch.table.iceberg.table_state import TableState
 from paimon_orch.table.schema_change.schema_changes import (
     AddColumn,
     DropColumn,
@@ -231,6 +234,25 @@ def test_a_failed_publication_is_logged_and_the_commit_succeeds(
     assert table.scan().to_arrow().num_rows == 1
     metadata_dir(table).unlink()
     table.append(rows(2))
+    assert read_ids(read_metadata(table)) == [1, 2]
+
+
+def test_a_commit_during_a_publication_is_published_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = create(tmp_path)
+    table.append(rows(1))
+    publish, commits = IcebergPublisher._publish, [2]
+
+    def publish_then_commit(self: IcebergPublisher, state: TableState) -> bool:
+        is_published = publish(self, state)
+        if commits:
+            table.append(rows(commits.pop()))
+        return is_published
+
+    monkeypatch.setattr(IcebergPublisher, "_publish", publish_then_commit)
+    monkeypatch.setattr(TableCommit, "_report", lambda *_: None)
+    assert table.stores.iceberg.publish() == 2
     assert read_ids(read_metadata(table)) == [1, 2]
 
 

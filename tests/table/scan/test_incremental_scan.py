@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from support.damage import edit_snapshot
 from support.golden import assert_rows_equal, canonical_rows, golden_tables, table_name
 from support.tables import Row, new_table, table_of
 
@@ -16,6 +17,8 @@ from paimon_orch import Catalog
 from paimon_orch.errors import CorruptFileError, InputError, NotFoundError
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction import compact as step
+from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
+from paimon_orch.table.scan.incremental_scan import find_range_between_times
 from paimon_orch.table.table import Table
 
 EXECUTOR = InProcessExecutor()
@@ -203,6 +206,36 @@ def test_tags_are_resolved_to_snapshots_if_the_option_is_set(tmp_path: Path) -> 
     table = _three_appends(tmp_path, incremental_between_tag_to_snapshot="true")
     assert _changes(table, "a", "b") == [("+I", 1, "y"), ("+I", 1, "z")]
     assert _changes(table, "a", "b", "diff") == [("+U", 1, "z")]
+
+
+@pytest.mark.parametrize(
+    ("times", "diff", "delta"),
+    [
+        ((0, 9_999), (2, 4), (1, 4)),
+        ((1_999, 2_000), (2, 2), (1, 2)),
+        ((2_000, 4_000), (2, 4), (2, 4)),
+        ((2_999, 3_999), (2, 3), (2, 3)),
+        ((4_000, 5_000), (4, 4), (4, 4)),
+        ((0, 1_999), (1, 1), (1, 1)),
+    ],
+)
+def test_a_range_of_times_begins_at_the_snapshot_before_it(
+    tmp_path: Path, times: tuple[int, int], diff: tuple[int, int], delta: tuple[int, int]
+) -> None:
+    """A difference needs a snapshot at its start, so it begins at the earliest one."""
+    table = new_table(tmp_path)
+    for number in range(1, 5):
+        table.upsert(table_of("k v", [(number, "a")]))
+        edit_snapshot(table, number, time_millis=number * 1_000)
+    expire_snapshots(table, retain_max=3, retain_min=3)
+    store = table.stores.snapshots
+    assert store.ids() == [2, 3, 4]
+
+    for mode, expected in (("diff", diff), ("delta", delta), ("auto", delta)):
+        start, end, _ = find_range_between_times(store, *times, mode, table.schema)
+        assert (start, end) == expected
+    with pytest.raises(InputError, match="is after the last"):
+        find_range_between_times(store, times[1] + 1, times[1], "auto", table.schema)
 
 
 def test_the_error_for_an_unknown_mode_names_the_option(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from support.tables import assert_healthy, new_table, rows_of, stored_files, tab
 from paimon_orch import Catalog
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.format.snapshot import CommitKind
+from paimon_orch.table.schema_change.schema_changes import SetOption
 from paimon_orch.table.table import Table
 
 ROWS = [("a", 1, "x"), ("a", 2, "y"), ("b", 1, "z"), (None, 1, "n")]
@@ -101,6 +102,35 @@ def test_only_the_null_partition_is_overwritten(table: Table, spec: dict[str, An
     table.overwrite(table_of("dt k v", [(None, 9, "new")]), spec)
 
     assert remaining_rows(table) == {*ROWS[:3], (None, 9, "new")}
+
+
+def test_an_overwrite_of_a_table_without_partitions_replaces_all_rows(tmp_path: Path) -> None:
+    table = new_table(tmp_path, "k INT", key=(), bucket="-1")
+    for keys, expected in (((1, 2), [(1,), (2,)]), ((3,), [(3,)]), ((), [])):
+        table.overwrite(table_of("k", [(key,) for key in keys]))
+        assert rows_of(table) == expected
+
+
+@pytest.mark.parametrize(
+    ("dynamic", "spec", "expected"),
+    [
+        ("true", None, {("a", 9, "new"), ("b", 1, "z"), (None, 1, "n")}),
+        ("true", {}, {("a", 9, "new")}),
+        ("false", None, {("a", 9, "new")}),
+        ("false", {}, {("a", 9, "new")}),
+        ("false", {"dt": "a"}, {("a", 9, "new"), ("b", 1, "z"), (None, 1, "n")}),
+    ],
+)
+def test_an_overwrite_replaces_the_partitions_of_its_rows_or_all(
+    table: Table, tmp_path: Path, dynamic: str, spec: Any, expected: set[tuple[Any, ...]]
+) -> None:
+    option = SetOption("dynamic-partition-overwrite", dynamic)
+    Catalog(str(tmp_path)).alter_table("db.t", [option])
+    rows = table_of("dt k v", [("a", 9, "new")])
+
+    Catalog(str(tmp_path)).table("db.t").overwrite(rows, spec)
+
+    assert remaining_rows(table) == expected
 
 
 def test_a_static_overwrite_without_rows_empties_its_partition(table: Table) -> None:

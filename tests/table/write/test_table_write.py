@@ -306,6 +306,21 @@ def test_rows_are_written_to_the_bucket_of_the_format(tmp_path: Path, count: int
     assert buckets == {b: [k for k in range(200) if expected[k] == b] for b in np.unique(expected)}
 
 
+def test_rows_are_written_by_partition_and_bucket(tmp_path: Path) -> None:
+    columns = "p INT, q STRING, k BIGINT"
+    table = new_table(tmp_path, columns, key=("p", "q", "k"), partition_by=("p", "q"), bucket="3")
+    values = [(p, q, k) for p in range(3) for q in "ab" for k in range(20)]
+    rows = convert_rows(table_of("p q k", values), table.schema)
+
+    parts = list(split_by_bucket(rows, table.schema))
+
+    assert len({bucket for bucket, _ in parts}) == len(parts) == 3 * 2 * 3
+    for _, group in parts:
+        assert group.group_by(["p", "q"]).aggregate([]).num_rows == 1
+    columns_of = [group.select(["p", "q", "k"]).to_pydict().values() for _, group in parts]
+    assert sorted(row for each in columns_of for row in zip(*each, strict=True)) == values
+
+
 def test_sequence_numbers_continue_in_a_fixed_bucket(tmp_path: Path) -> None:
     table = new_table(tmp_path, key=(), bucket="1", bucket_key="k")
 
