@@ -18,6 +18,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import Engine, event
 from support.catalogs.jdbc_databases import JdbcDatabase as SqlDatabase
+from support.catalogs.jdbc_databases import create_sqlite_database
 from support.tables import rows_of
 
 from paimon_orch import Catalog
@@ -26,11 +27,13 @@ from paimon_orch.catalog.jdbc.jdbc_database import JdbcDatabase
 from paimon_orch.catalog.jdbc.jdbc_lock import JdbcLock
 from paimon_orch.catalog.jdbc.jdbc_tables import DATABASE_PROPERTIES, TABLES
 from paimon_orch.errors import (
+    AccessDeniedError,
     AlreadyExistsError,
     CatalogUnavailableError,
     CorruptFileError,
     InputError,
     NotFoundError,
+    PaimonError,
     UnsupportedError,
 )
 from paimon_orch.steps import compact, expire_snapshots, remove_orphan_files
@@ -228,6 +231,71 @@ def test_rows_and_files_agree_after_a_rename_whose_connection_is_lost(
     assert catalog.tables("db") == [name]
     assert [path.name for path in (warehouse / "db.db").iterdir()] == [name]
     assert rows_of(catalog.table(f"db.{name}")) == [(1, "a")]
+
+
+@pytest.fixture
+def sqlite_catalog(tmp_path: Path, warehouse: Path) -> Catalog:
+    return create_sqlite_database(tmp_path / "catalog.db").open(warehouse)
+
+
+@pytest.mark.parametrize("error", [InputError("too long"), AccessDeniedError("no right")])
+def test_a_table_whose_row_is_refused_leaves_no_files(
+    sqlite_catalog: Catalog, warehouse: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    sqlite_catalog.create_database("db")
+    with monkeypatch.context() as patch:
+        patch.setattr(JdbcDatabase, "run_transaction", raise_always(error))
+        with pytest.raises(type(error)) as caught:
+            create(sqlite_catalog)
+    assert caught.value is error
+    assert [path for path in warehouse.rglob("*") if path.is_file()] == []
+    create(sqlite_catalog)
+
+
+def test_a_table_whose_row_may_exist_keeps_its_files(
+    sqlite_catalog: Catalog, warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sqlite_catalog.create_database("db")
+    error = CatalogUnavailableError("the connection broke")
+    monkeypatch.setattr(JdbcDatabase, "run_transaction", raise_always(error))
+    with pytest.raises(CatalogUnavailableError, match="the connection broke"):
+        create(sqlite_catalog)
+    assert [path.name for path in warehouse.rglob("*") if path.is_file()] == ["schema-0"]
+
+
+def test_a_rename_whose_connection_is_lost_at_its_start_changes_nothing(
+    sqlite_catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(sqlite_catalog).append(rows((1, "a")))
+    error = CatalogUnavailableError("the connection broke")
+    with monkeypatch.context() as patch:
+        patch.setattr(JdbcDatabase, "run_transaction", raise_always(error))
+        with pytest.raises(CatalogUnavailableError, match="the connection broke"):
+            sqlite_catalog.rename_table("db.t", "db.other")
+
+    assert sqlite_catalog.tables("db") == ["t"]
+    assert rows_of(sqlite_catalog.table("db.t")) == [(1, "a")]
+
+
+def raise_always(error: Exception) -> Callable[..., None]:
+    def fail(*_: object) -> None:
+        raise error
+
+    return fail
+
+
+def test_a_database_whose_tables_cannot_be_created_is_an_error(
+    tmp_path: Path, warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only a table that another program has created meanwhile is no error."""
+    statement = sa.schema.CreateTable
+
+    def create_wrong(table: sa.Table, **_: object) -> sa.TextClause:
+        return sa.text("CREATE TABLE") if table.name == TABLES.name else statement(table)  # type: ignore[return-value]
+
+    monkeypatch.setattr(sa.schema, "CreateTable", create_wrong)
+    with pytest.raises(PaimonError, match=r"syntax|incomplete"):
+        create_sqlite_database(tmp_path / "catalog.db").open(warehouse).databases()
 
 
 def test_a_dropped_table_leaves_no_row_and_no_file(
