@@ -168,6 +168,20 @@ def test_a_wrong_count_of_a_changelog_is_found(tmp_path: Path) -> None:
     assert rules(table) == {"record-count"}
 
 
+def test_a_damaged_changelog_manifest_is_found(tmp_path: Path) -> None:
+    table = new_table(tmp_path, changelog_producer="input")
+    table.upsert(table_of("k v", [(1, "a")]))
+    snapshot = table.snapshot()
+    assert snapshot is not None
+    assert snapshot.changelog_manifest_list is not None
+    [meta] = table.stores.manifests.manifest_list(snapshot.changelog_manifest_list)
+    Path(table.paths.manifest_dir, meta.file_name).write_bytes(b"Obj\1")
+
+    [finding] = check(table).findings
+
+    assert meta.file_name in str(finding)
+
+
 def test_a_lost_changelog_file_is_found(tmp_path: Path) -> None:
     table = new_table(tmp_path, changelog_producer="input")
     table.upsert(table_of("k v", [(1, "a")]))

@@ -1,5 +1,6 @@
 """What a commit changes in each partition, as it is reported to catalogs."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -29,5 +30,12 @@ def test_added_and_deleted_files_are_counted_by_partition(tmp_path: Path) -> Non
 
     both = count_partition_changes([*entries, *(e.deleted() for e in entries)], table.schema)
     assert {(s.record_count, s.file_size, s.file_count) for s in both} == {(0, 0, 0)}
+    times = [7, 9, None, 8]
+    timed = [
+        replace(entry, partition=entries[0].partition, file=replace(entry.file, creation_time=time))
+        for entry, time in zip((entries * 4)[:4], times, strict=True)
+    ]
+    [change] = count_partition_changes(timed, table.schema)
+    assert change.last_file_creation_millis == 9
     for change in count_partition_changes(removed, table.schema):
         assert (change.record_count, change.file_count) == (-2, -1)

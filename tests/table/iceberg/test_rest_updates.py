@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+from pyiceberg.table.metadata import new_table_metadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+from pyiceberg.table.update import AddSnapshotUpdate
+
 from paimon_orch.format.iceberg.iceberg_metadata import IcebergMetadata, IcebergSnapshot
-from paimon_orch.table.iceberg.rest_updates import build_placeholder, number_schemas
+from paimon_orch.table.iceberg.rest_updates import (
+    build_placeholder,
+    can_extend,
+    number_schemas,
+    plan_updates,
+)
 
 
 def column(number: int, name: str, kind: str = "int") -> dict[str, Any]:
@@ -64,6 +74,20 @@ def test_partition_columns_are_created_with_their_ids() -> None:
         (3, 1000, "day"),
         (1, 1001, "hour"),
     ]
+
+
+def test_a_new_snapshot_is_not_much_older_than_the_last_change_of_the_table() -> None:
+    """Catalogs refuse a snapshot that is more than a minute older than the table."""
+    published = metadata([column(1, "k")])
+    [snapshot] = published.snapshots
+    published = replace(published, snapshots=[replace(snapshot, summary={"operation": "append"})])
+    schema, spec = build_placeholder(published)
+    served = new_table_metadata(schema, spec, UNSORTED_SORT_ORDER, "/t")
+    assert can_extend(served, published)
+    for changed, expected in ((259_000, 200_000), (59_001, 1), (59_000, 0), (10, 0)):
+        aged = served.model_copy(update={"last_updated_ms": changed})
+        [added] = [u for u in plan_updates(aged, published, {}) if isinstance(u, AddSnapshotUpdate)]
+        assert added.snapshot.timestamp_ms == expected
 
 
 def test_a_partition_column_0_cannot_be_created() -> None:
