@@ -236,9 +236,7 @@ def measure_expiration(root: Path, snapshots: int, java: Peer | None) -> None:
         rows.append((name, f"{seconds:.2f}", f"{1e6 * seconds / deleted:.0f} us per deleted file"))
         rows.append(("most reads of one manifest", str(max(reads.values())), "goal 1"))
         if java is not None:
-            theirs, _ = _measure_wall_clock(
-                lambda: java._oracle("expire", copy, "db.t", "--retain", "1")  # noqa: SLF001, B023
-            )
+            theirs, _ = _measure_wall_clock(lambda: java.expire(copy, 1))  # noqa: B023
             same = _files(copy) == _files(root / str(count))
             rows.append(("Java", f"{theirs:.2f}", f"{theirs / seconds:.1f} times ours"))
             rows.append(("same files remain as with Java", str(same), ""))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.catalogs.fixtures import start_rest_server  # noqa: F401 - a fixture
 from support.catalogs.jdbc_databases import JDBC_DRIVERS
-from support.peers.environments import ORACLES, maven_jar
+from support.peers.environments import maven_jar
 from support.peers.peers import OpenPeer, Peer, PeerUnavailableError
 
 
@@ -60,11 +60,7 @@ def jdbc_peer(request: pytest.FixtureRequest, open_peer: OpenPeer) -> Peer:
 
 @pytest.fixture
 def referee(open_peer: OpenPeer) -> Peer:
-    """Java 0.9 with the checks of ../shared/oracle, which is not part of the repository."""
-    if not ORACLES["java-0.9"].exists():
-        pytest.skip(
-            "the Java 0.9 referee is missing: no ../shared/oracle/Oracle.java next to the checkout"
-        )
+    """Java 0.9, which checks tables."""
     return open_peer("java-0.9")
 
 
@@ -76,5 +72,5 @@ def java(open_peer: OpenPeer) -> Peer:
 
 @pytest.fixture
 def java20(open_peer: OpenPeer) -> Peer:
-    """Java 2.0 with the checks of ../shared/oracle."""
+    """Java 2.0, which checks tables, too."""
     return open_peer("java-2.0")

@@ -112,7 +112,7 @@ def test_java_and_we_expire_snapshots_alternately(tmp_path: Path, kind: str, ref
     before = read_all_branches(table)
 
     expire_snapshots(table, retain_max=6)
-    referee._oracle("expire", tmp_path, "db.t", "--retain", "4")
+    referee.expire(tmp_path, 4)
     assert len(table.stores.snapshots.ids()) == 4
     assert check(table, deep=True).findings == ()
     expire_snapshots(table, retain_max=2)
@@ -129,7 +129,7 @@ def test_java_and_we_retain_the_same_files(tmp_path: Path, referee: Peer) -> Non
     tables = [make_table(tmp_path / name, "vectors", HISTORY) for name in "ab"]
 
     expire_snapshots(tables[0], retain_max=2)
-    referee._oracle("expire", tmp_path / "b", "db.t", "--retain", "2")
+    referee.expire(tmp_path / "b", 2)
 
     remaining_files = [
         sorted((path.parent.name, path.name.split("-")[0]) for path in Path(table.paths.root).rglob("*") if path.is_file())

@@ -26,9 +26,6 @@ from typing import Any
 import pyarrow as pa
 from support.packed_data import golden_folder
 
-SHARED = Path(__file__).resolve().parents[3] / "shared"
-"""The Java checkers and the Java 2.0 jar next to the checkout; only tests of peers need them."""
-
 GOLDEN = golden_folder()
 
 Row = list[Any]

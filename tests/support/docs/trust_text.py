@@ -8,10 +8,9 @@ services, and the figures of kill tests, races and fuzzing. `make reference` gen
 tests that pytest collects, and a test fails if it is not current, if a listed test file has no
 tests, or if a test with another implementation is not listed.
 
-A number is a count of tests; the last column names their files below `tests/`. Tests are skipped if
-an engine cannot be started: `.ci/run` prints the reasons. Java 0.9 with its checker, and Java 2.0,
-need files outside a clone. Cases that an engine does not support are tested too, as exceptions;
-[compatibility](compatibility.md) lists them.
+A number is a count of tests; the last column names their files below `tests/`. Tests download the
+engines, and are skipped if one cannot be started: `.ci/run` prints the reasons. Cases that an engine
+does not support are tested too, as exceptions; [compatibility](compatibility.md) lists them.
 """
 
 SECTIONS = {

@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import platformdirs
-from support.golden import SHARED
 
 REQUIREMENTS = {
     "pypaimon": ["pypaimon==2.1.0"],
@@ -57,11 +56,13 @@ _JAVA = _HERE / "java"
 _BRIDGE_SOURCE = "pypaimon==0.2.0"
 _BRIDGE = "paimon-python-java-bridge-0.9.0.jar"
 _BUNDLE = "org.apache.paimon:paimon-bundle:1.4.2"
+# There is no bundle of 2.0 in Maven repositories; the jar for Flink contains all of Paimon, too.
+_FLINK_JAR = "org.apache.paimon:paimon-flink-2.0:2.0.0"
 TITLES = {
     **{name: needs[0].replace("==", " ") for name, needs in REQUIREMENTS.items()},
     "java-0.9": "Java 0.9.0",
     "java-1.4": f"Java {_BUNDLE.rpartition(':')[2]}",
-    "java-2.0": "Java 2.0.0",
+    "java-2.0": f"Java {_FLINK_JAR.rpartition(':')[2]}",
 }
 _PYSPARK = _SPARKS[SPARK][1][0].replace("==", " ")
 ENGINE_TITLES = {
@@ -138,10 +139,7 @@ def python_environment(name: str, requirements: list[str]) -> Path:
 
 
 def _java_0_9() -> tuple[Path, list[Path]]:
-    sources = _java_sources("0.9")
-    if ORACLES["java-0.9"].exists():
-        sources.append(ORACLES["java-0.9"])
-    return _make_once(_cache() / _BRIDGE, _download_bridge), sources
+    return _make_once(_cache() / _BRIDGE, _download_bridge), _java_sources("checks", "0.9")
 
 
 def _java_1_4() -> tuple[Path, list[Path]]:
@@ -149,33 +147,21 @@ def _java_1_4() -> tuple[Path, list[Path]]:
 
 
 def _java_2_0() -> tuple[Path, list[Path]]:
-    oracle = _require(ORACLES["java-2.0"])
     # The classes that append tables and catalogs need have not changed since 1.4.
-    return paimon_jar("java-2.0"), [*_java_sources("1.4"), oracle]
+    return paimon_jar("java-2.0"), _java_sources("checks", "1.4", "2.0")
 
 
 def paimon_jar(name: str) -> Path:
     """Return the jar with all of Paimon, of the peer `java-1.4` or `java-2.0`."""
-    return _require(_JAR_2_0) if name == "java-2.0" else maven_jar(_BUNDLE)
+    return maven_jar(_FLINK_JAR if name == "java-2.0" else _BUNDLE)
 
 
-def _require(file: Path) -> Path:
-    """Return a file that is not part of the repository, if it is next to it."""
-    if not file.exists():
-        path = file.relative_to(SHARED.parent)
-        raise PeerUnavailableError(f"Java 2.0 needs ../{path} next to the repository")
-    return file
+def _java_sources(*folders: str) -> list[Path]:
+    """Return the sources of all releases and of some folders; later folders replace files."""
+    paths = [_JAVA, *(_JAVA / folder for folder in folders)]
+    return [*{file.name: file for path in paths for file in sorted(path.glob("*.java"))}.values()]
 
 
-def _java_sources(version: str) -> list[Path]:
-    return [_JAVA / "JavaPeer.java", *sorted((_JAVA / version).glob("*.java"))]
-
-
-ORACLES = {
-    "java-0.9": SHARED / "oracle" / "Oracle.java",
-    "java-2.0": SHARED / "oracle" / "Oracle20.java",
-}
-_JAR_2_0 = SHARED / "java" / "paimon-bundle-2.0.0.jar"
 JAVA: dict[str, Callable[[], tuple[Path, list[Path]]]] = {
     "java-0.9": _java_0_9,
     "java-1.4": _java_1_4,

@@ -19,6 +19,7 @@ get_table                             Java only: location, schema, options, keys
 list_partitions; load_snapshot        Java only, not 0.9: what the catalog says
 mark_done (partitions)                Java only, not 0.9
 hold_lock (path)                      Java only: creates the file when it holds the lock, until the file is deleted
+oracle (command, words)               Java 0.9 and 2.0 only: a command of the class Oracle, such as check; lines
 ====================================  =========================================================================
 
 Java has commands without a table, too: `list_databases`, `create_database` (database, options),
@@ -39,7 +40,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from support.peers.environments import JAVA, ORACLES, PeerUnavailableError, peer_start
+from support.peers.environments import JAVA, PeerUnavailableError, peer_start
 from support.peers.protocol import PeerError, PeerProcess
 
 Record = dict[str, Any]
@@ -85,18 +86,16 @@ class Peer:
         return records
 
     def check(self, warehouse: Path, table: str = "db.t") -> list[str]:
-        """Return the problems that the checker of ../shared/oracle finds in a table."""
-        lines = self._oracle("check", warehouse, table, "--deep")
-        return [line for line in lines if line.startswith("PROBLEM")]
+        """Return the problems that the checker finds in a table; Java 0.9 and 2.0 only."""
+        return self._oracle("check", warehouse, table)
 
     def expire(self, warehouse: Path, retain: int, table: str = "db.t") -> None:
         """Expire all snapshots but the last `retain`."""
-        self._oracle("expire", warehouse, table, "--retain", str(retain))
+        self._oracle("expire", warehouse, table, str(retain))
 
     def changelog(self, warehouse: Path, table: str = "db.t") -> list[Record]:
         """Return the rows of all changelog files."""
-        lines = self._oracle("changelog", warehouse, table)
-        return [json.loads(line) for line in lines if line.startswith("{")]
+        return [json.loads(line) for line in self._oracle("changelog", warehouse, table)]
 
     def kill(self) -> None:
         """Kill the process, also during a command of another thread."""
@@ -107,13 +106,11 @@ class Peer:
         """End the process."""
         self._talk.close()
 
-    def _oracle(self, command: str, warehouse: Path, *arguments: str) -> list[str]:
-        oracle = ORACLES[self.name]
-        if not oracle.exists():
-            raise PeerUnavailableError(f"no ../shared/oracle/{oracle.name} next to the checkout")
-        arguments = (command, str(warehouse.resolve()), *arguments)
-        _, printed = self._talk.ask("oracle", program=oracle.stem, words=arguments)
-        return printed
+    def _oracle(self, command: str, warehouse: Path, table: str, *words: str) -> list[str]:
+        """Return the lines of a command of the class `Oracle`, which Java 0.9 and 2.0 have."""
+        lines = self.ask("oracle", warehouse, table=table, command=command, words=words)
+        assert isinstance(lines, list)
+        return lines
 
 
 class OpenPeer(Protocol):
