@@ -1,4 +1,4 @@
-"""Runs the REST server of pypaimon's tests, in its environment; commands: see `rest_server`.
+"""Runs REST servers of pypaimon's tests, one after the other; commands: see `rest_server`.
 
 As published, the server accepts every token, keeps the old name of a renamed table and the files of
 a dropped one, which a new table of its name then shows. A commit replaces the snapshot of the same
@@ -13,6 +13,7 @@ import json
 import re
 import shutil
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,11 @@ def start(
     return str(_server.get_url())
 
 
+def stop() -> None:
+    """Stop the server, and do not wait until its thread notices it."""
+    threading.Thread(target=_server.shutdown, daemon=True).start()
+
+
 def forbid_database(database: str) -> None:
     """Answer 403 to requests for a database."""
     _server.add_no_permission_database(database)
@@ -116,6 +122,7 @@ def set_data_token(
 serve(
     {
         "start": start,
+        "stop": stop,
         "forbid_database": forbid_database,
         "forbid_table": forbid_table,
         "set_data_token": set_data_token,

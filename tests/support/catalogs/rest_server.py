@@ -1,15 +1,18 @@
-"""REST catalog servers of other projects, each in a process of its own.
+"""REST catalog servers of other projects, each in its process.
 
 Both are the servers of the tests of Java Paimon and of pypaimon. Java's is the more complete one:
 it checks signatures of DLF, refuses commits that lost a race, and serves branches, tags,
 partitions and rollbacks. It keeps its state in memory and the tables in a folder.
 
-A server ends when its input is closed, so also when the process of the test is killed.
+A process ends when its input is closed, so also when the process of the test is killed. It runs one
+server at a time; when that has been stopped, the process waits for the next server of its kind.
 """
 
 from __future__ import annotations
 
+import atexit
 import functools
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,7 +26,7 @@ from support.peers.environments import (
     paimon_jar,
     python_environment,
 )
-from support.peers.protocol import PeerProcess
+from support.peers.protocol import PeerError, PeerProcess
 
 JAVA_1_4, JAVA_2_0 = "java-1.4", "java-2.0"
 PYPAIMON_1_3, PYPAIMON_1_4 = "pypaimon-1.3", "pypaimon-1.4"
@@ -51,6 +54,9 @@ _WEB_SERVER = (
 )
 _WAREHOUSE = "warehouse"
 _TOKEN = "a-bearer-token"  # noqa: S105
+
+# Processes without a server, by the names of their servers: a start takes more than a second.
+_idle: defaultdict[str, list[PeerProcess]] = defaultdict(list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +119,15 @@ def run_rest_server(
     keys: DlfKeys | None = None,
     corrected: bool = True,
 ) -> Iterator[RestServer]:
-    """Run a server, and end it.
+    """Run a server, and stop it.
 
     Its configuration gives clients the options `defaults` and `overrides`. With `keys` the Java
     servers check signatures of DLF instead of a bearer token. `corrected=False` runs the servers of
     pypaimon as they are published: they check no token and accept commits that lost a race.
     """
     command = rest_server_command(name)
-    process = PeerProcess(command.command, command.environment)
+    idle = _idle[name]
+    process = idle.pop() if idle else PeerProcess(command.command, command.environment)
     arguments: dict[str, Any] = {"corrected": corrected} if name in _PYPAIMON else {}
     try:
         uri, _ = process.ask(
@@ -137,7 +144,23 @@ def run_rest_server(
         options = _client_options(uri, keys)
         yield RestServer(name, uri.rstrip("/"), folder, options, process)
     finally:
+        _stop(name, process)
+
+
+def _stop(name: str, process: PeerProcess) -> None:
+    try:
+        process.ask("stop")
+    except PeerError:  # the process was killed, or the server did not start or stop
         process.close()
+    else:
+        _idle[name].append(process)
+
+
+@atexit.register
+def _end_idle_processes() -> None:
+    for processes in _idle.values():
+        for process in processes:
+            process.close()
 
 
 @functools.cache

@@ -41,8 +41,8 @@ import org.apache.paimon.shade.jackson2.com.fasterxml.jackson.databind.ObjectMap
 import org.apache.paimon.shade.jackson2.com.fasterxml.jackson.databind.node.ObjectNode;
 
 /**
- * Runs the REST server of Paimon's tests until its input ends. Commands and answers are lines of
- * JSON, as in `support/peers/protocol.py`.
+ * Runs REST servers of Paimon's tests, one after the other, until its input ends. Commands and
+ * answers are lines of JSON, as in `support/peers/protocol.py`.
  */
 public class RestServer {
     static final ObjectMapper JSON = new ObjectMapper();
@@ -57,7 +57,9 @@ public class RestServer {
             ObjectNode answer = JSON.createObjectNode();
             try {
                 JsonNode command = JSON.readTree(line);
-                if (command.get("do").asText().equals("start")) server[0] = start(command);
+                String what = command.get("do").asText();
+                if (what.equals("start")) server[0] = start(command);
+                else if (what.equals("stop")) server[0].shutdown();
                 else run(server[0], command);
                 answer.put("ok", server[0].getUrl());
             } catch (Throwable error) {
