@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.catalogs.fixtures import start_rest_server  # noqa: F401 - a fixture
-from support.catalogs.jdbc_databases import JDBC_DRIVERS
-from support.peers.environments import maven_jar
-from support.peers.peers import OpenPeer, Peer, PeerUnavailableError
+from support.peers.environments import PeerUnavailableError, jdbc_drivers
+from support.peers.fixtures import open_shared_peer
+from support.peers.peers import OpenPeer, Peer
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -22,28 +21,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def open_peer() -> Iterator[OpenPeer]:
-    """Return a function from names to peers; each peer is started once.
-
-    Maven artifacts, each one jar, are added to the class path of a Java peer.
-    """
-    running: dict[tuple[str, ...], Peer] = {}
-    missing: dict[tuple[str, ...], str] = {}
-
-    def named(name: str, *artifacts: str) -> Peer:
-        key = (name, *artifacts)
-        if key not in running and key not in missing:
-            try:
-                running[key] = Peer(name, [maven_jar(artifact) for artifact in artifacts])
-            except PeerUnavailableError as error:
-                missing[key] = str(error)
-        if key in missing:
-            pytest.skip(missing[key])
-        return running[key]
-
-    yield named
-    for peer in running.values():
-        peer.close()
+def open_peer() -> OpenPeer:
+    """Return a function from names to peers; each is started once."""
+    return open_shared_peer
 
 
 @pytest.fixture
@@ -55,7 +35,11 @@ def peer(request: pytest.FixtureRequest, open_peer: OpenPeer) -> Peer:
 @pytest.fixture
 def jdbc_peer(request: pytest.FixtureRequest, open_peer: OpenPeer) -> Peer:
     """The Java peer whose name is the parameter of the test, with drivers of SQL databases."""
-    return open_peer(request.param, *JDBC_DRIVERS)
+    try:
+        jdbc_drivers()
+    except PeerUnavailableError as error:
+        pytest.skip(str(error))
+    return open_peer(request.param)
 
 
 @pytest.fixture

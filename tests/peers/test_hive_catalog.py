@@ -14,9 +14,8 @@ from support.catalogs.hive_metastore import (
     METASTORES,
     HiveMetastore,
     StartHiveMetastore,
-    hive_client_jars,
 )
-from support.peers.environments import JAVA, PeerUnavailableError
+from support.peers.environments import JAVA
 from support.peers.peers import Peer, PeerError
 
 NEWER = [name for name in JAVA if name != "java-0.9"]
@@ -51,38 +50,15 @@ def columns(fields: list[dict[str, str]]) -> dict[str, str]:
     return {field["name"]: field["type"] for field in fields}
 
 
-def open_hive_peer(name: str) -> Peer:
-    try:
-        return Peer(name, hive_client_jars())
-    except PeerUnavailableError as error:
-        pytest.skip(str(error))
-
-
-@pytest.fixture(scope="module")
-def peers() -> Iterator[dict[str, Peer]]:
-    running: dict[str, Peer] = {}
-    yield running
-    for peer in running.values():
-        peer.close()
-
-
-@pytest.fixture
-def hive_peer(request: pytest.FixtureRequest, peers: dict[str, Peer]) -> Peer:
-    """The Java peer whose name is the parameter of the test, with a client of Hive."""
-    if request.param not in peers:
-        peers[request.param] = open_hive_peer(request.param)
-    return peers[request.param]
-
-
-@pytest.mark.parametrize("hive_peer", NEWER, indirect=True)
+@pytest.mark.parametrize("peer", NEWER, indirect=True)
 def test_java_stores_databases_tables_and_partitions(
-    hive_metastore: HiveMetastore, hive_peer: Peer
+    hive_metastore: HiveMetastore, peer: Peer
 ) -> None:
     catalog = hive_metastore.options()
     location = f"file:{hive_metastore.warehouse}/db.db"
     options = {"comment": "c", "owner": "me", "p": "q"}
 
-    hive_peer.ask("create_database", catalog, database="db", options=options)
+    peer.ask("create_database", catalog, database="db", options=options)
     [database] = hive_metastore.databases()
     database.pop("catalogName", None)  # since Hive 3
     assert database == {
@@ -94,8 +70,8 @@ def test_java_stores_databases_tables_and_partitions(
         "parameters": {"p": "q"},
     }
 
-    hive_peer.run("create", catalog, spec=spec(["day"], **PARTITIONED))
-    hive_peer.run("write", catalog, rows=[ROW, {**ROW, "day": "b c/d"}])
+    peer.run("create", catalog, spec=spec(["day"], **PARTITIONED))
+    peer.run("write", catalog, rows=[ROW, {**ROW, "day": "b c/d"}])
     table = hive_metastore.table("t")
     assert parameters(table) == {**PARTITIONED, **KEYS, **HANDLER}
     assert table["tableType"] == "MANAGED_TABLE"
@@ -113,49 +89,47 @@ def test_java_stores_databases_tables_and_partitions(
         ("a",): f"{location}/t/day=a",
         ("b c/d",): f"{location}/t/day=b c%2Fd",
     }
-    assert (
-        hive_peer.ask("get_table", catalog, table="db.t")["uuid"] == f"db.t.{table['createTime']}"
-    )
+    assert peer.ask("get_table", catalog, table="db.t")["uuid"] == f"db.t.{table['createTime']}"
 
-    hive_peer.run("alter", catalog, changes=[["add", "w", "INT"], ["set", "file.format", "orc"]])
+    peer.run("alter", catalog, changes=[["add", "w", "INT"], ["set", "file.format", "orc"]])
     assert hive_metastore.table("t")["parameters"]["file.format"] == "orc"
     cascaded = hive_metastore.stored()["partitions"]
     for stored in (hive_metastore.table("t"), *cascaded):
         assert columns(stored["sd"]["cols"]) == {"k": "int", "v": "string", "w": "int"}
-    hive_peer.run("alter", catalog, changes=[["reset", "file.format"]])
+    peer.run("alter", catalog, changes=[["reset", "file.format"]])
     assert parameters(hive_metastore.table("t")) == {**PARTITIONED, **KEYS, **HANDLER}
 
-    hive_peer.run("rename", catalog, to="db.u")
+    peer.run("rename", catalog, to="db.u")
     assert hive_metastore.table("u")["sd"]["location"] == f"{location}/u"
     assert (hive_metastore.warehouse / "db.db" / "u" / "schema" / "schema-0").exists()
     moved = [each["sd"]["location"] for each in hive_metastore.stored()["partitions"]]
     assert sorted(moved) == [f"{location}/u/day=a", f"{location}/u/day=b c%2Fd"]
-    hive_peer.run("drop", catalog, "db.u")
+    peer.run("drop", catalog, "db.u")
     assert hive_metastore.stored()["tables"] == []
     assert list((hive_metastore.warehouse / "db.db").iterdir()) == []
 
 
-@pytest.mark.parametrize("hive_peer", ["java-0.9"], indirect=True)
-def test_java_0_9_stores_no_options(hive_metastore: HiveMetastore, hive_peer: Peer) -> None:
+@pytest.mark.parametrize("peer", ["java-0.9"], indirect=True)
+def test_java_0_9_stores_no_options(hive_metastore: HiveMetastore, peer: Peer) -> None:
     catalog = hive_metastore.options()
 
-    hive_peer.run("create", catalog, spec=spec(["day"], **PARTITIONED))
+    peer.run("create", catalog, spec=spec(["day"], **PARTITIONED))
 
     assert parameters(hive_metastore.table("t")) == {**HANDLER, "table_type": "PAIMON"}
-    hive_peer.run("write", catalog, rows=[ROW])
+    peer.run("write", catalog, rows=[ROW])
     assert [each["values"] for each in hive_metastore.stored()["partitions"]] == [["a"]]
-    assert hive_peer.read(catalog) == [ROW]
+    assert peer.read(catalog) == [ROW]
 
 
-@pytest.mark.parametrize("hive_peer", NEWER, indirect=True)
+@pytest.mark.parametrize("peer", NEWER, indirect=True)
 def test_java_keeps_the_files_of_external_tables(
-    tmp_path: Path, hive_metastore: HiveMetastore, hive_peer: Peer
+    tmp_path: Path, hive_metastore: HiveMetastore, peer: Peer
 ) -> None:
     catalog = hive_metastore.options()
     folder = tmp_path / "external"
 
-    hive_peer.run("create", catalog, spec=spec(["day"], bucket="1", path=str(folder)))
-    hive_peer.run("write", catalog, rows=[ROW])
+    peer.run("create", catalog, spec=spec(["day"], bucket="1", path=str(folder)))
+    peer.run("write", catalog, rows=[ROW])
 
     table = hive_metastore.table("t")
     assert table["tableType"] == "EXTERNAL_TABLE"
@@ -164,38 +138,36 @@ def test_java_keeps_the_files_of_external_tables(
     # Without metastore.partitioned-table, partition keys are columns.
     assert table["partitionKeys"] == []
     assert columns(table["sd"]["cols"]) == {"day": "string", "k": "int", "v": "string"}
-    hive_peer.run("drop", catalog)
+    peer.run("drop", catalog)
     assert hive_metastore.stored()["tables"] == []
     assert (folder / "snapshot" / "snapshot-1").exists()
 
 
-@pytest.mark.parametrize("hive_peer", NEWER, indirect=True)
-def test_java_stores_tags_as_partitions(hive_metastore: HiveMetastore, hive_peer: Peer) -> None:
+@pytest.mark.parametrize("peer", NEWER, indirect=True)
+def test_java_stores_tags_as_partitions(hive_metastore: HiveMetastore, peer: Peer) -> None:
     catalog = hive_metastore.options()
     options = {"bucket": "1", "metastore.tag-to-partition": "dt"}
-    hive_peer.run("create", catalog, spec=spec([], **options))
-    hive_peer.run("write", catalog, rows=[ROW])
+    peer.run("create", catalog, spec=spec([], **options))
+    peer.run("write", catalog, rows=[ROW])
     assert columns(hive_metastore.table("t")["partitionKeys"]) == {"dt": "string"}
     assert hive_metastore.stored()["partitions"] == []
 
-    hive_peer.run("tag", catalog, name="2024-01-01")
+    peer.run("tag", catalog, name="2024-01-01")
 
     [partition] = hive_metastore.stored()["partitions"]
     assert partition["values"] == ["2024-01-01"]
     assert partition["sd"]["location"].endswith("/db.db/t/dt=2024-01-01")
-    hive_peer.run("delete_tag", catalog, name="2024-01-01")
+    peer.run("delete_tag", catalog, name="2024-01-01")
     assert hive_metastore.stored()["partitions"] == []
 
 
-@pytest.mark.parametrize("hive_peer", NEWER, indirect=True)
-def test_java_stores_locations_in_parameters(
-    hive_metastore: HiveMetastore, hive_peer: Peer
-) -> None:
+@pytest.mark.parametrize("peer", NEWER, indirect=True)
+def test_java_stores_locations_in_parameters(hive_metastore: HiveMetastore, peer: Peer) -> None:
     catalog = hive_metastore.options(location_in_properties="true")
     location = f"{hive_metastore.warehouse}/db.db"
 
-    hive_peer.run("create", catalog, spec=spec(["day"], **PARTITIONED))
-    hive_peer.run("write", catalog, rows=[ROW])
+    peer.run("create", catalog, spec=spec(["day"], **PARTITIONED))
+    peer.run("write", catalog, rows=[ROW])
 
     [database] = hive_metastore.databases()
     assert database["parameters"] == {"paimon_location": location}
@@ -220,11 +192,11 @@ def held_lock(peer: Peer, catalog: dict[str, str], file: Path) -> Iterator[Futur
 
 @pytest.mark.parametrize("release", METASTORES)
 def test_java_takes_the_lock_of_a_killed_process_when_it_expires(
-    tmp_path: Path, release: str, start_hive_metastore: StartHiveMetastore
+    tmp_path: Path, release: str, start_hive_metastore: StartHiveMetastore, java: Peer
 ) -> None:
     metastore = start_hive_metastore(release, hive__txn__timeout="3s")
     catalog = metastore.options(lock__enabled="true", lock_check_max_sleep="200 ms")
-    killed, waiting = open_hive_peer("java-1.4"), open_hive_peer("java-1.4")
+    killed, waiting = Peer(java.name), java
     try:
         waiting.run("create", catalog, spec=spec(["day"], bucket="1"))
         assert metastore.stored()["locks"] == [], "released after the creation"
@@ -247,20 +219,19 @@ def test_java_takes_the_lock_of_a_killed_process_when_it_expires(
         assert metastore.stored()["locks"] == []
     finally:
         killed.close()
-        waiting.close()
 
 
-@pytest.mark.parametrize("hive_peer", ["java-1.4"], indirect=True)
+@pytest.mark.parametrize("peer", ["java-1.4"], indirect=True)
 def test_a_restarted_metastore_has_its_tables(
-    hive_peer: Peer, start_hive_metastore: StartHiveMetastore
+    peer: Peer, start_hive_metastore: StartHiveMetastore
 ) -> None:
     metastore = start_hive_metastore("2.3")
     catalog = metastore.options()
-    hive_peer.run("create", catalog, spec=spec(["day"], **PARTITIONED))
+    peer.run("create", catalog, spec=spec(["day"], **PARTITIONED))
 
     metastore.kill()
     metastore.start()
 
-    hive_peer.run("write", catalog, rows=[ROW])
-    assert hive_peer.read(catalog) == [ROW]
+    peer.run("write", catalog, rows=[ROW])
+    assert peer.read(catalog) == [ROW]
     assert [each["values"] for each in metastore.stored()["partitions"]] == [["a"]]

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pytest
-from support.catalogs.hive_metastore import HiveMetastore, hive_client_jars
-from support.peers.environments import PeerUnavailableError
+from support.catalogs.hive_metastore import HiveMetastore
 from support.peers.peers import Peer
 
 from paimon_orch import Catalog, Table
@@ -18,16 +15,6 @@ from paimon_orch.steps.expiration.delete_tag import delete_tag
 
 LISTED = {"metastore.partitioned-table": "true"}
 IGNORED = {"createTime", "lastAccessTime", "transient_lastDdlTime", "lastUpdateTime", "tableName"}
-
-
-@pytest.fixture(scope="module")
-def java() -> Iterator[Peer]:
-    try:
-        peer = Peer("java-1.4", hive_client_jars())
-    except PeerUnavailableError as error:
-        pytest.skip(str(error))
-    yield peer
-    peer.close()
 
 
 def spec(partition_keys: list[str], **options: str) -> dict[str, Any]:

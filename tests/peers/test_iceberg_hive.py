@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import load_catalog
-from support.catalogs.hive_metastore import HiveMetastore, hive_client_jars
+from support.catalogs.hive_metastore import HiveMetastore
 from support.iceberg_readers import SparkReader
 from support.peers.environments import PeerUnavailableError
 from support.peers.peers import Peer
@@ -40,17 +40,6 @@ COLUMNS = {
 }
 # The metastore adds these.
 OF_THE_SERVER = {"transient_lastDdlTime", "numFiles", "totalSize"}
-
-
-@pytest.fixture(scope="module")
-def hive_java() -> Iterator[Peer]:
-    """Java Paimon 2.0 with a client of Hive."""
-    try:
-        peer = Peer("java-2.0", hive_client_jars())
-    except PeerUnavailableError as error:
-        pytest.skip(str(error))
-    yield peer
-    peer.close()
 
 
 @pytest.fixture(scope="module")
@@ -147,14 +136,14 @@ def spelled(stored: dict[str, Any], name: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("more", [{}, {"hive_skip_update_stats": "true", "database": "x; y"}])
 def test_our_entry_is_that_of_java(
-    hive_metastore: HiveMetastore, hive_java: Peer, tmp_path: Path, more: dict[str, str]
+    hive_metastore: HiveMetastore, java20: Peer, tmp_path: Path, more: dict[str, str]
 ) -> None:
     stored = []
     for name in ("java", "ours"):
-        hive_java.run("create", tmp_path, f"db.{name}", spec=spec(hive_metastore, **more))
+        java20.run("create", tmp_path, f"db.{name}", spec=spec(hive_metastore, **more))
         if name == "java":
             for key in (1, 2):
-                hive_java.run("write", tmp_path, "db.java", rows=[{"k": key}])
+                java20.run("write", tmp_path, "db.java", rows=[{"k": key}])
         else:
             for key in (1, 2):
                 append(Catalog(str(tmp_path)).table("db.ours"), key)
@@ -175,13 +164,13 @@ def read_with_iceberg(
 
 
 def test_java_and_this_library_publish_one_table_in_turns(
-    hive_metastore: HiveMetastore, hive_java: Peer, spark_reader: SparkReader, tmp_path: Path
+    hive_metastore: HiveMetastore, java20: Peer, spark_reader: SparkReader, tmp_path: Path
 ) -> None:
-    hive_java.run("create", tmp_path, spec=spec(hive_metastore))
+    java20.run("create", tmp_path, spec=spec(hive_metastore))
     table = Catalog(str(tmp_path)).table("db.t")
     for key in range(1, 7):
         if key in (1, 3, 6):
-            hive_java.run("write", tmp_path, rows=[{"k": key}])
+            java20.run("write", tmp_path, rows=[{"k": key}])
         else:
             append(table, key)
         assert pointer(hive_metastore).removeprefix("file:") == metadata_file(table, key)
@@ -192,7 +181,7 @@ def test_java_and_this_library_publish_one_table_in_turns(
     assert read_with_iceberg(spark_reader, hive_metastore) == [1, 2, 3, 4, 5, 6]
     assert read_with_iceberg(spark_reader, hive_metastore, 4) == [1, 2, 3, 4]
 
-    hive_java.run("alter", tmp_path, changes=[["add", "w", "INT"]])
+    java20.run("alter", tmp_path, changes=[["add", "w", "INT"]])
     append(table, 7)
     assert [c["name"] for c in hive_metastore.table("t")["sd"]["cols"]][-1] == "w"
     Catalog(str(tmp_path)).alter_table("db.t", [AddColumn(column="x", type="INT")])
@@ -210,7 +199,7 @@ def test_pyiceberg_reads_by_the_metastore(hive_metastore: HiveMetastore, table: 
 
 
 def test_a_paimon_table_of_the_same_metastore_is_also_an_iceberg_table(
-    hive_metastore: HiveMetastore, hive_java: Peer, spark_reader: SparkReader
+    hive_metastore: HiveMetastore, java20: Peer, spark_reader: SparkReader
 ) -> None:
     catalog_options: dict[str, Any] = {**hive_metastore.options()}
     catalog = Catalog(**catalog_options)
@@ -222,7 +211,7 @@ def test_a_paimon_table_of_the_same_metastore_is_also_an_iceberg_table(
             partition_by=["p"],
             options=options(hive_metastore) | more,
         )
-    hive_java.run("write", hive_metastore.options(), "db.java", rows=[{"p": 1, "k": 1}])
+    java20.run("write", hive_metastore.options(), "db.java", rows=[{"p": 1, "k": 1}])
     for key in (1, 2):
         catalog.table("db.t").append(pa.table({"p": [1], "k": [key]}).cast(INTEGERS))
 
@@ -236,7 +225,7 @@ def test_a_paimon_table_of_the_same_metastore_is_also_an_iceberg_table(
     assert catalog.tables("db") == ["java", "t"]
     catalog.alter_table("db.t", [SetOption("num-levels", "7")])
     assert status_of(catalog.table("db.t")).is_current
-    assert hive_java.read(hive_metastore.options()) == [{"p": 1, "k": 1}, {"p": 1, "k": 2}]
+    assert java20.read(hive_metastore.options()) == [{"p": 1, "k": 1}, {"p": 1, "k": 2}]
     catalog.drop_table("db.t")
     assert [each["tableName"] for each in hive_metastore.stored()["tables"]] == ["java"]
 

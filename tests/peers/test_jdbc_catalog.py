@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.catalogs.jdbc_databases import JDBC_DRIVERS, JdbcDatabase
-from support.peers.environments import JAVA, maven_jar
-from support.peers.peers import OpenPeer, Peer, PeerError
+from support.catalogs.jdbc_databases import JdbcDatabase
+from support.peers.environments import JAVA
+from support.peers.peers import Peer, PeerError
 
 # PostgreSQL has locks since 1.1, and table properties are stored since 1.4.
 NEWER = [name for name in JAVA if name != "java-0.9"]
@@ -189,12 +189,11 @@ def test_java_holds_a_row_while_it_holds_the_lock(
     assert jdbc_database.rows("paimon_distributed_locks") == []
 
 
-@pytest.mark.parametrize("name", NEWER)
+@pytest.mark.parametrize("jdbc_peer", NEWER, indirect=True)
 def test_java_takes_the_lock_of_a_killed_process_when_it_expires(
-    tmp_path: Path, warehouse: Path, jdbc_database: JdbcDatabase, name: str, open_peer: OpenPeer
+    tmp_path: Path, warehouse: Path, jdbc_database: JdbcDatabase, jdbc_peer: Peer
 ) -> None:
-    waiting = open_peer(name, *JDBC_DRIVERS)
-    killed = Peer(name, [maven_jar(artifact) for artifact in JDBC_DRIVERS])
+    waiting, killed = jdbc_peer, Peer(jdbc_peer.name)
     catalog = jdbc_database.options(warehouse, lock__enabled="true", lock_check_max_sleep="200 ms")
     waiting.run("create", catalog, spec=SPEC)
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from support.catalogs.jdbc_databases import JDBC_DRIVERS, JdbcDatabase
-from support.peers.environments import JAVA, maven_jar, peer_start
-from support.peers.peers import OpenPeer, Peer, PeerError
+from support.catalogs.jdbc_databases import JdbcDatabase
+from support.peers.environments import JAVA, peer_start
+from support.peers.peers import Peer, PeerError
 from support.peers.protocol import PeerProcess
 from support.tables import rows_of
 
@@ -291,21 +291,19 @@ def test_java_and_our_processes_commit_at_once(
     assert jdbc_database.rows("paimon_distributed_locks") == []
 
 
-@pytest.mark.parametrize(("name", "time_zone"), [("java-1.4", "UTC"), ("java-1.4", "Asia/Tokyo")])
+@pytest.mark.parametrize("jdbc_peer", ["java-1.4"], indirect=True)
+@pytest.mark.parametrize("time_zone", ["UTC", "Asia/Tokyo"])
 def test_we_take_the_lock_of_a_killed_java_when_it_expires(
     tmp_path: Path,
     warehouse: Path,
     jdbc_database: JdbcDatabase,
-    name: str,
+    jdbc_peer: Peer,
     time_zone: str,
-    open_peer: OpenPeer,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """PostgreSQL stores local times of the sessions, so both must have the same zone."""
-    open_peer(name, *JDBC_DRIVERS)  # skips the test if Java cannot run
     monkeypatch.setenv("TZ", time_zone)
-    jars = tuple(maven_jar(artifact) for artifact in JDBC_DRIVERS)
-    killed, start = Peer(name, jars), peer_start(name, jars)
+    killed, start = Peer(jdbc_peer.name), peer_start(jdbc_peer.name)
     killed.close()  # the process in UTC
     java_options = {"_JAVA_OPTIONS": f"-Duser.timezone={time_zone}"}
     killed._talk = PeerProcess(start.command, {**start.environment, **java_options})

@@ -20,7 +20,7 @@ from xml.sax.saxutils import escape
 
 from support.peers.environments import (
     PeerCommand,
-    PeerUnavailableError,
+    hive_client_jars,
     java_command,
     maven_jar,
     spark_jars,
@@ -40,24 +40,6 @@ _ARTIFACTS = {
 _SOURCE = Path(__file__).parent / "java" / "MetastoreServer.java"
 _START_SECONDS = 120
 _REAPER_MILLISECONDS = 500
-
-# What the client of Hive 2.3 requires in a Java peer. It works with both metastores.
-_CLIENT_JARS = (
-    "hive-metastore",
-    "hive-exec",
-    "hive-common",
-    "hive-serde",
-    "hive-shims*",
-    "hive-storage-api",
-    "libthrift",
-    "libfb303",
-    "guava",
-    "failureaccess",
-    "commons-lang",
-    "commons-lang3",
-    "log4j-1.2-api",
-    "log4j-api",
-)
 
 Stored = dict[str, Any]
 
@@ -179,15 +161,6 @@ def run_hive_metastore(release: str, folder: Path, **settings: str) -> Iterator[
 def prepare_hive_metastore(release: str) -> None:
     """Download and compile what a metastore requires, or raise `PeerUnavailableError`."""
     _server_command(release, Path())
-
-
-def hive_client_jars() -> list[Path]:
-    """Return the jars that a Java peer requires for a Hive catalog."""
-    folder = spark_jars()
-    jars = [jar for name in _CLIENT_JARS for jar in sorted(folder.glob(f"{name}-[0-9]*.jar"))]
-    if not any(jar.name.startswith("hive-metastore") for jar in jars):
-        raise PeerUnavailableError(f"a Hive catalog needs the jars of Hive: none are in {folder}")
-    return jars
 
 
 def _server_command(release: str, folder: Path) -> PeerCommand:

@@ -14,9 +14,6 @@ from support.postgres import find_postgres_home, run_postgres_server
 
 from paimon_orch import Catalog
 
-# Drivers for Java peers.
-JDBC_DRIVERS = ("org.xerial:sqlite-jdbc:3.50.3.0", "org.postgresql:postgresql:42.7.7")
-
 _PASSWORD = "a pass:word@%/"  # noqa: S105 - of a server that only tests can reach
 _database_numbers = itertools.count()
 

@@ -74,6 +74,24 @@ ENGINE_TITLES = {
 """All engines with their releases."""
 
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:2.8:copy"
+_JDBC_DRIVERS = ("org.xerial:sqlite-jdbc:3.50.3.0", "org.postgresql:postgresql:42.7.7")
+# What the client of Hive 2.3 requires in a Java peer. It works with both metastores.
+_HIVE_CLIENT_JARS = (
+    "hive-metastore",
+    "hive-exec",
+    "hive-common",
+    "hive-serde",
+    "hive-shims*",
+    "hive-storage-api",
+    "libthrift",
+    "libfb303",
+    "guava",
+    "failureaccess",
+    "commons-lang",
+    "commons-lang3",
+    "log4j-1.2-api",
+    "log4j-api",
+)
 _JAVA_MINIMUM = 17
 _BUILD_SECONDS = 900
 
@@ -91,15 +109,11 @@ class PeerCommand:
 
 
 @functools.cache
-def peer_start(name: str, jars: tuple[Path, ...] = ()) -> PeerCommand:
-    """Return the command of a peer; builds its environment if it does not exist.
-
-    The jars are added to the class path of a Java peer.
-    """
+def peer_start(name: str) -> PeerCommand:
+    """Return the command of a peer; builds its environment if it does not exist."""
     if name in JAVA:
         jar, sources = JAVA[name]()
-        return java_command("JavaPeer", sources, [jar], jars)
-    assert not jars, f"{name} is no Java peer"
+        return java_command("JavaPeer", sources, [jar], _catalog_jars())
     if name == ICEBERG_DUCKDB:
         python = python_environment(name, _ICEBERG_DUCKDB_REQUIREMENTS)
         return PeerCommand(_script(name, python), dict(os.environ))
@@ -154,6 +168,28 @@ def _java_2_0() -> tuple[Path, list[Path]]:
 def paimon_jar(name: str) -> Path:
     """Return the jar with all of Paimon, of the peer `java-1.4` or `java-2.0`."""
     return maven_jar(_FLINK_JAR if name == "java-2.0" else _BUNDLE)
+
+
+def _catalog_jars() -> list[Path]:
+    """Return the jars that catalogs in Hive require, and the drivers of databases if possible."""
+    try:
+        return [*hive_client_jars(), *jdbc_drivers()]
+    except PeerUnavailableError:
+        return hive_client_jars()
+
+
+def hive_client_jars() -> list[Path]:
+    """Return the jars that a Java peer requires for a Hive catalog."""
+    folder = spark_jars()
+    jars = [jar for name in _HIVE_CLIENT_JARS for jar in sorted(folder.glob(f"{name}-[0-9]*.jar"))]
+    if not any(jar.name.startswith("hive-metastore") for jar in jars):
+        raise PeerUnavailableError(f"a Hive catalog needs the jars of Hive: none are in {folder}")
+    return jars
+
+
+def jdbc_drivers() -> list[Path]:
+    """Return the jars that a Java peer requires for a JDBC catalog."""
+    return [maven_jar(artifact) for artifact in _JDBC_DRIVERS]
 
 
 def _java_sources(*folders: str) -> list[Path]:

@@ -36,9 +36,9 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from support.peers.environments import JAVA, PeerUnavailableError, peer_start
 from support.peers.protocol import PeerError, PeerProcess
@@ -54,9 +54,9 @@ PEERS = ("pypaimon", "pypaimon-rust", *JAVA)
 class Peer:
     """The process of another implementation."""
 
-    def __init__(self, name: str, jars: Sequence[Path] = ()) -> None:
+    def __init__(self, name: str) -> None:
         self.name = name
-        start = peer_start(name, tuple(jars))
+        start = peer_start(name)
         self._talk = PeerProcess(start.command, start.environment)
 
     def run(self, do: str, warehouse: Warehouse, table: str = "db.t", **arguments: Any) -> None:
@@ -113,11 +113,7 @@ class Peer:
         return lines
 
 
-class OpenPeer(Protocol):
-    """A function from a name, and Maven artifacts for its class path, to a running peer."""
-
-    def __call__(self, name: str, /, *artifacts: str) -> Peer:
-        """Return the peer, which other tests use too."""
-
+OpenPeer = Callable[[str], Peer]
+"""From a name to a running peer, which other tests use too."""
 
 __all__ = ["PEERS", "OpenPeer", "Peer", "PeerError", "PeerUnavailableError", "Record", "Warehouse"]

@@ -148,7 +148,7 @@ public class JavaPeer {
         Map<String, String> options = texts(asked.get("options"));
         // else 0.9 may fail: its threads that read manifests share a HashMap
         options.put("scan.manifest.parallelism", "1");
-        Table found = catalog.getTable(table).copy(options);
+        Table found = BufferedFileIO.of(catalog.getTable(table)).copy(options);
         switch (asked.get("do").asText()) {
             case "read": return read(found, asked.get("where"));
             case "oracle": return oracle(found, asked.get("command").asText(), list(asked.get("words")));
