@@ -18,17 +18,12 @@ from pathlib import Path
 from typing import Any, Protocol
 from xml.sax.saxutils import escape
 
-from support.peers.environments import (
-    PeerCommand,
-    hive_client_jars,
-    java_command,
-    maven_jar,
-    spark_jars,
-)
+from support.peers.downloads import maven_jars
+from support.peers.environments import PeerCommand, hive_client_jars, java_command, spark_jars
 
 METASTORES = ("2.3", "3.1")
 
-_ARTIFACTS = {
+ARTIFACTS = {
     "2.3": (),
     "3.1": (
         "org.apache.hive:hive-standalone-metastore:3.1.3",
@@ -164,7 +159,7 @@ def prepare_hive_metastore(release: str) -> None:
 
 
 def _server_command(release: str, folder: Path) -> PeerCommand:
-    jars = [maven_jar(artifact) for artifact in _ARTIFACTS[release]]
+    jars = maven_jars(ARTIFACTS[release])
     # Its name is part of the name of the folder with the classes.
     first = jars or [jar for jar in hive_client_jars() if jar.name.startswith("hive-metastore")]
     path = [*first, spark_jars() / "*"]

@@ -15,12 +15,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from support.peers.environments import PeerCommand, java_command, maven_jar, spark_jars
+from support.peers.downloads import maven_jars
+from support.peers.environments import PeerCommand, java_command, spark_jars
 
 TOKEN = "an-iceberg-token"  # noqa: S105
 
 ICEBERG_VERSION = "1.11.0"
-_ARTIFACTS = (
+ARTIFACTS = (
     f"org.apache.iceberg:iceberg-core:{ICEBERG_VERSION}:jar:tests",
     f"org.apache.iceberg:iceberg-core:{ICEBERG_VERSION}",
     f"org.apache.iceberg:iceberg-api:{ICEBERG_VERSION}",
@@ -101,5 +102,5 @@ def run_iceberg_rest_server(folder: Path) -> Iterator[IcebergRestServer]:
 
 def iceberg_rest_command() -> PeerCommand:
     """Download and compile what the server requires, or raise `PeerUnavailableError`."""
-    path = [*map(maven_jar, _ARTIFACTS), spark_jars() / "*"]
+    path = [*maven_jars(ARTIFACTS), spark_jars() / "*"]
     return java_command("org.apache.iceberg.rest.IcebergRestServer", [_SOURCE], path)

@@ -19,18 +19,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from support.peers.environments import (
-    PeerCommand,
-    java_command,
-    maven_jar,
-    paimon_jar,
-    python_environment,
-)
+from support.peers.downloads import maven_jars, python_environment
+from support.peers.environments import PAIMON_JARS, PeerCommand, java_command
 from support.peers.protocol import PeerError, PeerProcess
 
 JAVA_1_4, JAVA_2_0 = "java-1.4", "java-2.0"
 PYPAIMON_1_3, PYPAIMON_1_4 = "pypaimon-1.3", "pypaimon-1.4"
-REST_SERVERS = (JAVA_1_4, JAVA_2_0, PYPAIMON_1_3, PYPAIMON_1_4)
+JAVA_SERVERS = (JAVA_1_4, JAVA_2_0)
+PYPAIMON_SERVERS = (PYPAIMON_1_3, PYPAIMON_1_4)
+REST_SERVERS = (*JAVA_SERVERS, *PYPAIMON_SERVERS)
 
 _HERE = Path(__file__).parent
 # The packages contain the server with its tests. Its dependencies are those of the client.
@@ -170,8 +167,14 @@ def rest_server_command(name: str) -> PeerCommand:
         python = python_environment(name.rpartition("-")[0], [_PYPAIMON[name]])
         script = _HERE / "pypaimon_rest_server.py"
         return PeerCommand((str(python), "-I", "-X", "utf8", str(script)), {})
-    jars = [paimon_jar(name), *map(maven_jar, (_JAVA_TESTS[name], *_WEB_SERVER))]
-    return java_command("RestServer", [_HERE / "java" / "RestServer.java"], jars)
+    return java_command(
+        "RestServer", [_HERE / "java" / "RestServer.java"], maven_jars(java_artifacts(name))
+    )
+
+
+def java_artifacts(name: str) -> list[str]:
+    """Return the jars of a server of Java, Paimon first."""
+    return [PAIMON_JARS[name], _JAVA_TESTS[name], *_WEB_SERVER]
 
 
 def _authentication(keys: DlfKeys | None) -> dict[str, str]:

@@ -1,28 +1,28 @@
-"""The environments of other implementations of Paimon, built on first use and cached.
-
-An environment is built under a lock in a temporary directory and then renamed: concurrent processes
-build it once, and a killed process leaves no incomplete environment.
-"""
+"""The releases of other implementations of Paimon, and the commands that start them as peers."""
 
 from __future__ import annotations
 
-import fcntl
 import functools
-import hashlib
 import importlib.util
 import os
 import re
 import shutil
 import subprocess
-import sys
-import tarfile
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import platformdirs
+from support.peers.downloads import (
+    PeerUnavailableError,
+    cache_folder,
+    digest,
+    file_of_source,
+    make_once,
+    maven_jar,
+    maven_jars,
+    python_environment,
+    run,
+)
 
 REQUIREMENTS = {
     "pypaimon": ["pypaimon==2.1.0"],
@@ -49,32 +49,32 @@ _ICEBERG_DUCKDB_REQUIREMENTS = [
     "duckdb-extension-iceberg==1.5.5",
     "pyarrow==19.0.1",
 ]
-_ICEBERG_SPARK_RUNTIME = "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.11.0"
+ICEBERG_SPARK_RUNTIME = "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.11.0"
 
 _HERE = Path(__file__).parent
 _JAVA = _HERE / "java"
 _BRIDGE_SOURCE = "pypaimon==0.2.0"
-_BRIDGE = "paimon-python-java-bridge-0.9.0.jar"
-_BUNDLE = "org.apache.paimon:paimon-bundle:1.4.2"
-# There is no bundle of 2.0 in Maven repositories; the jar for Flink contains all of Paimon, too.
-_FLINK_JAR = "org.apache.paimon:paimon-flink-2.0:2.0.0"
+_BRIDGE = "/deps/jars/paimon-python-java-bridge-0.9.0.jar"
+PAIMON_JARS = {
+    "java-1.4": "org.apache.paimon:paimon-bundle:1.4.2",
+    # There is no bundle of 2.0 in Maven repositories; the jar for Flink contains all of Paimon too.
+    "java-2.0": "org.apache.paimon:paimon-flink-2.0:2.0.0",
+}
 TITLES = {
     **{name: needs[0].replace("==", " ") for name, needs in REQUIREMENTS.items()},
     "java-0.9": "Java 0.9.0",
-    "java-1.4": f"Java {_BUNDLE.rpartition(':')[2]}",
-    "java-2.0": f"Java {_FLINK_JAR.rpartition(':')[2]}",
+    **{name: f"Java {jar.rpartition(':')[2]}" for name, jar in PAIMON_JARS.items()},
 }
 _PYSPARK = _SPARKS[SPARK][1][0].replace("==", " ")
 ENGINE_TITLES = {
     **TITLES,
     SPARK: f"paimon-spark {_SPARKS[SPARK][0].rpartition(':')[2]} on {_PYSPARK}",
     ICEBERG_DUCKDB: _ICEBERG_DUCKDB_REQUIREMENTS[0].replace("==", " "),
-    ICEBERG_SPARK: f"Iceberg {_ICEBERG_SPARK_RUNTIME.rpartition(':')[2]} on {_PYSPARK}",
+    ICEBERG_SPARK: f"Iceberg {ICEBERG_SPARK_RUNTIME.rpartition(':')[2]} on {_PYSPARK}",
 }
 """All engines with their releases."""
 
-_COPY = "org.apache.maven.plugins:maven-dependency-plugin:2.8:copy"
-_JDBC_DRIVERS = ("org.xerial:sqlite-jdbc:3.50.3.0", "org.postgresql:postgresql:42.7.7")
+JDBC_DRIVERS = ("org.xerial:sqlite-jdbc:3.50.3.0", "org.postgresql:postgresql:42.7.7")
 # What the client of Hive 2.3 requires in a Java peer. It works with both metastores.
 _HIVE_CLIENT_JARS = (
     "hive-metastore",
@@ -93,11 +93,6 @@ _HIVE_CLIENT_JARS = (
     "log4j-api",
 )
 _JAVA_MINIMUM = 17
-_BUILD_SECONDS = 900
-
-
-class PeerUnavailableError(Exception):
-    """A peer cannot run on this machine. The message contains the missing program or file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +127,7 @@ def peer_start(name: str) -> PeerCommand:
 
 
 def _iceberg_spark_start() -> PeerCommand:
-    runtime = maven_jar(_ICEBERG_SPARK_RUNTIME)
+    runtime = maven_jar(ICEBERG_SPARK_RUNTIME)
     # The environment is that of the peer with Paimon's connector.
     command = _script(ICEBERG_SPARK, python_environment(SPARK, _SPARKS[SPARK][1]))
     return PeerCommand((*command, str(runtime)), {**os.environ, "PATH": _java_path()})
@@ -144,30 +139,17 @@ def _script(name: str, python: Path) -> tuple[str, ...]:
     return (str(python), "-I", "-X", "utf8", str(script))
 
 
-def python_environment(name: str, requirements: list[str]) -> Path:
-    """Return the interpreter of an environment with the requirements, the first of them pinned."""
-    python = f"{sys.version_info.major}.{sys.version_info.minor}"
-    folder = f"{name}-{requirements[0].split('==')[1]}-{_digest(*requirements, python)}"
-    environment = _make_once(_cache() / folder, lambda target: _build(target, requirements))
-    return environment / "bin" / "python"
-
-
 def _java_0_9() -> tuple[Path, list[Path]]:
-    return _make_once(_cache() / _BRIDGE, _download_bridge), _java_sources("checks", "0.9")
+    return file_of_source(_BRIDGE_SOURCE, _BRIDGE), _java_sources("checks", "0.9")
 
 
 def _java_1_4() -> tuple[Path, list[Path]]:
-    return paimon_jar("java-1.4"), _java_sources("1.4")
+    return maven_jar(PAIMON_JARS["java-1.4"]), _java_sources("1.4")
 
 
 def _java_2_0() -> tuple[Path, list[Path]]:
     # The classes that append tables and catalogs need have not changed since 1.4.
-    return paimon_jar("java-2.0"), _java_sources("checks", "1.4", "2.0")
-
-
-def paimon_jar(name: str) -> Path:
-    """Return the jar with all of Paimon, of the peer `java-1.4` or `java-2.0`."""
-    return maven_jar(_FLINK_JAR if name == "java-2.0" else _BUNDLE)
+    return maven_jar(PAIMON_JARS["java-2.0"]), _java_sources("checks", "1.4", "2.0")
 
 
 def _catalog_jars() -> list[Path]:
@@ -189,7 +171,7 @@ def hive_client_jars() -> list[Path]:
 
 def jdbc_drivers() -> list[Path]:
     """Return the jars that a Java peer requires for a JDBC catalog."""
-    return [maven_jar(artifact) for artifact in _JDBC_DRIVERS]
+    return maven_jars(JDBC_DRIVERS)
 
 
 def _java_sources(*folders: str) -> list[Path]:
@@ -215,9 +197,9 @@ def java_command(
     environment = {**os.environ, "PATH": _java_path()}
     path = os.pathsep.join(map(str, [*jars, *_hadoop_jars()]))
     names = (jar.name for jar in jars)
-    digest = _digest(*names, *(source.read_text(encoding="utf-8") for source in sources))
-    compiled = _make_once(
-        _cache() / f"{jars[0].stem}-classes-{digest}",
+    version = digest(*names, *(source.read_text(encoding="utf-8") for source in sources))
+    compiled = make_once(
+        cache_folder() / f"{jars[0].stem}-classes-{version}",
         lambda target: _compile(target, path, sources, environment),
     )
     opened = ("java.nio", "sun.nio.ch", "java.lang", "java.util")
@@ -239,82 +221,9 @@ def java_command(
     return PeerCommand(command, environment)
 
 
-def _cache() -> Path:
-    return platformdirs.user_cache_path("paimon-orch") / "peers"
-
-
-def _digest(*parts: str) -> str:
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
-
-
-def _make_once(final: Path, make: Callable[[Path], None]) -> Path:
-    """Build the path `final` with `make(temporary path)` if it does not exist, and return it."""
-    if final.exists():
-        return final
-    final.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(final.parent / f".{final.name}.lock"):
-        if final.exists():
-            return final
-        with tempfile.TemporaryDirectory(dir=final.parent, prefix=".building-") as folder:
-            temporary = Path(folder) / final.name
-            make(temporary)
-            temporary.rename(final)
-    return final
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
-def _build(target: Path, requirements: list[str]) -> None:
-    # Only the interpreter is used: the environment's scripts contain the temporary path.
-    _run([sys.executable, "-m", "venv", str(target)], "a virtual environment")
-    install = [str(target / "bin" / "python"), "-m", "pip", "install", "--quiet", *requirements]
-    _run(install, " and ".join(requirements))
-
-
-def _download_bridge(target: Path) -> None:
-    """Extract the jar from the source distribution, isolated from this environment's setuptools."""
-    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        # Build only this package from source, not the tools that read its metadata.
-        options = ["--no-deps", "--no-binary", "pypaimon", "--use-pep517", "--quiet"]
-        pip = [sys.executable, "-m", "pip", "download", *options, "--dest", folder]
-        _run([*pip, _BRIDGE_SOURCE], f"the source distribution of {_BRIDGE_SOURCE}")
-        [archive] = Path(folder).glob("*.tar.gz")
-        with tarfile.open(archive) as tar:
-            [name] = [name for name in tar.getnames() if name.endswith(f"/deps/jars/{_BRIDGE}")]
-            content = tar.extractfile(name)
-            assert content is not None, name
-            with content, target.open("wb") as file:
-                shutil.copyfileobj(content, file)
-
-
-def maven_jar(artifact: str) -> Path:
-    """Return a jar from the Maven repository that is configured on this machine.
-
-    The artifact is `group:name:version`, or `group:name:version:jar:classifier`.
-    """
-    _, name, version, *kind = artifact.split(":")
-    file = "-".join([name, version, *kind[1:]]) + ".jar"
-    return _make_once(_cache() / file, lambda target: _download_jar(target, artifact))
-
-
-def _download_jar(target: Path, artifact: str) -> None:
-    if shutil.which("mvn") is None:
-        raise PeerUnavailableError(f"{artifact} comes from a Maven repository: no mvn on PATH")
-    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        options = [f"-Dartifact={artifact}", f"-DoutputDirectory={folder}"]
-        _run(["mvn", "--batch-mode", "--quiet", _COPY, *options], artifact)
-        [jar] = Path(folder).glob("*.jar")
-        jar.rename(target)
-
-
 def _compile(target: Path, path: str, sources: list[Path], environment: Mapping[str, str]) -> None:
     command = ["javac", "-nowarn", "-encoding", "UTF-8", "-d", str(target), "-cp", path]
-    _run([*command, *map(str, sources)], "the classes of a Java peer", environment)
+    run([*command, *map(str, sources)], "the classes of a Java peer", environment)
 
 
 def _java_path() -> str:
@@ -366,23 +275,3 @@ def _hadoop_jars() -> list[Path]:
             f"the Java peers need {', '.join(names)}: not all are in {folder}"
         )
     return jars
-
-
-def _run(command: list[str], product: str, environment: Mapping[str, str] | None = None) -> None:
-    finished = subprocess.run(
-        command,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=_BUILD_SECONDS,
-    )
-    if finished.returncode != 0:
-        # Maven prints codes that reset colors even if colors are disabled.
-        lines = re.sub(r"\x1b\[[\d;]*m", "", finished.stderr + finished.stdout).strip().splitlines()
-        # Maven prints the reason in the first line that is not empty, and pip in the last line.
-        error_lines = (
-            line for line in lines if line.startswith("[ERROR] ") and line.strip() != "[ERROR]"
-        )
-        last = next(error_lines, "; ".join(lines[-3:]))
-        raise PeerUnavailableError(f"cannot build {product} (is the network available?): {last}")
