@@ -444,3 +444,16 @@ def test_a_bound_of_zero_can_have_either_sign(tmp_path: Path) -> None:
     edit_files(table, 1, value_stats=SimpleStats.of(stats, types))
 
     assert check(table, deep=True).findings == ()
+
+
+def test_a_null_count_of_minus_one_is_unknown(tmp_path: Path) -> None:
+    table = new_table(tmp_path, "k BIGINT, v STRING")
+    table.upsert(table_of("k v", [(1, None), (2, "long")]))
+    stats = [ColumnStats(1, 2, 0), ColumnStats(None, None, -1)]  # Java stores it for long strings
+    types = [field.type for field in table.schema.fields]
+
+    edit_files(table, 1, value_stats=SimpleStats.of(stats, types))
+
+    assert check(table, deep=True).findings == ()
+    edit_files(table, 1, value_stats=SimpleStats.of([stats[0], ColumnStats(None, None, 0)], types))
+    assert rules(table) == {"statistics"}
