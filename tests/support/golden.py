@@ -36,19 +36,21 @@ _NANOS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _DIFFERENCES_SHOWN = 5
 
 
-def golden_tables(root: Path = GOLDEN) -> Iterator[tuple[str, Path, dict[str, Any]]]:
+def golden_tables(
+    root: Path = GOLDEN, writer: str = "*"
+) -> Iterator[tuple[str, Path, dict[str, Any]]]:
     """Yield (id, folder, entry) per table and branch; an id is `java-0.9/branches/db.t$branch_dev`.
 
     The entries of all callers are the same objects, so do not change them.
     """
-    yield from _load_golden_tables(root)
+    yield from _load_golden_tables(root, writer)
 
 
 @functools.cache
-def _load_golden_tables(root: Path) -> tuple[tuple[str, Path, dict[str, Any]], ...]:
+def _load_golden_tables(root: Path, writer: str) -> tuple[tuple[str, Path, dict[str, Any]], ...]:
     return tuple(
         (f"{path.parent.parent.name}/{path.parent.name}/{table_name(entry)}", path.parent, entry)
-        for path in sorted(root.glob("*/*/expected.json"))
+        for path in sorted(root.glob(f"{writer}/*/expected.json"))
         for entry in json.loads(path.read_text(encoding="utf-8"))["tables"]
     )
 

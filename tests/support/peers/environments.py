@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from support.peers import downloads
 from support.peers.downloads import (
-    PeerUnavailableError,
     cache_folder,
     digest,
     file_of_source,
@@ -23,6 +23,8 @@ from support.peers.downloads import (
     python_environment,
     run,
 )
+
+PeerUnavailableError = downloads.PeerUnavailableError
 
 REQUIREMENTS = {
     "pypaimon": ["pypaimon==2.1.0"],

@@ -72,6 +72,7 @@ EXCHANGES = (
     Exchange("table/scan/test_golden_read.py", _GOLDEN, _WE),
     Exchange("peers/test_golden.py", _GOLDEN, None),
     Exchange("peers/test_java_checks.py", _GOLDEN, None),
+    Exchange("peers/test_paimon_cpp_tables.py", _GOLDEN, None),
     Exchange("peers/test_golden_compaction.py", _GOLDEN, _THEY, "test_java_reads*"),
     Exchange("peers/test_golden_compaction.py", _GOLDEN, _WE),
     Exchange("peers/test_golden_java20.py", _GOLDEN, _TURNS, "test_java_reads*"),

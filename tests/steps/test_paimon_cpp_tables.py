@@ -1,0 +1,127 @@
+"""Tables of paimon-cpp are read and checked, and steps that cannot change them say why."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.golden import (
+    assert_rows_equal,
+    canonical_rows,
+    copy_warehouse,
+    expected_rows,
+    table_name,
+)
+from support.paimon_cpp import (
+    ABORTED,
+    FINDINGS,
+    FOLDER,
+    MISREAD,
+    Entry,
+    compaction_refusal,
+    cpp_cases,
+)
+
+from paimon_orch import Catalog
+from paimon_orch.errors import UnsupportedError
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction.compact import CompactionStrategy, compact
+from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
+from paimon_orch.steps.inspection.check_table import check
+from paimon_orch.table.table import Table
+
+pytestmark = pytest.mark.slow
+
+STRATEGIES: tuple[CompactionStrategy, ...] = ("minor", "full")
+READ = """
+import resource, sys
+from paimon_orch import Catalog
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+Catalog(sys.argv[1]).table(sys.argv[2]).scan().to_arrow()
+"""
+
+
+def versions(table: Table, entry: Entry) -> Iterator[tuple[Any, Entry]]:
+    """Yield scans, and the rows and columns that Java read."""
+    for snapshot in entry["snapshots"]:
+        # Java fails on some snapshots before the newest schema.
+        if "read_error" not in snapshot:
+            rows = snapshot.get("rows", snapshot.get("rows_of_older_types"))
+            yield table.scan(snapshot_id=snapshot["id"]), {**snapshot, "rows": rows}
+    for tag in entry["tag_rows"]:
+        yield table.scan(tag=tag["key"]), tag
+    if "combined_rows" in entry:
+        yield (
+            table.scan(),
+            {"columns": entry["combined_columns"], "rows": entry["combined_rows"]},
+        )
+    if "row_tracking" in entry:
+        columns = [*table.schema.names, "_ROW_ID", "_SEQUENCE_NUMBER"]
+        yield table.scan(columns), {"columns": columns, "rows": entry["row_tracking"]}
+
+
+def digest(warehouse: Path) -> str:
+    files = sorted(path for path in warehouse.rglob("*") if path.is_file())
+    return hashlib.sha256(repr([(f, f.read_bytes()) for f in files]).encode()).hexdigest()
+
+
+@pytest.mark.parametrize(("name", "folder", "entry"), cpp_cases(xfails=MISREAD))
+def test_all_versions_have_the_rows_that_java_read(
+    name: str, folder: Path, entry: Entry, tmp_path: Path
+) -> None:
+    table = Catalog(str(copy_warehouse(folder, tmp_path / "w"))).table(table_name(entry))
+
+    for scan, expected in versions(table, entry):
+        result = scan.to_arrow()
+        assert result.column_names == expected["columns"], name
+        types = [str(field.type) for field in result.schema]
+        assert_rows_equal(expected_rows(expected), canonical_rows(result), types)
+
+
+@pytest.mark.parametrize(("name", "folder", "entry"), cpp_cases())
+def test_a_deep_check_has_only_the_listed_findings(
+    name: str, folder: Path, entry: Entry, tmp_path: Path
+) -> None:
+    table = Catalog(str(copy_warehouse(folder, tmp_path / "w"))).table(table_name(entry))
+
+    findings = check(table, deep=True).findings
+
+    assert {finding.rule for finding in findings} == FINDINGS.get(name, set())
+
+
+@pytest.mark.parametrize(
+    ("name", "folder", "entry"),
+    cpp_cases(lambda name, entry: compaction_refusal(name, entry) is not None),
+)
+def test_a_compaction_is_refused_as_listed_and_changes_nothing(
+    name: str, folder: Path, entry: Entry, tmp_path: Path
+) -> None:
+    warehouse = copy_warehouse(folder, tmp_path / "w")
+    table, before = Catalog(str(warehouse)).table(table_name(entry)), digest(warehouse)
+    refusal = compaction_refusal(name, entry)
+    assert refusal is not None
+    error, words = refusal
+
+    for strategy in STRATEGIES if error is UnsupportedError else ("full",):
+        with pytest.raises(error, match=words):
+            compact(table, InProcessExecutor(), strategy=strategy)
+    if words == "manifest.format":
+        with pytest.raises(error, match=words):
+            expire_snapshots(table, retain_max=1)
+
+    assert digest(warehouse) == before
+
+
+@pytest.mark.skipif(not FOLDER.is_dir(), reason="no ../shared/golden/paimon-cpp")
+def test_a_null_key_of_a_map_in_an_orc_file_aborts_the_process() -> None:
+    table = ABORTED.rpartition("__")[2]
+    command = [sys.executable, "-c", READ, str(FOLDER / ABORTED / "warehouse"), f"{table}.{table}"]
+
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert process.returncode < 0, process.stderr
