@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+from support.start_conditions import handle_ignored_signals, use_writable_cache
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,6 +32,12 @@ os.environ.setdefault(
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 WORKER_SITE = REPOSITORY / "tests" / "support" / "spark" / "worker_site"
+
+
+def pytest_configure() -> None:
+    """Prepare each process of pytest, before it imports test modules."""
+    handle_ignored_signals()
+    use_writable_cache(REPOSITORY)
 
 
 # The hook of xdist reads the groups, so this hook must run before it.
