@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from support.start_conditions import handle_ignored_signals, use_writable_cache
 
 if TYPE_CHECKING:
@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from support.catalogs.hive_metastore import HiveMetastore, StartHiveMetastore
     from support.catalogs.jdbc_databases import JdbcDatabase, PostgresServer
 
-# Tests can be slow, so they have no deadline. If CI is set, Hypothesis uses its profile "ci".
-settings.register_profile("local", deadline=None)
+# Tests can be slow, so they have no deadline, and the time to generate examples has no limit. If CI
+# is set, Hypothesis uses its profile "ci", which has neither.
+settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 if not settings.get_current_profile_name().startswith("ci"):
     settings.load_profile("local")
 
