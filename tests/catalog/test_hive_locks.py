@@ -38,6 +38,7 @@ SPEC = {
     "options": {"bucket": "-1"},
 }
 COLUMNS = "process BIGINT, number BIGINT"
+SECONDS = 100  # until a test fails that would hang
 
 
 def to_catalog(options: dict[str, str]) -> Catalog:
@@ -71,6 +72,14 @@ def held_by_java(peer: Peer, options: dict[str, str], file: Path) -> Iterator[Fu
             file.unlink(missing_ok=True)
 
 
+def wait_for_second_lock(metastore: HiveMetastore, waiting: Future[Any]) -> None:
+    """Wait until a commit waits for the acquired lock; earlier requests must be withdrawn."""
+    while len(states := [each["state"] for each in metastore.stored()["locks"]]) == 1:
+        assert not waiting.done(), waiting.result()
+        time.sleep(0.02)
+    assert states == [1, 2], "acquired and waiting"
+
+
 def hold_until(options: dict[str, str], file: str) -> None:
     """Hold the lock in a process of its own, until a file is deleted."""
     lock = to_catalog(options).table("db.t").environment.lock
@@ -83,7 +92,7 @@ def hold_until(options: dict[str, str], file: str) -> None:
 
 def append_all(options: dict[str, str], process: int, count: int, barrier: Any) -> None:
     table = to_catalog(options).table("db.t")
-    barrier.wait(60)
+    barrier.wait(SECONDS)
     for number in range(count):
         append(table, process, number)
 
@@ -114,13 +123,10 @@ def test_a_commit_waits_for_the_lock_of_java(
             impatient.alter_table("db.t", [AddColumn(column="w", type="INT")])
         with ThreadPoolExecutor(1) as pool:
             waiting = pool.submit(append, table, 1, 1)
-            time.sleep(0.5)
-            assert not waiting.done()
-            states = [each["state"] for each in hive_metastore.stored()["locks"]]
-            assert states == [1, 2], "acquired and waiting; the requests before were withdrawn"
+            wait_for_second_lock(hive_metastore, waiting)
             (tmp_path / "held").unlink()
-            waiting.result(20)
-        holding.result(20)
+            waiting.result(SECONDS)
+        holding.result(SECONDS)
 
     assert hive_metastore.stored()["locks"] == []
     assert table.stores.schemas.ids() == [0]
@@ -151,14 +157,13 @@ def test_java_waits_for_our_lock(
             waiting = pool.submit(
                 hive_java.run, "write", options, rows=[{"process": 2, "number": 2}]
             )
-            time.sleep(1)
-            assert not waiting.done()
+            wait_for_second_lock(hive_metastore, waiting)
             assert table.snapshot() is None
             lock_id = stored["lockid"]
             HiveClient(table.environment.lock.client.address).read(  # type: ignore[union-attr]
                 "unlock", import_thrift_types().UnlockRequest(lockid=lock_id)
             )
-            waiting.result(20)
+            waiting.result(SECONDS)
 
     assert count_rows(table) == 1
     assert hive_metastore.stored()["locks"] == []
@@ -206,7 +211,7 @@ def test_all_commits_of_eight_processes_are_kept(hive_metastore: HiveMetastore) 
     for process in processes:
         process.start()
     for process in processes:
-        process.join(100)
+        process.join(SECONDS)
     assert [process.exitcode for process in processes] == [0] * 8
     rows = table.scan().to_arrow().to_pylist()
     assert sorted((each["process"], each["number"]) for each in rows) == [
@@ -222,9 +227,10 @@ def test_all_commits_of_eight_processes_are_kept(hive_metastore: HiveMetastore) 
 def test_the_lock_of_a_killed_process_expires(
     start_hive_metastore: StartHiveMetastore, release: str, tmp_path: Path
 ) -> None:
-    metastore = start_hive_metastore(release, hive__txn__timeout="3s")
+    metastore = start_hive_metastore(release, hive__txn__timeout="5s")
     options = locked(metastore)
     table = to_catalog(options).create_table("db.t", COLUMNS)
+    impatient = to_catalog({**options, "lock-acquire-timeout": "200 ms"}).table("db.t")
     held = tmp_path / "held"
     holder = multiprocessing.get_context("spawn").Process(
         target=hold_until, args=(options, str(held))
@@ -237,7 +243,6 @@ def test_the_lock_of_a_killed_process_expires(
         assert holder.pid is not None
         os.kill(holder.pid, signal.SIGKILL)
         holder.join()
-        impatient = to_catalog({**options, "lock-acquire-timeout": "200 ms"}).table("db.t")
         named = rf"paimon-orch, process {holder.pid}\)"
         with pytest.raises(LockTimeoutError, match=named):
             append(impatient, 1, 1)

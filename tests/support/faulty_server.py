@@ -49,6 +49,8 @@ class FaultyServer:
     """All requests except those of the handshake."""
     handshakes: list[Request] = field(default_factory=list)
     uri: str = ""
+    closed: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    """Counts the connections that the server has closed."""
 
     def answer(self, request: Request) -> Answer:
         if request.path.partition("?")[0] == "/v1/config":
@@ -79,7 +81,12 @@ def run_faulty_server() -> Iterator[FaultyServer]:
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), RequestHandler)
+    class Server(ThreadingHTTPServer):
+        def shutdown_request(self, request: Any) -> None:
+            super().shutdown_request(request)
+            faulty.closed.release()
+
+    server = Server(("127.0.0.1", 0), RequestHandler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     faulty.uri = f"http://127.0.0.1:{server.server_port}"

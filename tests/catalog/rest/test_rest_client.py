@@ -5,7 +5,6 @@ import json
 import logging
 import pickle
 import threading
-import time
 import traceback
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -258,7 +257,7 @@ def test_a_connection_that_the_server_closed_while_it_was_idle_is_replaced(
 
     for _ in range(3):
         assert client.post("x", {}) == {}
-        time.sleep(0.2)  # the server closes the connection now
+        assert server.closed.acquire(timeout=60)
 
     assert len(server.requests) == 3
 
