@@ -87,10 +87,10 @@ def write_initial_rows(table: Table) -> None:
 
 
 def repeat_role(name: str, role: Role, table: Table, seconds: float) -> tuple[int, list[str]]:
-    """Repeat a role for some seconds; return the number of turns and the problems."""
-    turn, problems = 0, []
-    until = time.time() + seconds
-    while time.time() < until:
+    """Repeat a role for some seconds, until it had a turn; return the turns and the problems."""
+    turn, problems = 0, list[str]()
+    until = time.monotonic() + seconds
+    while time.monotonic() < until or not (turn or problems):
         try:
             role(table, turn)
             turn += 1

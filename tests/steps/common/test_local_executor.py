@@ -144,8 +144,9 @@ def test_a_killed_worker_is_an_error_and_the_results_of_others_are_undone(tmp_pa
 
 @pytest.mark.parametrize("way", ["cancel", "interrupt"])
 def test_a_cancellation_ends_the_workers_and_their_unfinished_files_and_undoes_results(
-    tmp_path: Path, way: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
+    monkeypatch.setattr("paimon_orch.steps.common.worker_process._STOP_SECONDS", 60.0)
     executor, undone, pids = LocalExecutor(workers=1), list[bytes](), list[int]()
 
     def cancel() -> None:
