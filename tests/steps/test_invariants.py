@@ -33,8 +33,12 @@ from support.tables import Row, deletion_vectors_of, new_table, rows_of, small_b
 from paimon_orch import Catalog
 from paimon_orch.steps.cleanup.remove_unexisting_files import remove_unexisting_files
 from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.common.step import run_step
 from paimon_orch.steps.compaction.compact import compact
-from paimon_orch.steps.expiration.expire_partitions import expire_partitions
+from paimon_orch.steps.expiration.expire_partitions import (
+    EXPIRE_PARTITIONS,
+    ExpirePartitionsRequest,
+)
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
 from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.steps.maintenance.analyze import analyze
@@ -77,11 +81,15 @@ def test_only_partitions_above_the_age_limit_are_dropped(
         named = [(str((today - timedelta(days=age)).date()), age) for age in ages]
         table.append(table_of("dt k", named))
 
-        result = expire_partitions(table, expiration_time=timedelta(days=days), max_expires=limit)
+        request = ExpirePartitionsRequest(
+            expiration_time=timedelta(days=days), max_expires=limit, now=today
+        )
+        shown = EXPIRE_PARTITIONS.plan(table, request)
+        run_step(EXPIRE_PARTITIONS, table, shown)
 
         old = sorted({day for day, age in named if age > days})
         expired = set(old[:limit])
-        assert {name.removeprefix("dt=") for name in result.names} == expired
+        assert {name.removeprefix("dt=") for name in shown.names} == expired
         assert rows_of(table) == sorted(row for row in named if row[0] not in expired)
 
 

@@ -160,11 +160,11 @@ def test_idle_partitions_of_clustered_tables_are_sorted(tmp_path: Path) -> None:
 
 def test_partitions_about_to_expire_are_not_compacted(tmp_path: Path) -> None:
     catalog = Catalog(str(tmp_path))
-    today = datetime.now().date()
-    days = [(today - timedelta(days=age)).isoformat() for age in (10, 29, 40)]
+    now = datetime.now().astimezone()
+    days = [(now.date() - timedelta(days=age)).isoformat() for age in (10, 29, 40)]
     create_daily_table(catalog, *days, partition__expiration_time="30 d")
 
-    planned = plan_of(catalog)
+    planned = plan_of(catalog, now=now)
 
     assert [a.partition for a in planned.actions if a.partition] == [f"dt={days[0]}"]
     for day in days[1:]:
