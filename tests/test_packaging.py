@@ -3,15 +3,18 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import distributions
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 import paimon_orch
 
 HOSTS = [".".join(parts) for parts in (("pypi", "org"), ("pythonhosted", "org"), ("npmjs", "org"))]
+FIRST_RELEASES = ["3.11.0", "3.12.0", "3.13.0"]
 MACHINE_PATHS = [f"/{name}/" for name in ("work", "root")]
 
 
@@ -41,6 +44,18 @@ def test_each_dependency_is_bounded_above_and_pinned_within_its_bounds(
     for requirement in requirements(repository):
         assert "<" in str(requirement.specifier), requirement
         assert pins[canonicalize_name(requirement.name)] in requirement.specifier, requirement
+
+
+def test_each_pin_can_be_installed_on_the_first_release_of_each_python(
+    pins: dict[str, str],
+) -> None:
+    refused = {}
+    for installed in distributions():
+        supported = SpecifierSet(installed.metadata["Requires-Python"] or "")
+        is_pinned = pins.get(canonicalize_name(installed.name)) == installed.version
+        if is_pinned and len([*supported.filter(FIRST_RELEASES)]) < len(FIRST_RELEASES):
+            refused[installed.name] = supported
+    assert refused == {}
 
 
 def test_no_file_names_a_package_registry_or_a_path_of_one_machine(repository: Path) -> None:
