@@ -4,10 +4,11 @@ import json
 import signal
 import threading
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -268,13 +269,19 @@ def start_spark(master: str | None) -> "SparkSession":
     from paimon_orch.spark.session.session import java_in_use, spark_session
 
     master = master or DEFAULT_MASTER
-    is_remote = master.startswith("sc://")
+    remote = master if master.startswith("sc://") else None
+    # without a warning of Java
+    start = partial(spark_session, master, remote, use_vector_module=False)
     handler = signal.getsignal(signal.SIGINT)
-    remote = master if is_remote else None
-    session = spark_session(master, remote, use_vector_module=False)  # without a warning of Java
-    if threading.current_thread() is threading.main_thread():
-        # PySpark's handler calls the JVM, which fails if another call is waiting for an answer
-        signal.signal(signal.SIGINT, handler)
+    if handler is signal.SIG_IGN:
+        # PySpark handles Ctrl-C as soon as it starts, but not if it starts in another thread
+        with ThreadPoolExecutor(1) as pool:
+            session = pool.submit(start).result()
+    else:
+        session = start()
+        if threading.current_thread() is threading.main_thread():
+            # PySpark's handler calls the JVM, which fails if another call is waiting for an answer
+            signal.signal(signal.SIGINT, handler)
     error_console.print(f"Spark {session.version} on {java_in_use(session)}")
     return session
 

@@ -229,6 +229,17 @@ def test_an_interrupt_during_a_commit_says_whether_it_happened(
     assert (answer.status, answer.error) == (130, f"interrupted ({note})\n")
 
 
+@pytest.mark.usefixtures("default_signals")
+def test_an_interrupt_during_a_commit_is_ignored_in_the_background(
+    run: Run, table: Table, warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell does for a command with &
+    monkeypatch.setattr(TableCommit, "_update_hint", lambda *_: os.kill(os.getpid(), signal.SIGINT))
+
+    assert run("truncate", warehouse, "db.t").status == 0
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+
+
 def test_a_canceled_job_ends_like_an_interrupt(
     run: Run, warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -252,21 +263,50 @@ def test_an_interrupt_during_the_start_of_spark_leaves_no_process(
 ) -> None:
     table.upsert(table_of("id v price", [(1, "z", "1")]))
     mark = f"PAIMON_ORCH_TEST={uuid4()}"
-    name, _, value = mark.partition("=")
-    command = [sys.executable, "-m", "paimon_orch.cli", "compact", str(warehouse), "db.t"]
-    process = subprocess.Popen(
-        [*command, "--strategy", "full", "--master", "local[1]"],
-        env=os.environ | {name: value},
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,  # as in a terminal, all processes of the group get the signal
-    )
-    wait_until(lambda: "org.apache.spark.deploy.SparkSubmit" in commands_of(mark))
+    process = start_compaction(warehouse, mark)
+    wait_until(lambda: SPARK in commands_of(mark))
     os.killpg(process.pid, signal.SIGINT)
     _, error = process.communicate(timeout=60)
 
     assert (process.returncode, error.strip()) == (130, "interrupted")
     wait_until(lambda: not commands_of(mark))
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="lists processes in /proc")
+@pytest.mark.usefixtures("default_signals")
+def test_interrupts_during_the_start_of_spark_are_ignored_in_the_background(
+    table: Table, warehouse: Path
+) -> None:
+    table.upsert(table_of("id v price", [(1, "z", "1")]))
+    mark = f"PAIMON_ORCH_TEST={uuid4()}"
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    process = start_compaction(warehouse, mark)
+    wait_until(lambda: SPARK in commands_of(mark))
+    while process.poll() is None:
+        os.killpg(process.pid, signal.SIGINT)
+        time.sleep(0.2)
+    _, error = process.communicate()
+
+    assert process.returncode == 0, error
+    assert table.stores.snapshots.latest_id() == 3
+
+
+SPARK = "org.apache.spark.deploy.SparkSubmit"
+
+
+def start_compaction(warehouse: Path, mark: str) -> subprocess.Popen[str]:
+    """Start a compaction with Spark, whose processes have an environment variable."""
+    name, _, value = mark.partition("=")
+    command = [sys.executable, "-m", "paimon_orch.cli", "compact", str(warehouse), "db.t"]
+    return subprocess.Popen(
+        [*command, "--strategy", "full", "--executor", "spark", "--master", "local[1]"],
+        env=os.environ | {name: value},
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # as in a terminal, all processes of the group get the signal
+    )
 
 
 def commands_of(mark: str) -> str:
