@@ -36,6 +36,7 @@ _POM = """\
 </project>
 """
 _BUILD_SECONDS = 900
+_failures: dict[str, str] = {}
 
 
 class PeerUnavailableError(Exception):
@@ -169,15 +170,33 @@ def _temporary_folder() -> Iterator[Path]:
 
 
 def run(command: Sequence[str], product: str, environment: Mapping[str, str] | None = None) -> None:
-    """Run a command, or raise `PeerUnavailableError` with the reason that it prints."""
-    finished = subprocess.run(
-        command,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=_BUILD_SECONDS,
-    )
+    """Run a command, or raise `PeerUnavailableError` with the reason that it prints.
+
+    What failed, such as a download without a network, is not tried again by this process.
+    """
+    if product in _failures:
+        raise PeerUnavailableError(_failures[product])
+    try:
+        _run(command, product, environment)
+    except PeerUnavailableError as error:
+        _failures[product] = str(error)
+        raise
+
+
+def _run(command: Sequence[str], product: str, environment: Mapping[str, str] | None) -> None:
+    try:
+        finished = subprocess.run(
+            command,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_BUILD_SECONDS,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise PeerUnavailableError(
+            f"cannot build {product} within {_BUILD_SECONDS} s (is the network available?)"
+        ) from error
     if finished.returncode != 0:
         # Maven prints codes that reset colors even if colors are disabled.
         lines = re.sub(r"\x1b\[[\d;]*m", "", finished.stderr + finished.stdout).strip().splitlines()

@@ -225,7 +225,7 @@ def java_command(
 
 def _compile(target: Path, path: str, sources: list[Path], environment: Mapping[str, str]) -> None:
     command = ["javac", "-nowarn", "-encoding", "UTF-8", "-d", str(target), "-cp", path]
-    run([*command, *map(str, sources)], "the classes of a Java peer", environment)
+    run([*command, *map(str, sources)], f"the classes {target.name}", environment)
 
 
 def _java_path() -> str:
