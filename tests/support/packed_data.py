@@ -86,14 +86,18 @@ def _unpack_once(archives: Sequence[Path], target: Path) -> None:
         with tempfile.TemporaryDirectory(dir=target.parent, prefix="unpacking-") as folder:
             # The context deletes the temporary folder, so the data is unpacked into a subfolder.
             unpacked = Path(folder) / target.name
-            for archive in archives:
-                _unpack(archive, unpacked)
+            names = [name for archive in archives for name in _unpack(archive, unpacked)]
+            for name in names:
+                (unpacked / name).chmod(_READ_ONLY)
             unpacked.rename(target)
 
 
-def _unpack(archive: Path, target: Path) -> None:
+def _unpack(archive: Path, target: Path) -> list[str]:
+    """Unpack an archive, and return the names of its files."""
     try:
         with tarfile.open(archive, "r:xz") as tar:
+            for entry in tar.getmembers():
+                entry.mode = 0o644  # until all archives are unpacked
             # Python 3.11.3 and older have no filters.
             tar.extraction_filter = getattr(tarfile, "data_filter", None)
             tar.extractall(target)  # noqa: S202 - the repository's own archive
@@ -102,8 +106,7 @@ def _unpack(archive: Path, target: Path) -> None:
         raise TestDataError(f"{archive} is damaged: {error}; {_RESTORE}") from error
     if not names:
         raise TestDataError(f"{archive} is empty; {_RESTORE}")
-    for name in names:
-        (target / name).chmod(_READ_ONLY)
+    return names
 
 
 def tar_bytes(folder: Path) -> bytes:
