@@ -7,6 +7,7 @@ does not stop it.
 import logging
 import os
 import re
+import shlex
 import subprocess
 import sys
 import warnings
@@ -93,7 +94,7 @@ def spark_session(
         logger.info("Spark runs on %s", java)
     try:
         if submitted:
-            session = _start(SparkSession.builder, _SQL_SETTINGS | settings)
+            session = _start_jvm(SparkSession.builder, _SQL_SETTINGS | settings)
         elif remote is None:
             session = _start_classic(master, settings)
         else:
@@ -223,7 +224,7 @@ def _start_classic(master: str, config: Mapping[str, str]) -> SparkSession:
         # this prevents a warning about a loopback address, which is enough for one machine
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.master(add_task_retries(master)).appName("paimon-orch")
-    return _start(builder, _SQL_SETTINGS | _build_quiet_settings() | dict(config))
+    return _start_jvm(builder, _SQL_SETTINGS | _build_quiet_settings() | dict(config))
 
 
 def _start_connect(remote: str, config: Mapping[str, str]) -> SparkSession:
@@ -240,7 +241,7 @@ def _start_connect(remote: str, config: Mapping[str, str]) -> SparkSession:
             # The client also sends the settings that only the server can have. The server refuses
             # them, and the client warns about this.
             warnings.filterwarnings("ignore", "Failed to set", UserWarning)
-            return _start(builder, _SQL_SETTINGS | server_settings | dict(config))
+            return _start_jvm(builder, _SQL_SETTINGS | server_settings | dict(config))
     # other settings are static: the server refuses to change them, with a warning for each
     settings = {key: value for key, value in config.items() if key.startswith("spark.sql.")}
     return _start(builder, _SQL_SETTINGS | settings)
@@ -261,6 +262,16 @@ def _require_server(remote: str) -> None:
         ) from None
     finally:
         channel.close()
+
+
+def _start_jvm(builder: SparkSession.Builder, settings: Mapping[str, str]) -> SparkSession:
+    """Start a session in a JVM of this machine, with the format ``paimon``."""
+    session = _start(builder, settings)
+    # Spark looks for formats in Python modules only if a shell finds the path of Python, unquoted
+    python = os.environ.get("PYSPARK_DRIVER_PYTHON") or os.environ["PYSPARK_PYTHON"]
+    if shlex.quote(python) != python:
+        register(session)
+    return session
 
 
 def _start(builder: SparkSession.Builder, settings: Mapping[str, str]) -> SparkSession:

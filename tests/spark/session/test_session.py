@@ -1,4 +1,5 @@
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -11,6 +12,7 @@ import pytest
 from pyspark import SparkContext
 from pyspark.errors import PySparkValueError
 from pyspark.sql import SparkSession
+from support.tables import new_table, table_of
 
 from paimon_orch.dagster import SparkSessionResource
 from paimon_orch.errors import InputError, TransientError
@@ -58,7 +60,7 @@ def path_without_java(tmp_path: Path) -> str:
     bin_directory = tmp_path / "bin"
     bin_directory.mkdir()
     for folder in os.get_exec_path():
-        for program in Path(folder).iterdir() if Path(folder).is_dir() else ():
+        for program in Path(folder).iterdir() if os.access(folder, os.R_OK | os.X_OK) else ():
             link = bin_directory / program.name
             if not program.name.startswith(("java", "python")) and not link.is_symlink():
                 link.symlink_to(program)
@@ -82,6 +84,24 @@ def test_a_session_without_an_installed_java_uses_this_interpreter_and_leaves_no
     assert process.stdout.count(sys.executable) == 2
     assert process.stdout.rstrip().endswith("[]]")
     assert process.stderr == ""
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_the_format_is_found_if_python_is_in_a_folder_with_a_blank(tmp_path: Path) -> None:
+    """Spark itself does not look for it then."""
+    table = new_table(tmp_path / "lake")
+    table.append(table_of("k v", [(1, "a")]))
+    python = tmp_path / "a python"
+    python.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n', encoding="utf-8")
+    python.chmod(0o755)
+    code = (
+        "from paimon_orch.spark import spark_session, stop_session; s = spark_session('local[1]');"
+        f"print(s.read.format('paimon').load({table.paths.root!r}).count()); stop_session(s)"
+    )
+
+    assert run_in_a_process(tmp_path, code, PYSPARK_PYTHON=str(python)).stdout == "1\n"
 
 
 def test_an_active_session_is_used_unchanged_and_not_stopped(spark: SparkSession) -> None:
