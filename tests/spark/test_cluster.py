@@ -7,7 +7,6 @@ addresses are local and share a file system, so sending files to nodes is not te
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -28,6 +27,7 @@ from support.spark.cluster import (
     pack_environment,
     run_driver,
     run_standalone_cluster,
+    unpack_environment,
 )
 from support.spark.step_cases import STEP_CASES, assert_step_done
 
@@ -184,7 +184,7 @@ def test_a_slow_task_runs_twice_and_is_counted_once(
 def spark_submit(
     cluster: Cluster, folder: Path, program: str, *arguments: str, **environment: str
 ) -> list[str]:
-    """Run a program that compacts a table with ``spark-submit``; return the words of its output."""
+    """Run a program that compacts a table with ``spark-submit``; return the lines of its output."""
     (folder / "nightly.py").write_text(program)
     STEP_CASES["compact, full"].make(folder / "lake")
     settings = {"cores.max": "1", "executor.memory": "512m", "driver.host": "127.0.0.1"}
@@ -201,7 +201,7 @@ def spark_submit(
     table = Catalog(str(folder / "lake")).table("db.t")
     assert check(table, deep=True).findings == ()
     assert len(list(table.files())) == 4
-    return process.stdout.split()
+    return process.stdout.splitlines()
 
 
 def test_spark_submit_runs_a_program_with_the_package_archive(
@@ -221,7 +221,7 @@ def test_spark_submit_runs_a_program_in_a_packed_environment(
 ) -> None:
     packed = make_environment(tmp_path / "packed", "pandas")
     archive = pack_environment(packed, tmp_path / "environment.tar.gz")
-    shutil.unpack_archive(archive, tmp_path / "environment", filter="fully_trusted")
+    unpack_environment(archive, tmp_path / "environment")
     python = {"PYSPARK_PYTHON": "./environment/bin/python"}
 
     printed = spark_submit(
@@ -243,7 +243,7 @@ session = spark_session()
 python = lambda unit: __import__("sys").executable.encode()
 result = compact(Catalog(sys.argv[1]).table("db.t"), SparkExecutor(session), strategy="full")
 where = SparkExecutor(session).map(python, [1], label="which Python")[0].decode()
-print(session.conf.get("spark.master"), where, result.snapshot_id is not None)
+print(session.conf.get("spark.master"), where, result.snapshot_id is not None, sep="\\n")
 """
 
 COUNT = """

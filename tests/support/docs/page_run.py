@@ -45,17 +45,20 @@ class PageRun:
     def run(self, page: str) -> None:
         """Run the blocks of a page."""
         for language, block in BLOCK.findall(page):
-            code = _DIRECTORY.sub(lambda match: str(self.folder / match[1]), block)
             if language == "python":
-                self._run_program(code)
+                self._run_program(self._localize(block))
             elif language == "sh":
-                for line in filter(None, code.replace("\\\n", "").splitlines()):
+                for line in filter(None, block.replace("\\\n", "").splitlines()):
                     self._run_line(line)
             elif language == "console":
-                for command, expected in _split_console(code):
-                    printed = self._run_line(command)
+                for command, text in _split_console(block):
+                    printed, expected = self._run_line(command), self._localize(text)
                     if expected:
                         assert _NUMBER.sub("#", printed) == _NUMBER.sub("#", expected), printed
+
+    def _localize(self, text: str) -> str:
+        """Replace the directories of the pages."""
+        return _DIRECTORY.sub(lambda match: str(self.folder / match[1]), text)
 
     def _run_program(self, code: str) -> None:
         if not self._is_skipped(code):
@@ -65,7 +68,7 @@ class PageRun:
     def _run_line(self, line: str) -> str:
         if self._is_skipped(line):
             return ""
-        words = shlex.split(line, comments=True)
+        words = [self._localize(word) for word in shlex.split(line, comments=True)]
         if words[0] == "export":
             name, _, value = words[1].partition("=")
             self.monkeypatch.setenv(name, value)

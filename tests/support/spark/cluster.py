@@ -63,6 +63,14 @@ def pack_environment(python: Path, archive: Path) -> Path:
     return archive
 
 
+def unpack_environment(archive: Path, folder: Path) -> None:
+    """Unpack an environment with its links to files outside."""
+    with tarfile.open(archive) as packed:
+        # Python 3.11.3 and older have no filters.
+        packed.extraction_filter = getattr(tarfile, "fully_trusted_filter", None)
+        packed.extractall(folder)  # noqa: S202 - packed by pack_environment
+
+
 def clean_environment(**more: str) -> dict[str, str]:
     """Return environment variables for a Spark process, without paths of this checkout."""
     dropped = ("PYTHONPATH", "PYSPARK_PYTHON", "SPARK_HOME", "SPARK_REMOTE")
