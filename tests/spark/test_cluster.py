@@ -225,7 +225,12 @@ def test_spark_submit_runs_a_program_in_a_packed_environment(
     python = {"PYSPARK_PYTHON": "./environment/bin/python"}
 
     printed = spark_submit(
-        cluster, tmp_path, PROGRAM + COUNT, "--archives", f"{archive}#environment", **python
+        cluster,
+        tmp_path,
+        PROGRAM + COUNT,
+        "--archives",
+        f"{archive.as_uri()}#environment",
+        **python,
     )
 
     assert [printed[0], *printed[2:]] == [cluster.master, "True", "40"]

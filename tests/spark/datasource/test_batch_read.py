@@ -19,6 +19,7 @@ from pyspark.sql import functions as fn
 from pyspark.sql.utils import is_remote
 from support.golden import golden_tables, table_name
 from support.golden_limits import MERGED_BY_ENGINES, refusal_pattern
+from support.spark.second_session import open_second_session
 from support.tables import Row, new_table, rows_of, stored_files, table_of
 
 from paimon_orch import Catalog
@@ -175,9 +176,7 @@ def test_a_relative_path_is_resolved_from_the_working_directory(
 def test_the_format_is_registered_in_a_session_that_looked_up_formats_before(
     spark: SparkSession, table_with_key: Table
 ) -> None:
-    if is_remote():
-        pytest.skip("only clients of Spark 4.3 create a separate session")
-    session = spark.newSession()
+    session = open_second_session(spark)
 
     register(session)
 

@@ -9,7 +9,7 @@ import pendulum
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import StructType
-from pyspark.sql.utils import is_remote
+from support.spark.second_session import open_second_session
 from support.tables import new_table, rows_of, table_of
 
 from paimon_orch.errors import InputError
@@ -97,10 +97,8 @@ def test_a_time_in_another_zone_than_the_session_is_refused_in_tasks(
 
 
 def test_a_registered_session_has_a_default_catalog(spark: SparkSession, table: Table) -> None:
-    if is_remote():
-        pytest.skip("only clients of Spark 4.3 create a separate session")
     table.append(table_of("id v", [(1, "a")]))
-    session = spark.newSession()
+    session = open_second_session(spark)
     session.conf.set("spark.paimon_orch.warehouse", locate(table)["warehouse"])
 
     register(session)

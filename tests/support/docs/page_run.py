@@ -53,6 +53,8 @@ class PageRun:
             elif language == "console":
                 for command, text in _split_console(block):
                     printed, expected = self._run_line(command), self._localize(text)
+                    lake = str(self.folder / "lake")
+                    printed = printed.replace(shlex.quote(lake), lake)
                     if expected:
                         assert _NUMBER.sub("#", printed) == _NUMBER.sub("#", expected), printed
 
