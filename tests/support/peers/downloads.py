@@ -199,7 +199,8 @@ def _run(command: Sequence[str], product: str, environment: Mapping[str, str] | 
         ) from error
     if finished.returncode != 0:
         # Maven prints codes that reset colors even if colors are disabled.
-        lines = re.sub(r"\x1b\[[\d;]*m", "", finished.stderr + finished.stdout).strip().splitlines()
+        text = re.sub(r"\x1b\[[\d;]*m", "", finished.stderr + finished.stdout)
+        lines = [line for line in text.strip().splitlines() if not line.startswith("WARNING: ")]
         # Maven prints the reason in the first line that is not empty, and pip in the last line.
         error_lines = (
             line for line in lines if line.startswith("[ERROR] ") and line.strip() != "[ERROR]"
