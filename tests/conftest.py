@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
-from support.start_conditions import handle_ignored_signals, use_writable_cache
+from support.start_conditions import (
+    handle_ignored_signals,
+    print_like_to_a_pipe,
+    use_writable_cache,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,6 +42,7 @@ WORKER_SITE = REPOSITORY / "tests" / "support" / "spark" / "worker_site"
 def pytest_configure() -> None:
     """Prepare each process of pytest, before it imports test modules."""
     handle_ignored_signals()
+    print_like_to_a_pipe()
     use_writable_cache(REPOSITORY)
 
 

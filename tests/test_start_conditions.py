@@ -1,11 +1,17 @@
 import os
 import signal
 from collections.abc import Iterator
+from io import StringIO
 from pathlib import Path
 
 import platformdirs
 import pytest
-from support.start_conditions import handle_ignored_signals, use_writable_cache
+from rich.console import Console
+from support.start_conditions import (
+    handle_ignored_signals,
+    print_like_to_a_pipe,
+    use_writable_cache,
+)
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)
 
@@ -23,6 +29,16 @@ def test_signals_that_the_parent_ignored_are_handled(ignored_signals: None) -> N
 
     handlers = [signal.default_int_handler, signal.SIG_DFL, signal.SIG_DFL]
     assert [signal.getsignal(number) for number in SIGNALS] == handlers
+
+
+def test_programs_print_without_the_colors_that_a_ci_asks_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+
+    print_like_to_a_pipe()
+
+    assert not Console(file=StringIO()).is_terminal
 
 
 def test_the_cache_is_in_the_checkout_if_the_home_cannot_be_written(

@@ -39,13 +39,17 @@ def run_postgres_server(home: Path, password: str | None = None) -> Iterator[int
     as the user ``nobody``, from a copy.
     """
     folder = Path(tempfile.mkdtemp(prefix="postgres-"))
+    authentication = ["--auth=trust"]
+    if password is not None:
+        (folder / "password").write_text(password, encoding="utf-8")
+        authentication = ["--auth=scram-sha-256", f"--pwfile={folder / 'password'}"]
     user = "nobody" if os.geteuid() == 0 else None
     if user:
         home = _copy_server(home, folder)
-        folder.chmod(0o755)
+        # The installation, or new files, may be readable for root only.
+        subprocess.run(["chmod", "-R", "a+rX", str(folder)], check=True)
         (folder / "data").mkdir()
         shutil.chown(folder / "data", user)
-    port = free_port()
 
     def run(program: str, *arguments: str) -> None:
         command = [str(home / "bin" / program), "-D", str(folder / "data"), *arguments]
@@ -60,11 +64,8 @@ def run_postgres_server(home: Path, password: str | None = None) -> Iterator[int
         assert result.returncode == 0, result.stdout.decode()
 
     try:
-        authentication = ["--auth=trust"]
-        if password is not None:
-            (folder / "password").write_text(password, encoding="utf-8")
-            authentication = ["--auth=scram-sha-256", f"--pwfile={folder / 'password'}"]
         run("initdb", "--username=postgres", *authentication, "--no-sync", "--encoding=utf8")
+        port = free_port()
         options = f"-p {port} -h 127.0.0.1 -k '' -F"
         run("pg_ctl", "start", "-w", "-l", str(folder / "data" / "log"), "-o", options)
         yield port

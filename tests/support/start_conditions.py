@@ -23,6 +23,12 @@ def handle_ignored_signals() -> None:
             signal.signal(number, signal.SIG_DFL)
 
 
+def print_like_to_a_pipe() -> None:
+    """Remove variables of a terminal, and those with which a CI asks programs for colors."""
+    for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "COLUMNS", "LINES", "TERM"):
+        os.environ.pop(name, None)
+
+
 def use_writable_cache(repository: Path) -> None:
     """If the user's cache cannot be written, use a folder of the checkout that Git ignores."""
     if not _is_writable(platformdirs.user_cache_path("paimon-orch")):
