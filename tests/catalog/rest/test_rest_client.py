@@ -254,6 +254,7 @@ def test_a_connection_that_the_server_closed_while_it_was_idle_is_replaced(
 ) -> None:
     server.answers = [Answer(body={}, announce_close=False)]
     client = connect(server)
+    assert server.closed.acquire(timeout=60), "the connection of the handshake"
 
     for _ in range(3):
         assert client.post("x", {}) == {}
