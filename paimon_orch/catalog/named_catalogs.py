@@ -17,6 +17,7 @@ See docs/how-to/named-catalogs.md.
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -106,9 +107,11 @@ def _to_option_name(variable: str) -> str:
 def _find_file() -> Path | None:
     home = os.environ.get(HOME_VARIABLE)
     folders = [Path(home)] if home else []
-    for folder in [*folders, Path.home(), Path.cwd()]:
-        if (folder / CONFIG_FILE).is_file():
-            return folder / CONFIG_FILE
+    with suppress(RuntimeError):  # HOME is not set, and the system does not know the user
+        folders.append(Path.home())
+    for path in (folder / CONFIG_FILE for folder in [*folders, Path.cwd()]):
+        if os.access(path, os.F_OK) and path.is_file():  # the home of another user may be closed
+            return path
     return None
 
 

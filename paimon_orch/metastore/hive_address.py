@@ -52,8 +52,16 @@ def build_address(uris: str, options: Options, *, option: str) -> MetastoreAddre
     return MetastoreAddress(
         uris=tuple(_parse_uris(uris, option)),
         socket_timeout=options.get(SOCKET_TIMEOUT).total_seconds(),
-        user=os.environ.get("HADOOP_USER_NAME") or getpass.getuser(),
+        user=os.environ.get("HADOOP_USER_NAME") or _get_user_name(),
     )
+
+
+def _get_user_name() -> str:
+    """Return the name of the user, or the number of one that the system does not know."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
 
 
 def check_connection_settings(settings: Mapping[str, str]) -> None:

@@ -41,6 +41,14 @@ def test_the_user_is_that_of_hadoop(monkeypatch: pytest.MonkeyPatch) -> None:
     assert read_settings(OPTIONS).address.user == "etl"
 
 
+def test_a_user_that_the_system_does_not_know_has_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HADOOP_USER_NAME", "LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("os.getuid", lambda: 4_000_000_000)
+
+    assert read_settings(OPTIONS).address.user == "4000000000"
+
+
 @pytest.mark.parametrize("by_environment", [False, True])
 def test_hive_site_names_the_metastore_and_the_warehouse(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_environment: bool

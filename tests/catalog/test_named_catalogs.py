@@ -58,6 +58,27 @@ def test_a_variable_without_a_name_or_an_option_defines_no_catalog(
     assert list_named_catalogs() == ["lake", "three"]
 
 
+def test_catalogs_have_names_also_for_a_user_without_a_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A container may run as a number without a name and without HOME."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("os.getuid", lambda: 4_000_000_000)
+    (tmp_path / ".paimon_orch.yaml").write_text("catalog:\n  lake: {warehouse: /nowhere}\n")
+
+    assert list_named_catalogs() == ["lake"]
+
+
+def test_a_home_that_cannot_be_searched_has_no_catalogs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", f"{tmp_path}/{'x' * 300}")  # root may search every directory
+
+    assert list_named_catalogs() == []
+
+
 def test_variables_add_options_and_take_precedence(
     write_config: WriteConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
