@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 from support.start_conditions import (
     handle_ignored_signals,
     print_like_to_a_pipe,
+    reach_this_machine_without_a_proxy,
     use_writable_cache,
 )
 
@@ -43,6 +44,7 @@ def pytest_configure() -> None:
     """Prepare each process of pytest, before it imports test modules."""
     handle_ignored_signals()
     print_like_to_a_pipe()
+    reach_this_machine_without_a_proxy()
     use_writable_cache(REPOSITORY)
 
 

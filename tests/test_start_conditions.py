@@ -3,6 +3,7 @@ import signal
 from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
+from urllib.request import proxy_bypass
 
 import platformdirs
 import pytest
@@ -10,6 +11,7 @@ from rich.console import Console
 from support.start_conditions import (
     handle_ignored_signals,
     print_like_to_a_pipe,
+    reach_this_machine_without_a_proxy,
     use_writable_cache,
 )
 
@@ -39,6 +41,20 @@ def test_programs_print_without_the_colors_that_a_ci_asks_for(
     print_like_to_a_pipe()
 
     assert not Console(file=StringIO()).is_terminal
+
+
+def test_this_machine_is_reached_without_the_proxy_of_the_network(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.setenv(name, "example.com")
+    monkeypatch.setenv("http_proxy", "http://proxy:3128")
+
+    reach_this_machine_without_a_proxy()
+
+    assert proxy_bypass("127.0.0.1:80")
+    assert proxy_bypass("example.com")
+    assert not proxy_bypass("example.org")
 
 
 def test_the_cache_is_in_the_checkout_if_the_home_cannot_be_written(

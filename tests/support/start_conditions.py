@@ -29,6 +29,13 @@ def print_like_to_a_pipe() -> None:
         os.environ.pop(name, None)
 
 
+def reach_this_machine_without_a_proxy() -> None:
+    """Add this machine to the hosts for which the proxy of a network is not used."""
+    for name in ("no_proxy", "NO_PROXY"):
+        hosts = [os.environ.get(name, ""), "127.0.0.1", "localhost"]
+        os.environ[name] = ",".join(filter(None, hosts))
+
+
 def use_writable_cache(repository: Path) -> None:
     """If the user's cache cannot be written, use a folder of the checkout that Git ignores."""
     if not _is_writable(platformdirs.user_cache_path("paimon-orch")):

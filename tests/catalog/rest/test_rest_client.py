@@ -309,7 +309,8 @@ def test_a_refused_connection_is_repeated_and_certain(server: FaultyServer) -> N
     assert "http://127.0.0.1:9/v1/x was not sent: Connection refused" in str(error)
 
 
-def test_an_unknown_host_is_named(server: FaultyServer) -> None:
+def test_an_unknown_host_is_named(server: FaultyServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("no_proxy", "*")
     client = connect(server)
     unreachable = RestClient(client.options, "http://catalog.invalid", client.authentication)
 
@@ -317,8 +318,8 @@ def test_an_unknown_host_is_named(server: FaultyServer) -> None:
 
 
 def test_a_slow_server_times_out(server: FaultyServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rest_client, "READ_TIMEOUT", 0.1)
     client, release = connect(server), threading.Event()
+    monkeypatch.setattr(rest_client, "READ_TIMEOUT", 0.1)
     server.answers = [Answer(delay=release)]
 
     error = fail(client, "POST")
@@ -481,7 +482,8 @@ def test_the_password_of_a_proxy_is_not_shown(
 ) -> None:
     client = connect(server)
     monkeypatch.setenv("http_proxy", f"http://user:{SECRET}@127.0.0.1:9")
-    monkeypatch.setenv("no_proxy", "")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.setenv(name, "")
 
     error = fail(client, "GET")
 
