@@ -119,7 +119,7 @@ def test_threads_and_forked_processes_have_connections_of_their_own(
     for child in children:
         child.start()
     assert [catalog.databases() for _ in range(20)] == [names] * 20
-    assert [results.get(timeout=30) for _ in children] == [names] * 4
+    assert [results.get(timeout=100) for _ in children] == [names] * 4
     for child in children:
         child.join()
     assert catalog.databases() == names
@@ -242,7 +242,7 @@ def test_a_wait_survives_a_restart(
 ) -> None:
     restarted = threading.Event()
     clock = {"monotonic": time.monotonic, "time": time.time}
-    waits = SimpleNamespace(**clock, sleep=lambda _: restarted.wait(60))
+    waits = SimpleNamespace(**clock, sleep=lambda _: restarted.wait(100))
     monkeypatch.setattr(hive_lock, "time", waits)
     metastore = start_hive_metastore("3.1")
     catalog = to_catalog(metastore.options(lock__enabled="true"))
@@ -258,7 +258,7 @@ def test_a_wait_survives_a_restart(
             metastore.start()
             assert not waiting.done()
             restarted.set()
-        waiting.result(60)
+        waiting.result(100)
     assert read_ids(table) == [1]
     assert metastore.stored()["locks"] == []
     metastore.kill()

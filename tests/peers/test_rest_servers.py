@@ -23,7 +23,7 @@ from support.catalogs.rest_server import (
 )
 from support.peers.peers import OpenPeer, Peer, PeerError
 
-SECONDS = 30
+SECONDS = 100
 # The server of pypaimon 1.3 cannot load the newest snapshot, which all clients need.
 SERVERS_WITH_SNAPSHOTS = (JAVA_1_4, JAVA_2_0, PYPAIMON_1_4)
 SPEC: dict[str, Any] = {

@@ -18,7 +18,7 @@ from support.catalogs.fixtures import start_rest_server  # noqa: F401 - a fixtur
 from paimon_orch.storage import FileIO, resolve_warehouse
 
 SECRET = "very-secret-value-4711"  # noqa: S105 - opens nothing
-_START_SECONDS = 60
+_START_SECONDS = 120
 # Moto checks whether a key exists before it puts the object, so two concurrent conditional requests
 # may both succeed, unlike in S3. The lock serializes requests. Keys like expires-1700000000000 are
 # refused after that time.

@@ -409,7 +409,7 @@ def test_other_programs_may_create_the_tables_of_a_new_database_meanwhile(
     engine = sa.create_engine(jdbc_database.url, poolclass=sa.NullPool)
 
     def wait_until_blocked() -> None:
-        end = time.monotonic() + 30
+        end = time.monotonic() + 100
         while not jdbc_database.run("SELECT 1 FROM pg_locks WHERE NOT granted"):
             assert time.monotonic() < end, "no statement waits for another"
             time.sleep(0.02)
@@ -422,7 +422,7 @@ def test_other_programs_may_create_the_tables_of_a_new_database_meanwhile(
             # Each collides with one statement of the creation.
             wait_until_blocked()
             connection.commit()
-        created.result(timeout=30)
+        created.result(timeout=100)
 
     assert jdbc_database.open(warehouse).databases() == ["db"]
 

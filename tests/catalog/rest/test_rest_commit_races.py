@@ -59,7 +59,7 @@ def test_the_next_process_commits_after_one_was_killed(
     proxy.inject("POST commit", Fault(forward=is_committed, after=kill))
     options = {name: value for name, value in proxy.options.items() if name != "uri"}
     children.append(start_append(proxy.uri, options, 1))
-    children[0].join(60)
+    children[0].join(100)
     assert children[0].exitcode == -signal.SIGKILL
 
     table.append(table_of("process number", [(0, 2)]))

@@ -33,7 +33,7 @@ ARTIFACTS = (
     "org.xerial:sqlite-jdbc:3.50.3.0",
 )
 _SOURCE = Path(__file__).parent / "java" / "IcebergRestServer.java"
-_START_SECONDS = 60
+_START_SECONDS = 120
 
 
 class IcebergRestServer:
