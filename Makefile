@@ -12,6 +12,8 @@ OLDEST_TESTS := test_every_step.py datasource/test_stream_write.py \
 	datasource/test_batch_read.py::test_the_format_is_registered_in_a_session_that_looked_up_formats_before
 CORE := $(CURDIR)/.venv/core
 PLUGIN := $(CURDIR)/.venv/plugin
+PYTEST := $(BIN)/pytest -n 3 --dist loadgroup
+PEERS := PYTHONPATH=tests $(BIN)/python -m support.peers.prepare
 UNIT_TESTS := format files merge table storage
 export DAGSTER_HOME ?= $(CURDIR)/.dagster_home
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -19,10 +21,10 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev demo test test-unit oldest docs reference screenshots lint types dist sbom dev clean
+.PHONY: help install install-dev demo test test-services test-all test-unit peers oldest docs reference screenshots lint types dist sbom dev clean
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 install: $(INSTALLED) ## create .venv with the commands, the demo and the Dagster UI (quick if nothing changed)
 
@@ -42,11 +44,20 @@ $(INSTALLED) $(DEV_INSTALLED): pyproject.toml constraints.txt
 demo: install ## load a year of real flights, compact the table, verify every row (ARGS="--months 2")
 	$(BIN)/paimon-orch demo $(ARGS)
 
-test: install-dev ## run the tests, in about 35 minutes (ARGS="-m 'not spark'" for those without Spark)
-	$(BIN)/pytest -n 2 --dist loadgroup $(ARGS)
+test: install-dev ## test all that runs on this machine alone, in six minutes (ARGS="-k bucket" for a part)
+	$(PYTEST) -m "not services" $(ARGS)
 
-test-unit: install-dev ## run the quick tests of the library, in less than two minutes
-	$(BIN)/pytest -n 2 -m "not spark and not peers and not slow" $(addprefix tests/,$(UNIT_TESTS)) $(ARGS)
+test-services: install-dev ## test with other engines, servers, clusters and a browser; run slow tests
+	$(PEERS) >/dev/null 2>&1 & $(PYTEST) -m services $(ARGS)
+
+test-all: install-dev ## run all tests, in twenty minutes (ARGS="tests/table/scan" for a part)
+	$(PEERS) >/dev/null 2>&1 & $(PYTEST) $(ARGS)
+
+test-unit: install-dev ## run the quick tests of the library, in two minutes
+	$(PYTEST) -m "not services and not spark" $(addprefix tests/,$(UNIT_TESTS)) $(ARGS)
+
+peers: install-dev ## download and compile the other engines and servers that the tests use
+	$(PEERS)
 
 oldest: install-dev ## run the main Spark tests on the oldest supported PySpark
 	@test -d "$(OLDEST_AT)" || { rm -rf "$(OLDEST_AT).new" && $(BIN)/python -m pip install --no-compile --quiet --target "$(OLDEST_AT).new" $(OLDEST) \

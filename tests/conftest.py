@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+from support.marks import mark_items
 from support.start_conditions import (
     handle_ignored_signals,
     print_like_to_a_pipe,
@@ -48,19 +49,10 @@ def pytest_configure() -> None:
     use_writable_cache(REPOSITORY)
 
 
-# The hook of xdist reads the groups, so this hook must run before it.
+# The hooks of xdist and of the option `-m` read the marks, so this hook must run before them.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests with a session as ``spark``; one worker runs them all.
-
-    It also runs the tests of all kinds of catalogs, so that each of their servers is started once.
-    """
-    for item in items:
-        fixtures = getattr(item, "fixturenames", ())
-        if "spark" in fixtures:
-            item.add_marker(pytest.mark.spark)
-        if "spark" in fixtures or "catalog_under_test" in fixtures:
-            item.add_marker(pytest.mark.xdist_group("spark"))
+    mark_items(items)
 
 
 @pytest.fixture(scope="session", autouse=True)

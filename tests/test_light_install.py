@@ -94,6 +94,7 @@ def test_tables_are_created_loaded_compacted_and_read(python: Path, tmp_path: Pa
     ]
 
 
+@pytest.mark.slow
 def test_features_that_need_another_package_name_the_command_to_install_it(python: Path) -> None:
     messages = json.loads(run(python, "-c", LIST_REFUSALS))
 

@@ -100,6 +100,7 @@ def test_make_install_without_a_suitable_python_names_the_versions_to_install(
     assert not (tmp_path / ".venv").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "unwanted"),
     [

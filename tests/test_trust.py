@@ -17,6 +17,7 @@ EXCHANGES = (
 )
 
 
+@pytest.mark.slow
 def test_the_page_is_generated_from_the_collected_tests(
     repository: Path, request: pytest.FixtureRequest
 ) -> None:

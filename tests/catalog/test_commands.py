@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from support.catalogs.kinds import NAME, CatalogUnderTest
 from support.catalogs.rest_server import PYPAIMON_1_4
 from support.commands import run_command
@@ -25,6 +26,7 @@ def run(command: str, *arguments: str) -> dict[str, object]:
     return document
 
 
+@pytest.mark.slow
 def test_a_table_is_created_loaded_maintained_and_dropped(
     catalog_under_test: CatalogUnderTest, spark: SparkSession, tmp_path: Path
 ) -> None:

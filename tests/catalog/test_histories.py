@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from support.catalogs.kinds import ROOT, CatalogUnderTest
@@ -70,6 +71,7 @@ STEPS: list[Callable[[Table], object]] = [
 ]
 
 
+@pytest.mark.slow
 @settings(
     max_examples=3,
     phases=[Phase.explicit, Phase.generate],  # the steps of an example take seconds

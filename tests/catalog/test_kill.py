@@ -36,6 +36,7 @@ def upsert(table: Table) -> bool:
     raise AssertionError("the lock of the killed process does not expire")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("catalog_under_test", MIN_MOMENTS, indirect=True)
 def test_a_killed_commit_is_visible_completely_or_not_at_all(
     catalog_under_test: CatalogUnderTest, monkeypatch: pytest.MonkeyPatch

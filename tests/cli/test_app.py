@@ -256,6 +256,7 @@ def test_a_canceled_job_ends_like_an_interrupt(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.skipif(sys.platform != "linux", reason="lists processes in /proc")
 def test_an_interrupt_during_the_start_of_spark_leaves_no_process(

@@ -271,6 +271,7 @@ def test_invalid_arguments_are_refused_in_one_paragraph(
         runner.run(*names, *pairs, *dry, "--", *values)
 
 
+@pytest.mark.slow
 def test_failed_processes_print_no_traceback(sound: Path) -> None:
     """Run processes with a file name that is not UTF-8, a closed pipe, and a file as warehouse."""
     command = [sys.executable, "-m", "paimon_orch.cli"]

@@ -101,6 +101,7 @@ def test_the_overview_imports_no_command_and_no_library() -> None:
     }
 
 
+@pytest.mark.slow
 def test_inspect_imports_only_what_reads_metadata(table: Table, warehouse: Path) -> None:
     output, modules = modules_of("inspect", warehouse, table.identifier)
 
@@ -108,6 +109,7 @@ def test_inspect_imports_only_what_reads_metadata(table: Table, warehouse: Path)
     assert not modules & NOT_FOR_INSPECT
 
 
+@pytest.mark.slow
 def test_compact_and_read_import_no_pandas_and_no_other_steps(
     table: Table, warehouse: Path
 ) -> None:
@@ -124,6 +126,7 @@ def test_compact_and_read_import_no_pandas_and_no_other_steps(
     assert not modules & {"pandas", "rich.progress"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "expected"),
     [

@@ -21,6 +21,7 @@ def ingest(run: Run, warehouse: Path, *arguments: object) -> Answer:
     return run("ingest", warehouse, "db.t", *arguments)
 
 
+@pytest.mark.slow
 def test_files_are_loaded_and_compacted_without_pyspark_and_java(
     table: Table, warehouse: Path, tmp_path: Path
 ) -> None:

@@ -12,13 +12,6 @@ from paimon_orch import Catalog
 from paimon_orch.table.table import Table
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.path.parent == Path(__file__).parent:
-            item.add_marker(pytest.mark.slow)
-            item.add_marker(pytest.mark.xdist_group("live"))
-
-
 @pytest.fixture(scope="module")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tables of the sensors and lake.months, with one bucket each."""

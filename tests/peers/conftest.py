@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from support.catalogs.fixtures import start_rest_server  # noqa: F401 - a fixture
 from support.peers.environments import PeerUnavailableError, jdbc_drivers
 from support.peers.fixtures import open_shared_peer
 from support.peers.peers import OpenPeer, Peer
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark all tests of this folder as `peers`; one worker runs them and starts each peer once."""
-    folder = Path(__file__).parent
-    for item in items:
-        if item.path.is_relative_to(folder):
-            item.add_marker(pytest.mark.peers)
-            item.add_marker(pytest.mark.xdist_group("peers"))
 
 
 @pytest.fixture(scope="session")

@@ -72,6 +72,7 @@ def source(spark: SparkSession, *rows: tuple[int, str | None]) -> DataFrame:
     return spark.createDataFrame(list(rows), "k long, v string")
 
 
+@pytest.mark.sampled(2)
 @every_kind
 def test_an_update_changes_only_the_rows_that_match_the_filter(
     spark: SparkSession, tmp_path: Path, kind: dict[str, Any]
@@ -105,6 +106,7 @@ def test_column_names_can_contain_dots(spark: SparkSession, tmp_path: Path) -> N
     assert rows_of(table) == [(1, "c"), (2, "b2"), (3, "d")]
 
 
+@pytest.mark.sampled(2)
 @every_kind
 def test_a_merge_updates_deletes_and_inserts_rows(
     spark: SparkSession, tmp_path: Path, kind: dict[str, Any]
@@ -298,6 +300,7 @@ def test_invalid_columns_and_expressions_are_refused(spark: SparkSession, tmp_pa
         merge_into(source(spark), table, "true")
 
 
+@pytest.mark.slow
 def test_values_that_do_not_fit_are_refused_and_change_nothing(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -325,6 +328,7 @@ def test_quoted_column_names_are_supported(spark: SparkSession, tmp_path: Path) 
     assert rows_of(table) == [(1, "x1"), (2, "z"), (3, "new")]
 
 
+@pytest.mark.slow
 def test_the_error_of_a_damaged_file_contains_its_name(spark: SparkSession, tmp_path: Path) -> None:
     table = create_filled_table(tmp_path, key=(), bucket="-1")
     (damaged, _) = sorted(path for path in stored_files(table) if "/data-" in path)
@@ -366,6 +370,7 @@ ENGINES = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("layout", [{}, VECTORS], ids=str)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_merge_engines_produce_the_requested_rows(
@@ -466,6 +471,7 @@ def test_updated_rows_keep_their_ids_and_inserted_rows_get_new_ids(
 # --- races
 
 
+@pytest.mark.sampled(1)
 @kinds("unaware", "unaware, vectors", "bucketed, vectors", "key, dynamic buckets")
 def test_a_concurrently_changed_row_is_updated_from_its_new_value(
     spark: SparkSession, tmp_path: Path, kind: dict[str, Any]
@@ -479,6 +485,7 @@ def test_a_concurrently_changed_row_is_updated_from_its_new_value(
     assert [row[2] for row in compact_and_read(table)][7:9] == [214, 16]
 
 
+@pytest.mark.sampled(1)
 @kinds("unaware", "key")
 def test_a_concurrently_inserted_row_is_not_inserted_again(
     spark: SparkSession, tmp_path: Path, kind: dict[str, Any]

@@ -52,6 +52,7 @@ def test_a_killed_expiration_keeps_retained_snapshots(tmp_path: Path, kind: str)
         assert after == select_retained(before, after)
 
 
+@pytest.mark.slow
 def test_a_killed_expiration_keeps_retained_changelogs(tmp_path: Path) -> None:
     table = make_table(tmp_path / "table", "changelog", [("upsert", 1), ("full", 0), ("upsert", 2)])
     from paimon_orch import Catalog
@@ -72,6 +73,7 @@ def test_a_killed_expiration_keeps_retained_changelogs(tmp_path: Path) -> None:
         remove_orphans_of_killed(dead)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("quarantine", [False, True])
 def test_a_killed_orphan_cleanup_can_be_repeated(tmp_path: Path, quarantine: bool) -> None:
     table = make_table(tmp_path / "table", "vectors", [*HISTORY, ("upsert", 3)])
@@ -108,6 +110,7 @@ def overwrite(table: Table) -> None:
     table.overwrite(ROWS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "action"),
     [

@@ -142,6 +142,7 @@ def test_options_of_the_command_line_are_read() -> None:
         assert SECRET not in "".join(traceback.format_exception(caught.value))
 
 
+@pytest.mark.slow
 def test_options_reach_spark_tasks_and_are_not_in_plans(
     spark: SparkSession, table: Table, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -308,6 +308,7 @@ FILTERS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_indexes_do_not_change_the_rows(

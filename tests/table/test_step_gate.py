@@ -238,6 +238,7 @@ def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_the_error_of_a_command_names_the_flag_that_allows_it(tmp_path: Path) -> None:
     _table(tmp_path, **dict([ICEBERG]))
     refused = _run("compact-manifests", str(tmp_path), "db.t")

@@ -427,6 +427,7 @@ def test_other_programs_may_create_the_tables_of_a_new_database_meanwhile(
     assert jdbc_database.open(warehouse).databases() == ["db"]
 
 
+@pytest.mark.slow
 def test_a_pickled_table_connects_by_itself(
     jdbc_database: SqlDatabase, warehouse: Path, tmp_path: Path
 ) -> None:

@@ -117,6 +117,7 @@ def test_the_lock_is_released_after_an_error(jdbc_database: JdbcDatabase, wareho
     assert jdbc_database.rows(LOCKS) == []
 
 
+@pytest.mark.slow
 def test_commits_schema_changes_and_renames_wait_for_the_lock(
     jdbc_database: JdbcDatabase, warehouse: Path
 ) -> None:
@@ -142,6 +143,7 @@ def test_commits_schema_changes_and_renames_wait_for_the_lock(
     assert len(jdbc_database.rows(LOCKS)) == 1, "the lock of others is kept"
 
 
+@pytest.mark.slow
 def test_a_branch_has_its_own_lock(jdbc_database: JdbcDatabase, warehouse: Path) -> None:
     catalog = open_locked(jdbc_database, warehouse, **IMPATIENT)
     table = create(catalog)
@@ -178,6 +180,7 @@ def test_a_waiting_commit_continues_after_the_release(
     assert rows_of(table) == [(1, "1")]
 
 
+@pytest.mark.slow
 def test_the_lock_of_a_killed_process_is_removed_when_it_expires(
     jdbc_database: JdbcDatabase, warehouse: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -362,7 +362,7 @@ def by_key(changes: Iterable[Change]) -> dict[Any, list[Change]]:
     return dict(grouped)
 
 
-@pytest.mark.slow
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("case", "mode", "tree"),
     [(c, m, t) for c in CASES for m in MODES for t in TREES if is_tested(c, m, t)],

@@ -393,6 +393,7 @@ def test_a_relative_path_is_a_directory_even_if_a_catalog_has_its_name(
     assert rows_read({"path": "lake/db.db/t"}) == [(1, "a")]
 
 
+@pytest.mark.slow
 def test_options_of_a_catalog_are_not_in_plans(
     spark: SparkSession, table_with_key: Table, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -475,6 +476,7 @@ def session_with_pushdown(spark: SparkSession) -> Iterator[SparkSession]:
     spark.conf.unset(name)
 
 
+@pytest.mark.slow
 def test_each_use_of_a_frame_is_filtered_separately(
     session_with_pushdown: SparkSession, table_with_key: Table
 ) -> None:

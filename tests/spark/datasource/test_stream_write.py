@@ -106,6 +106,7 @@ def test_expired_snapshots_end_the_query_with_advice(
         query.awaitTermination()
 
 
+@pytest.mark.slow
 @needs_batches
 def test_a_table_is_replicated_with_deletes_and_a_repeated_batch_changes_nothing(
     spark: SparkSession, tmp_path: Path
@@ -173,6 +174,7 @@ def test_the_commit_user_of_a_stream_cannot_be_set(tmp_path: Path) -> None:
         build_stream_writer(options, ["k"], overwrite=False)
 
 
+@pytest.mark.slow
 def test_batches_of_any_stream_are_clustered_and_committed_once(
     spark: SparkSession, log: Table, tmp_path: Path
 ) -> None:

@@ -66,6 +66,7 @@ def test_cancelling_interrupts_the_running_units_and_refuses_further_ones(
         executor.map(lambda _: b"", [1], label="compact")
 
 
+@pytest.mark.slow
 def test_cancelling_does_not_affect_other_jobs_of_the_session(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -151,6 +152,7 @@ def fail_jobs(monkeypatch: pytest.MonkeyPatch, text: str, times: int) -> list[Da
     return frames
 
 
+@pytest.mark.slow
 def test_a_job_that_lost_shuffle_rows_is_run_again_on_a_new_frame(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -280,6 +280,7 @@ VARIANTS: dict[str, dict[str, str]] = {
 }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("variant", [pytest.param(v, id=name) for name, v in VARIANTS.items()])
 def test_readers_see_rows_in_the_order_of_their_snapshots(variant: dict[str, str]) -> None:
     @settings(max_examples=15)

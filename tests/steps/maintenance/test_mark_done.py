@@ -63,6 +63,7 @@ def test_an_action_that_needs_java_is_refused(tmp_path: Path) -> None:
         mark_done(table, ["p=1"])
 
 
+@pytest.mark.slow
 def test_the_command_marks_partitions(table: Table, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "paimon_orch.cli", "mark-done", str(tmp_path), "db.t"]
     command += ["--partitions", "dt=a/hr=1; dt=a/hr=2"]

@@ -287,6 +287,7 @@ steps = st.lists(
 )
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("options", [{"bucket": "2"}, {"bucket": "2", **VECTORS}], ids=str)
 def test_a_table_with_a_primary_key_equals_a_dictionary_model(options: dict[str, str]) -> None:
     @settings(max_examples=15)

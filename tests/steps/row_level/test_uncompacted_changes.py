@@ -123,6 +123,7 @@ PARTIAL = {
 }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "options",
     [

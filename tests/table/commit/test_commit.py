@@ -44,6 +44,7 @@ def append_rows(root: str, process: int) -> None:
         table.append(table_of("k v", [(process * 100 + number, f"process {process}")]))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("key", [("k",), ()], ids=["primary key", "append"])
 def test_concurrent_committers_lose_no_row_and_skip_no_snapshot(
     tmp_path: Path, key: tuple[str, ...]
@@ -316,6 +317,7 @@ def append_once(root: str) -> None:
     Catalog(root).table("db.t").append(table_of("k v", [(1, "a")]), commit_id=CommitId("load", 7))
 
 
+@pytest.mark.slow
 def test_many_processes_with_one_commit_id_commit_once(tmp_path: Path) -> None:
     table = new_table(tmp_path, key=(), bucket="-1", commit__max_retries="100")
     context = multiprocessing.get_context("forkserver")
@@ -338,6 +340,7 @@ def test_many_processes_with_one_commit_id_commit_once(tmp_path: Path) -> None:
 OUTCOMES = ["done", "lost", "answer lost", "late", "raced"]
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(plans=st.lists(st.lists(st.sampled_from(OUTCOMES), max_size=4), min_size=1, max_size=3))
 @example(plans=[["raced", "lost", "lost", "lost"]])

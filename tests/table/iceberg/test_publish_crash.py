@@ -28,8 +28,6 @@ from paimon_orch.steps.expiration.delete_tag import delete_tag
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
 from paimon_orch.table.table import Table
 
-pytestmark = pytest.mark.slow
-
 # The fifth snapshot expires the first one and merges manifests; a tag keeps the second one.
 HISTORY: list[Action] = [
     ("write", 0), ("minor", 0), ("tag", 0), ("write", 2), ("full", 0), ("delete", 2), ("write", 1),
@@ -68,6 +66,7 @@ ACTIONS: dict[str, Callable[[Table], object]] = {
 COMMITS, DELETIONS = ("write", "overwrite"), ("delete tag", "expire")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("action", ACTIONS)
 @pytest.mark.parametrize("interrupt", [kill, raise_error])
 def test_an_interrupted_publication_is_completed_by_the_next_commit(
@@ -93,6 +92,7 @@ def test_an_interrupted_publication_is_completed_by_the_next_commit(
             model.apply("write", 3)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("first", "second"),
     [

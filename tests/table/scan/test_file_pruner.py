@@ -185,6 +185,7 @@ def _text(rows: pa.Table) -> list[str]:
     return sorted(map(repr, rows.to_pylist()))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", TABLES)
 @settings(max_examples=5, suppress_health_check=[HealthCheck.too_slow])
 @given(writes=writes, predicates=st.lists(predicates, min_size=8, max_size=16))

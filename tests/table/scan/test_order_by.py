@@ -74,6 +74,7 @@ def place(row: Sequence[Any], order: Sequence[tuple[str, str, str]]) -> list[Any
     return ranks
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=5, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(
