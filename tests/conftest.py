@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+from support import run_times
 from support.marks import mark_items
 from support.start_conditions import (
     handle_ignored_signals,
@@ -41,12 +42,18 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 WORKER_SITE = REPOSITORY / "tests" / "support" / "spark" / "worker_site"
 
 
-def pytest_configure() -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    run_times.add_option(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
     """Prepare each process of pytest, before it imports test modules."""
     handle_ignored_signals()
     print_like_to_a_pipe()
     reach_this_machine_without_a_proxy()
     use_writable_cache(REPOSITORY)
+    if config.getoption(run_times.OPTION) is not None:
+        config.pluginmanager.register(run_times.RunTimes())
 
 
 # The hooks of xdist and of the option `-m` read the marks, so this hook must run before them.
