@@ -91,14 +91,12 @@ PAGES = {
 }
 
 
+ON_SPARK = [pytest.mark.slow, pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+
 @pytest.mark.parametrize(
     "page",
-    [
-        pytest.param(
-            page, marks=[pytest.mark.spark, pytest.mark.xdist_group("spark")] * setup.uses_spark
-        )
-        for page, setup in PAGES.items()
-    ],
+    [pytest.param(page, marks=ON_SPARK * setup.uses_spark) for page, setup in PAGES.items()],
 )
 def test_the_commands_and_programs_of_a_page_run(
     page: str,

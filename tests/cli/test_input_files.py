@@ -140,6 +140,7 @@ def test_files_with_different_headers_are_refused(
         run_command("ingest", root, "db.t", "--executor", executor, "--from", *paths)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("assignment", "message"),
     [

@@ -200,6 +200,7 @@ def test_the_external_writer_reports_no_events_to_dagster(
     assert not instance.get_asset_keys()
 
 
+@pytest.mark.slow
 def test_planes_are_upserted_and_delays_are_computed_from_visible_rows(
     paimon: PaimonCatalogResource, instance: dg.DagsterInstance
 ) -> None:

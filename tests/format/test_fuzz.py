@@ -84,7 +84,6 @@ JSON = st.recursive(
 )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["snapshot", "schema"])
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(data=st.data())

@@ -36,7 +36,7 @@ from paimon_orch.steps.maintenance.create_automatic_tags import create_tags
 from paimon_orch.table.schema_change.schema_changes import SetOption
 from paimon_orch.table.table import Table
 
-pytestmark = MARKS
+pytestmark = [pytest.mark.slow, *MARKS]
 
 TAGGED = HISTORY[:1]
 

@@ -40,7 +40,7 @@ from paimon_orch.table.schema_change.schema_changes import SetOption
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.table_write import write_rows
 
-pytestmark = MARKS
+pytestmark = [pytest.mark.slow, *MARKS]
 
 EXECUTOR = InProcessExecutor()
 Action = Callable[[Table], object]

@@ -25,7 +25,7 @@ from paimon_orch.steps.row_level.task_result import ADDRESS_COLUMN, KIND_COLUMN,
 from paimon_orch.table.commit.row_level_conflicts import ReadGuard
 from paimon_orch.table.table import Table
 
-pytestmark = MARKS
+pytestmark = [pytest.mark.slow, *MARKS]
 
 
 def create_table_with_key(root: Path) -> Table:

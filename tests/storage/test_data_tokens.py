@@ -63,6 +63,7 @@ def wait_until_expired(key: str) -> None:
     time.sleep(max(0.0, int(key.partition("-")[2]) / 1000 - time.time()) + 0.01)
 
 
+@pytest.mark.slow
 def test_keys_that_expire_during_a_step_are_renewed_on_the_driver_and_in_tasks(
     spark: SparkSession, table: Table, lender: KeyLender, s3: Bucket
 ) -> None:

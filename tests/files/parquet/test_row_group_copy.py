@@ -287,6 +287,7 @@ def golden_files() -> Iterator[tuple[str, Path, list[Field]]]:
                         yield warehouse.parent.parent.name, path, list(schema.fields)
 
 
+@pytest.mark.slow
 def test_row_groups_of_other_writers_are_copied() -> None:
     copied: Counter[str] = Counter()
     for writer, path, fields in golden_files():

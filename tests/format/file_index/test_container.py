@@ -222,7 +222,6 @@ def test_maps_without_the_key_are_indexed_as_null() -> None:
     assert rows_by_key == {None: [1, 3], 1: [0], 3: [2]}
 
 
-@pytest.mark.slow
 @given(st.lists(st.tuples(NAMES, st.sampled_from(["bitmap", "bsi"])), max_size=40, unique=True))
 def test_a_container_lists_every_index_once(declared: list[tuple[str, str]]) -> None:
     specs = [

@@ -233,7 +233,6 @@ def test_files_with_different_fields_are_merged(data: st.DataObject, name: str) 
     assert read_records(kind.encode(kind.decode(merged, "x"))) == read_records(merged)
 
 
-@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.data(), st.integers(0, 99))
 def test_columns_contain_the_same_fields_as_records(data: st.DataObject, seed: int) -> None:

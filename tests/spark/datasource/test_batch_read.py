@@ -490,6 +490,7 @@ def test_each_use_of_a_frame_is_filtered_separately(
     assert collect_sorted(frame) == rows_of(table_with_key)
 
 
+@pytest.mark.slow
 def test_filters_skip_files(session_with_pushdown: SparkSession, tmp_path: Path) -> None:
     spark = session_with_pushdown
     table = new_table(tmp_path, "p INT, k BIGINT", key=(), partition_by=["p"], bucket="-1")

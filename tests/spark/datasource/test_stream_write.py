@@ -135,6 +135,7 @@ def test_a_table_is_replicated_with_deletes_and_a_repeated_batch_changes_nothing
     assert_healthy(target)
 
 
+@pytest.mark.slow
 @needs_batches
 def test_complete_results_replace_the_table(
     spark: SparkSession, log: Table, tmp_path: Path

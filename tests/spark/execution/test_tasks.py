@@ -72,6 +72,7 @@ def test_archives_are_not_read_again_after_a_failed_task(archive: str) -> None:
     assert archive not in archives()
 
 
+@pytest.mark.slow
 def test_a_worker_freezes_its_objects_after_its_first_task(spark: SparkSession) -> None:
     def look(_: int) -> Iterator[pa.RecordBatch]:
         yield pa.record_batch(
