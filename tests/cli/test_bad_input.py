@@ -237,6 +237,7 @@ NEEDS_SPARK = {
 }
 
 
+@pytest.mark.sampled(25)
 @pytest.mark.parametrize("names", [names for names, _ in leaves()], ids="-".join)
 def test_invalid_arguments_are_refused_in_one_paragraph(
     runner: Runner, sound: Path, tmp_path: Path, names: list[str]

@@ -38,6 +38,7 @@ def write_file(tmp_path: Path, name: str, content: bytes | str) -> str:
     return str(tmp_path / name)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("name", "content", "options", "message"),
     [

@@ -73,6 +73,7 @@ def test_waves_of_days_and_of_their_month_have_the_same_flights() -> None:
         )
 
 
+@pytest.mark.slow
 def test_the_external_writer_commits_one_day_per_call_until_the_last_day(tmp_path: Path) -> None:
     catalog = Catalog(str(tmp_path))
 

@@ -198,6 +198,7 @@ def test_sequence_groups_ignore_older_rows(
         check_after_each_compaction(table, expected)
 
 
+@pytest.mark.sampled(1)
 @few
 @given(
     batches_of(st.fixed_dictionaries({"k": KEYS, "s": st.none() | st.integers(0, 3), "v": NUMBERS}))
@@ -226,6 +227,7 @@ def test_the_sequence_field_orders_the_rows_of_a_key(
     check_after_each_compaction(table, expected)
 
 
+@pytest.mark.sampled(1)
 @few
 @given(batches_of(st.fixed_dictionaries({"k": KEYS, "v": NUMBERS})))
 @pytest.mark.parametrize("producer", ["none", "lookup"])

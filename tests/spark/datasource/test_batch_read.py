@@ -173,6 +173,7 @@ def test_a_relative_path_is_resolved_from_the_working_directory(
         )
 
 
+@pytest.mark.slow
 def test_the_format_is_registered_in_a_session_that_looked_up_formats_before(
     spark: SparkSession, table_with_key: Table
 ) -> None:
