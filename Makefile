@@ -14,6 +14,7 @@ CORE := $(CURDIR)/.venv/core
 PLUGIN := $(CURDIR)/.venv/plugin
 PYTEST := $(BIN)/pytest -n 3 --dist loadgroup
 PEERS := PYTHONPATH=tests $(BIN)/python -m support.peers.prepare
+FAULTS := .test-data/faults
 UNIT_TESTS := format files merge table storage
 export DAGSTER_HOME ?= $(CURDIR)/.dagster_home
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -21,7 +22,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev demo test test-services test-all test-unit peers oldest docs reference screenshots lint types dist sbom dev clean
+.PHONY: help install install-dev demo test test-services test-all test-unit faults peers oldest docs reference screenshots lint types dist sbom dev clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,6 +56,11 @@ test-all: install-dev ## run all tests, in twenty minutes (ARGS="tests/table/sca
 
 test-unit: install-dev ## run the quick tests of the library, in two minutes
 	$(PYTEST) -m "not services and not spark" $(addprefix tests/,$(UNIT_TESTS)) $(ARGS)
+
+faults: install-dev ## seed 150 faults and count those that the tests find, in some hours (ARGS="--seed 2")
+	$(BIN)/python -m pip install --no-compile --quiet -c constraints.txt -e '.[mutation]'
+	@test -e $(FAULTS)/services.json || PYTHONPATH=tests $(BIN)/python -m support.faults measure $(FAULTS)
+	PYTHONPATH=tests $(BIN)/python -m support.faults seed $(FAULTS) $(ARGS)
 
 peers: install-dev ## download and compile the other engines and servers that the tests use
 	$(PEERS)
