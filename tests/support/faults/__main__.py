@@ -57,11 +57,15 @@ def measure(folder: Path, names: Sequence[str], arguments: Sequence[str]) -> Non
         subprocess.run([*_PYTEST, *options], env=_environment(ROOT) | files, cwd=ROOT, check=False)
 
 
-def seed_faults(folder: Path, count: int, seed: int) -> None:
-    """Draw mutations and run their tests, unless an earlier run did."""
+def seed_faults(folder: Path, count: int, seed: int, *, again: bool = False) -> None:
+    """Draw mutations and run their tests, unless an earlier run did, or found no test."""
     file = folder / f"faults-{seed}.jsonl"
     done = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
-    answers = {(row["module"], row["operator"], row["occurrence"]): row for row in done}
+    answers = {
+        (row["module"], row["operator"], row["occurrence"]): row
+        for row in done
+        if not (again and row["outcome"] == MISSED)
+    }
     copy = _copy_repository(folder / "copy")
     runs = {
         name: CoveringTests(ROOT, folder / f"{name}.coverage")
@@ -193,13 +197,14 @@ def main() -> None:
     parser.add_argument("--only", choices=RUNS, help="measure only one selection")
     parser.add_argument("--count", type=int, default=150)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--again", action="store_true", help="try again what no test found")
     arguments = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     folder = arguments.folder.resolve()
     if arguments.command == "measure":
         measure(folder, [arguments.only] if arguments.only else [*RUNS], arguments.arguments)
     else:
-        seed_faults(folder, arguments.count, arguments.seed)
+        seed_faults(folder, arguments.count, arguments.seed, again=arguments.again)
 
 
 if __name__ == "__main__":
