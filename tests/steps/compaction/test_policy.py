@@ -103,12 +103,16 @@ def test_a_high_share_of_deleted_rows_requires_a_full_compaction(tmp_path: Path)
     reason = reasons_of(table)["dt=a"]
     [minor_only] = decide(table, may_be_full=False)
     limited = reasons_of(table, max_rewrite="1 b")["dt=a"]
+    at_limit = reasons_of(table, max_rewrite=f"{reason.metrics.rewrite_bytes} b")["dt=a"]
+    at_ratio = reasons_of(table, deleted_ratio=reason.metrics.deleted_ratio)["dt=a"]
     settle(table, strategy="full")
 
     assert (reason.compact, reason.strategy) == (True, "full")
     assert reason.reason.startswith("67% of the rows are deleted or retracted, more than 50%")
     assert not minor_only.compact
     assert not limited.compact
+    assert at_limit.compact
+    assert not at_ratio.compact
     assert not reasons_of(table)["dt=a"].compact
 
 
@@ -129,6 +133,7 @@ def test_small_files_of_an_append_table_are_counted(tmp_path: Path) -> None:
         table.append(pa.table({"dt": ["a"], "k": [1]}))
 
     assert "small files: 5 (threshold 2)" in reasons_of(table)["dt=a"].reason
+    assert reasons_of(table, small_files=5)["dt=a"].compact
     assert reasons_of(table, small_files=6)["dt=a"].is_waiting
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -352,6 +353,15 @@ def test_the_page_has_the_numbers_of_found_damage_and_false_alarms() -> None:
     page = read_page()
     assert f"| {len(CORPUS)} | {len(CORPUS)} of {len(CORPUS)} |" in page
     assert f"| {sum(GOLDEN_TABLES.values())} | 0 of {sum(GOLDEN_TABLES.values())} |" in page
+
+
+def test_bars_of_a_page_are_as_long_as_their_share_of_the_longest_one() -> None:
+    sizes = {"db.a": 1_000, "db.b": 500, "db.c": 1, "db.d": 0}
+    tables = [ExaminedTable(name=name, files=1, bytes=size) for name, size in sizes.items()]
+
+    page = build_page(DoctorReport(tables=tuple(tables), findings=()), "/lake")
+
+    assert re.findall(r'<rect .*? width="([\d.]+)"', page) == ["260.0", "130.0", "2.0"]
 
 
 def test_names_in_a_page_are_escaped(tmp_path: Path) -> None:

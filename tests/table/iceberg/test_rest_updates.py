@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from pyiceberg.table.metadata import new_table_metadata
+from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import AddSnapshotUpdate
 
@@ -15,6 +15,7 @@ from paimon_orch.table.iceberg.rest_updates import (
     can_extend,
     number_schemas,
     plan_updates,
+    to_schema,
 )
 
 
@@ -95,3 +96,17 @@ def test_a_partition_column_0_cannot_be_created() -> None:
     for partition_ids in ((0,), (1, 0), ()):
         schema, spec = build_placeholder(metadata(columns, partition_ids=partition_ids))
         assert (schema.fields, spec.fields) == ((), ())
+
+
+def test_schemas_of_the_server_must_be_those_of_the_published_metadata() -> None:
+    a, b = metadata([column(1, "a")]), metadata([column(1, "a")], [column(1, "b")])
+    created = new_table_metadata(*build_placeholder(a), UNSORTED_SORT_ORDER, "/t")
+
+    def serve(published: IcebergMetadata) -> TableMetadata:
+        schemas = map(to_schema, number_schemas(published).schemas)
+        return created.model_copy(update={"schemas": [*created.schemas, *schemas]})
+
+    assert can_extend(serve(a), b)
+    assert can_extend(serve(b), b)
+    assert not can_extend(serve(b), a)
+    assert not can_extend(serve(a), metadata([column(1, "b")]))
