@@ -19,7 +19,7 @@ from support.tables import rows_of
 
 from paimon_orch import Catalog
 from paimon_orch.catalog.jdbc.jdbc_lock import JdbcLock, compute_age
-from paimon_orch.errors import InputError, LockTimeoutError
+from paimon_orch.errors import InputError, LockTimeoutError, PaimonError
 from paimon_orch.table.schema_change.schema_changes import AddColumn
 from paimon_orch.table.table import Table
 
@@ -223,6 +223,17 @@ def test_a_failed_release_is_a_warning(
         jdbc_database.run(f"DROP TABLE {LOCKS}")
 
     assert "is not released until it expires" in caplog.text
+
+
+def test_an_error_of_the_database_is_not_a_held_lock(
+    jdbc_database: JdbcDatabase, warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = create(open_locked(jdbc_database, warehouse))
+    jdbc_database.run(f"ALTER TABLE {LOCKS} RENAME COLUMN expire_time_seconds TO seconds")
+    monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: pytest.fail("waits"))
+
+    with pytest.raises(PaimonError, match="expire_time_seconds"), get_lock(table).hold():
+        pass
 
 
 def test_a_lock_id_longer_than_the_column_is_refused_at_once(

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from paimon_orch import errors
-from paimon_orch.steps.common import local_executor
+from paimon_orch.steps.common import local_executor, worker_process
 from paimon_orch.steps.common.executor import SMALL_WORK_BYTES
 from paimon_orch.steps.common.local_executor import LocalExecutor
 
@@ -122,6 +122,14 @@ def test_a_function_that_workers_cannot_load_is_an_error(tmp_path: Path) -> None
 
     with pytest.raises(errors.PaimonError, match="No module named 'no_such_module'"):
         LocalExecutor(workers=1).map(lambda _: b"", [Unit()], label="compact")
+
+
+def test_a_worker_that_cannot_be_started_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_process, "get_executable", lambda: str(tmp_path / "missing"))
+    with pytest.raises(FileNotFoundError, match="missing"):
+        LocalExecutor(workers=1).map(lambda _: b"", [0], label="compact")
 
 
 def test_a_killed_worker_is_an_error_and_the_results_of_others_are_undone(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -87,3 +88,20 @@ def test_files_with_a_part_of_their_row_ids_in_common_are_found(
 
     assert finding.rule == "row-ids"
     assert "have only a part of their row ids in common" in finding.text
+
+
+def test_a_changelog_manifest_may_be_missing_only_from_a_tagged_snapshot(tmp_path: Path) -> None:
+    table = new_table(tmp_path, changelog_producer="input")
+    table.upsert(pa.table({"k": [1], "v": ["a"]}))
+    snapshot = table.stores.snapshots.get(1)
+    [meta] = table.stores.manifests.manifest_list(snapshot.changelog_manifest_list or "")
+    manifest = Path(table.paths.manifest_dir) / meta.file_name
+
+    manifest.unlink()
+    assert [finding.rule for finding in check(table).findings] == ["unreadable"]
+
+    table.tags.create("t")
+    assert check(table).findings == ()
+
+    manifest.write_bytes(b"damaged")
+    assert {finding.rule for finding in check(table).findings} == {"unreadable"}
