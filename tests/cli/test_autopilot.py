@@ -7,6 +7,7 @@ import re
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from support.commands import invoke
 from support.lake import create_lake
@@ -40,6 +41,17 @@ def test_a_dry_run_shows_the_plan_and_changes_nothing(lake: str) -> None:
     assert "skipped: sales.orders: manifest compaction: saves too little" in answer.stdout
     assert lines[-1].startswith("2 tables: would execute 2 actions and rewrite ")
     assert Catalog(lake).databases() == ["sales", "web"]
+
+
+def test_actions_that_are_due_have_no_score(tmp_path: Path) -> None:
+    options = {"bucket": "-2", "postpone.batch-write-fixed-bucket": "false"}
+    catalog = Catalog(str(tmp_path))
+    table = catalog.create_table("db.t", "k INT NOT NULL", primary_key=["k"], options=options)
+    table.upsert(pa.table({"k": pa.array([1], pa.int32())}))
+
+    answer = invoke("autopilot", str(tmp_path), "--dry-run")
+
+    assert re.search(r"moves postponed rows to buckets \(due, [\d.]+ k?B to rewrite\)", answer.stdout)
 
 
 def test_a_run_prints_each_action_and_its_history_can_be_read(lake: str) -> None:

@@ -115,9 +115,14 @@ def test_a_failed_action_fails_the_run_after_the_others(
     for file in (tmp_path / "web.db" / "events" / "bucket-0").iterdir():
         file.unlink()
 
-    result = run_job(resolve_job(tmp_path), instance)
+    job = resolve_job(tmp_path)
+    policy = dg.RetryPolicy(max_retries=1)
+    job = job.graph.to_job(resource_defs=job.resource_defs, op_retry_policy=policy)
+
+    result = run_job(job, instance)
 
     assert not result.success
+    assert result.retry_attempts_for_node("maintain") == 0
     [failure] = [event for event in result.all_events if event.is_step_failure]
     data = failure.step_failure_data
     assert data.user_failure_data is not None
