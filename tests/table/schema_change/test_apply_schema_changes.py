@@ -339,6 +339,7 @@ def test_a_nullability_that_does_not_change_is_not_refused() -> None:
     [
         SetOption("bucket", "7"),
         SetOption("bucket", "2"),
+        SetOption("bucket", "1"),
         SetOption("merge-engine", "deduplicate"),
         SetOption("something.unknown", "kept"),
         UpdateNullability("v", True),
