@@ -251,6 +251,7 @@ def test_a_plan_shows_the_work_and_changes_nothing(tmp_path: Path) -> None:
     units = planned["units"]
     assert isinstance(units, list)
     assert (units[0]["reason"], units[0]["rows"]) == ("small files", 50)
+    assert (units[0]["level0_files"], units[0]["output_level"]) == (5, 0)
 
 
 def test_only_the_selected_partitions_are_compacted(tmp_path: Path) -> None:

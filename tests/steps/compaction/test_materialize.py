@@ -117,6 +117,7 @@ def test_partitions_are_selected(tmp_path: Path) -> None:
 def test_concurrent_changes_of_the_rows_are_conflicts(table: Table, change: RowChanges) -> None:
     RowChanges(deleted=[0, 11]).commit(table)
     planned = plan(table, PartitionRequest())
+    assert {unit.output_level for unit in planned.units} == {0}
     messages = run_units(MATERIALIZE_DELETION_VECTORS, table, planned)
     change.commit(table)
     before, stored = rows_by_id(table), stored_files(table)

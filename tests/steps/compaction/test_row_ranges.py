@@ -121,6 +121,7 @@ def test_deletion_vectors_move_to_the_new_file(tmp_path: Path) -> None:
     planned = plan(table, CompactRequest())
     [unit] = planned.units
     assert isinstance(unit, RowRangeCompactionUnit)
+    assert unit.output_level == 0
     unit = replace(unit, files_by_row_id=unit.files_by_row_id[:-1])
     planned = replace(planned, units=(unit,))
     messages = run_units(COMPACT, table, planned)
