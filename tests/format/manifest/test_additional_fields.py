@@ -27,9 +27,11 @@ from support.added_fields import (
 from support.golden import GOLDEN
 
 from paimon_orch.errors import UnsupportedError
+from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.manifest import avro_container as avro
 from paimon_orch.format.manifest import index_manifest, manifest_list
 from paimon_orch.format.manifest import manifest_entry as manifest
+from paimon_orch.format.manifest.additional_fields import AdditionalFields
 from paimon_orch.format.manifest.avro_container import NAMESPACE
 from paimon_orch.format.manifest.columnar_manifest import ColumnarManifest
 from paimon_orch.format.manifest.index_manifest import (
@@ -410,3 +412,21 @@ def test_keys_of_a_schema_and_of_its_nested_types_are_kept() -> None:
     altered = apply_schema_changes(decoded, changes, has_snapshots=True, time_millis=1)
     text = altered.to_json().decode()
     assert text.count('"later"') == decoded.to_json().decode().count('"later"')
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        DataFileMeta(file_name="a", file_size=1, row_count=1),
+        DeletionVectorRange(data_file="a", offset=1, length=1),
+        DeletionVector({}),
+        IndexManifestEntry(
+            kind=FileKind.ADD, partition=b"", bucket=0, index_type="HASH",
+            file_name="a", file_size=1, row_count=1,
+        ),
+        ManifestFileMeta.of("m", 1, [], [], 0),
+    ],
+    ids=lambda record: type(record).__name__,
+)  # fmt: skip
+def test_records_are_compared_by_their_known_fields(record: Any) -> None:
+    assert replace(record, additional=AdditionalFields({}, {"_NEW": 1})) == record
