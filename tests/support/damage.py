@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
 import pytest
+from support.tables import catalog_of
 
 from paimon_orch.errors import StorageError
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry, encode_index_manifest
@@ -103,3 +105,12 @@ def fail_to_write(monkeypatch: pytest.MonkeyPatch, part: str) -> None:
         return sink
 
     monkeypatch.setattr(LocalFileIO, "open_output", fail)
+
+
+def store_option(table: Table, key: str, value: str) -> Table:
+    """Write an option into the schema, as an engine that does not validate options does."""
+    path = Path(table.paths.root) / "schema" / "schema-0"
+    schema = json.loads(path.read_text())
+    schema["options"][key] = value
+    path.write_text(json.dumps(schema))
+    return catalog_of(table).table(table.identifier)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Callable
@@ -10,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.damage import edit_files, edit_snapshot
+from support.damage import edit_files, edit_snapshot, store_option
 from support.damaged_tables import CORPUS
 from support.golden import GOLDEN
 from support.tables import catalog_of, new_table, table_of
@@ -111,15 +110,6 @@ def delete_most_rows(root: Path) -> Table:
     table.delete(table_of("k", [(1,)]))
     compact(table, InProcessExecutor())
     return table
-
-
-def store_option(table: Table, key: str, value: str) -> Table:
-    """Write an option into the schema, as an engine that does not validate options does."""
-    path = Path(table.paths.root) / "schema" / "schema-0"
-    schema = json.loads(path.read_text())
-    schema["options"][key] = value
-    path.write_text(json.dumps(schema))
-    return catalog_of(table).table(table.identifier)
 
 
 def add_an_index_option(root: Path) -> Table:

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from support.damage import edit_files, edit_index
+from support.damage import edit_files, edit_index, store_option
 from support.damaged_tables import put_keys_into_two_buckets, write_into_bucket_1
 from support.storage_state import read_storage_state
 from support.tables import new_table, rows_of, small_batches, table_of
@@ -127,6 +127,9 @@ def test_a_deleted_key_in_one_bucket_is_no_duplicate(tmp_path: Path) -> None:
     write_into_bucket_1(table, table_of("p k v s", [(0, 1, "again", 40)]))
 
     assert not plan_repair(table)
+    ignoring = store_option(table, "ignore-delete", "true")
+    assert rows_of_partition_0(ignoring)[:2] == [(1, "again"), (1, "old")]
+    assert plan_repair(ignoring)
 
 
 def test_a_first_row_table_keeps_the_first_row_of_all_buckets(tmp_path: Path) -> None:

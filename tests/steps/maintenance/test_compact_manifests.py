@@ -9,7 +9,7 @@ from support.histories import KINDS, make_table, read_all_branches, select_retai
 from support.tables import new_table, table_of
 
 from paimon_orch.format.snapshot import CommitKind
-from paimon_orch.steps.common.step import EmptyRequest, run_step
+from paimon_orch.steps.common.step import EmptyRequest, StepIo, run_step
 from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.steps.maintenance.compact_manifests import (
     COMPACT_MANIFESTS,
@@ -57,6 +57,7 @@ def test_the_merged_and_the_new_manifests_are_counted(tmp_path: Path) -> None:
     after = plan(table, EmptyRequest())
     assert (io.files_read, io.files_written) == (planned.manifests, after.manifests) == (3, 1)
     assert (io.bytes_read, io.bytes_written) == (planned.bytes, after.bytes)
+    assert run_step(COMPACT_MANIFESTS, table, after).count_io() == StepIo()
 
 
 def test_an_empty_table_has_no_manifests(tmp_path: Path) -> None:
