@@ -9,7 +9,8 @@ from support.histories import KINDS, make_table, read_all_branches, select_retai
 from support.tables import new_table, table_of
 
 from paimon_orch.format.snapshot import CommitKind
-from paimon_orch.steps.common.step import EmptyRequest, StepIo, run_step
+from paimon_orch.steps.common.step import EmptyRequest, run_step
+from paimon_orch.steps.common.step_metrics import StepIo
 from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.steps.maintenance.compact_manifests import (
     COMPACT_MANIFESTS,

@@ -35,8 +35,7 @@ PACKAGE = "paimon_orch"
 RUNS = {"test": "not services", "services": "services"}
 """The selections, by the target that runs them first."""
 SECONDS = 40.0
-"""The tests of a mutation take so long without it."""
-TIMEOUT = 240
+"""The tests of a mutation take so long without it; the rest of them is left out."""
 MEMORY = 6 << 30
 MISSED = "MISSED"
 _PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
@@ -57,7 +56,9 @@ def measure(folder: Path, names: Sequence[str], arguments: Sequence[str]) -> Non
         subprocess.run([*_PYTEST, *options], env=_environment(ROOT) | files, cwd=ROOT, check=False)
 
 
-def seed_faults(folder: Path, count: int, seed: int, *, again: bool = False) -> None:
+def seed_faults(
+    folder: Path, count: int, seed: int, *, again: bool = False, seconds: float = SECONDS
+) -> None:
     """Draw mutations and run their tests, unless an earlier run did, or found no test."""
     file = folder / f"faults-{seed}.jsonl"
     done = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
@@ -76,7 +77,7 @@ def seed_faults(folder: Path, count: int, seed: int, *, again: bool = False) -> 
     for mutation in draw(ROOT, PACKAGE, count, seed):
         key = (mutation.module, mutation.operator, mutation.occurrence)
         if key not in answers:
-            answers[key] = _try_mutation(mutation, copy, runs)
+            answers[key] = _try_mutation(mutation, copy, runs, seconds)
             with file.open("a", encoding="utf-8") as lines:
                 lines.write(json.dumps(answers[key]) + "\n")
         rows.append(answers[key])
@@ -98,7 +99,9 @@ def _copy_repository(copy: Path) -> Path:
     return copy
 
 
-def _try_mutation(mutation: Mutation, copy: Path, runs: dict[str, CoveringTests]) -> dict[str, Any]:
+def _try_mutation(
+    mutation: Mutation, copy: Path, runs: dict[str, CoveringTests], seconds: float
+) -> dict[str, Any]:
     source = (ROOT / mutation.module).read_text(encoding="utf-8")
     mutated = mutation.apply(source)
     was, becomes = _changed_lines(source, mutated)
@@ -106,8 +109,8 @@ def _try_mutation(mutation: Mutation, copy: Path, runs: dict[str, CoveringTests]
     (copy / mutation.module).write_text(mutated, encoding="utf-8")
     try:
         for name, run in runs.items():
-            tests = run.find(mutation.module, mutation.line, SECONDS)
-            if failures := _run_tests(tests, copy, "-x"):
+            tests = run.find(mutation.module, mutation.line, seconds)
+            if failures := _run_tests(tests, copy, "-x", seconds=seconds):
                 return row | {"outcome": name, "test": failures[0]}
     finally:
         (copy / mutation.module).write_text(source, encoding="utf-8")
@@ -121,7 +124,9 @@ def _changed_lines(source: str, mutated: str) -> tuple[str, str]:
     return was, becomes
 
 
-def _run_tests(tests: Sequence[str], copy: Path, *options: str) -> list[str]:
+def _run_tests(
+    tests: Sequence[str], copy: Path, *options: str, seconds: float = 10 * SECONDS
+) -> list[str]:
     """Return the tests that fail; a run that does not end has failed."""
     if not tests:
         return []
@@ -138,7 +143,7 @@ def _run_tests(tests: Sequence[str], copy: Path, *options: str) -> list[str]:
         start_new_session=True,
     )
     try:
-        output, _ = process.communicate(timeout=TIMEOUT)
+        output, _ = process.communicate(timeout=90 + 4 * seconds)
     except subprocess.TimeoutExpired:
         return ["timeout"]
     finally:
@@ -167,7 +172,7 @@ def _environment(root: Path) -> dict[str, str]:
 def _read_equivalents() -> set[tuple[str, str, str]]:
     file = Path(__file__).with_name("equivalent.toml")
     rows = tomllib.loads(file.read_text(encoding="utf-8"))["mutation"]
-    return {(row["module"], row["was"], row["becomes"]) for row in rows}
+    return {(row.get("module", ""), row["was"], row["becomes"]) for row in rows}
 
 
 def _format(row: dict[str, Any]) -> str:
@@ -179,7 +184,9 @@ def _format(row: dict[str, Any]) -> str:
 def _summarize(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
     equivalents = _read_equivalents()
     counted = [
-        row for row in rows if (row["module"], row["was"], row["becomes"]) not in equivalents
+        row
+        for row in rows
+        if not equivalents & {(name, row["was"], row["becomes"]) for name in ("", row["module"])}
     ]
     counts = Counter(row["outcome"] for row in counted)
     yield f"{len(rows)} mutations, {len(rows) - len(counted)} of them equivalent\n"
@@ -198,13 +205,15 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=150)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--again", action="store_true", help="try again what no test found")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="of tests for a mutation")
     arguments = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     folder = arguments.folder.resolve()
     if arguments.command == "measure":
         measure(folder, [arguments.only] if arguments.only else [*RUNS], arguments.arguments)
     else:
-        seed_faults(folder, arguments.count, arguments.seed, again=arguments.again)
+        how = {"again": arguments.again, "seconds": arguments.seconds}
+        seed_faults(folder, arguments.count, arguments.seed, **how)
 
 
 if __name__ == "__main__":
