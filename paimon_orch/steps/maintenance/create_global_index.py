@@ -300,11 +300,13 @@ def commit(
         for group in unit.groups
         for file in group
     )
+    # The name in the request is that of the plan's schema; the column may be renamed since.
+    schema_id = table.schema.id if plan.reader is None else plan.reader.schema.id
     changes = CommitChanges(
         kind=CommitKind.APPEND,
         index=(*(entry.deleted() for entry in plan.replaced), *added),
         indexed_rows_guard=IndexedRowsGuard(
-            schema_id=table.schema.id, column=plan.request.column, files=files
+            schema_id=schema_id, column=plan.request.column, files=files
         ),
     )
     with discard_files_on_conflict(table, messages):

@@ -148,6 +148,16 @@ def test_an_update_between_plan_and_commit_is_a_conflict(tmp_path: Path) -> None
     assert len(rows_of(table, filter="a = 1000")) == 1
 
 
+def test_an_update_of_the_column_by_its_new_name_is_a_conflict(tmp_path: Path) -> None:
+    table = partitioned(tmp_path)
+    planned, messages = plan_and_build(table)
+    Catalog(str(tmp_path)).alter_table("db.t", [RenameColumn("a", "z")])
+    RowChanges(updated={3: {"z": 1000}}).commit(Catalog(str(tmp_path)).table("db.t"))
+
+    with pytest.raises(CommitConflictError, match="has new values of column 'a'"):
+        step.commit(table, planned, messages)
+
+
 def test_an_update_of_another_column_is_no_conflict(tmp_path: Path) -> None:
     table = partitioned(tmp_path)
     planned, messages = plan_and_build(table)
