@@ -178,6 +178,8 @@ class StorageContract:
             assert io.rename_dir(f"{root}/old", f"{root}/b/new")
             assert not io.exists(f"{root}/old")
             assert io.read_bytes(f"{root}/b/new/t/file") == b"1"
+            with pytest.raises(FileNotFoundError):
+                io.rename_dir(f"{root}/old", f"{root}/c")
         assert io.read_bytes(f"{root}/taken/file") == b"2"
 
     def test_removing_an_empty_directory_refuses_directories_with_files(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,17 @@ import duckdb
 import polars as pl
 import pyarrow as pa
 import pytest
+from support.damage import edit_index
+from support.data_evolution import evolving_table
 from support.golden import golden_tables, table_name
 from support.tables import new_table, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.errors import InputError, NotFoundError
+from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction import compact as step
+from paimon_orch.steps.maintenance.create_global_index import create_global_index
 from paimon_orch.table.schema_change.schema_changes import AddColumn
 from paimon_orch.table.system_table import SYSTEM_TABLE_NAMES
 from paimon_orch.table.table import Table
@@ -192,6 +197,25 @@ def test_table_indexes_show_deletion_vectors(tmp_path: Path) -> None:
     assert item["f0"] in files
     assert item["_CARDINALITY"] == 2
     assert row["index_field_name"] is None
+
+
+def test_table_indexes_show_all_columns_of_an_index(tmp_path: Path) -> None:
+    table = evolving_table(tmp_path)
+    table.append(table_of("a b c", [(1, 2, 3)]))
+    create_global_index(table, "a")
+    [plain] = _rows(table, "table_indexes")
+
+    def add_columns(entries: list[IndexManifestEntry]) -> list[IndexManifestEntry]:
+        [entry] = entries
+        assert entry.global_index is not None
+        index = replace(entry.global_index, extra_field_ids=(2, 1))
+        return [replace(entry, global_index=index)]
+
+    edit_index(table, 2, add_columns)
+    [row] = _rows(table, "table_indexes")
+
+    assert (plain["index_field_id"], plain["index_field_name"]) == (0, "a")
+    assert (row["index_field_id"], row["index_field_name"]) == (0, "a,c,b")
 
 
 def test_binlog_has_arrays_of_the_audit_log(table: Table) -> None:

@@ -13,7 +13,7 @@ from support.golden import canonical_rows
 from support.kill import MARKS, kill_at_each_change
 from support.recorded_partitions import RecordedPartitions, through_catalog
 from support.storage_state import read_storage_state
-from support.tables import new_table, rows_of, table_of
+from support.tables import levels_of, new_table, rows_of, table_of
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.bucket.hash_index import decode_hash_index
@@ -166,6 +166,15 @@ def write_newest_rows_below_older_ones(root: Path, **options: str) -> Table:
     edit_files(table, 3, level=4)
     edit_files(table, 4, level=5)
     return table
+
+
+def test_files_of_other_levels_are_kept_where_only_the_newest_row_counts(tmp_path: Path) -> None:
+    table = write_newest_rows_below_older_ones(tmp_path)
+
+    repair(table, ["overlapping-files"])
+
+    assert sorted(levels_of(table)) == [4, 5]
+    assert rows_of(table) == [(1, None, "b3"), (2, "a3", None)]
 
 
 def test_values_of_a_key_are_merged_in_the_order_of_their_sequence(tmp_path: Path) -> None:
