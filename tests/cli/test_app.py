@@ -16,7 +16,8 @@ from uuid import uuid4
 
 import pytest
 from support.commands import Run, assert_fails
-from support.tables import table_of
+from support.damage import store_option
+from support.tables import new_table, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.cli import inspect as cli_inspect
@@ -141,6 +142,24 @@ def test_a_call_without_a_catalog_is_refused(run: Run, monkeypatch: pytest.Monke
     answer = run("count", "db.t")
 
     assert (answer.status, "Missing argument 'DATABASE.TABLE'" in answer.error) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("option", "switch"),
+    [
+        ("metadata.iceberg-compatible", "--allow-stale-external"),
+        ("deletion-vector.enabled", "--allow-unknown-options"),
+    ],
+)
+def test_an_option_stops_a_command_unless_a_switch_allows_it(
+    run: Run, tmp_path: Path, option: str, switch: str
+) -> None:
+    table = new_table(tmp_path)
+    table.upsert(table_of("k v", [(1, "a")]))
+    store_option(table, option, "true")
+
+    assert_fails(run("tag", "create", tmp_path, "db.t", "a"), option, switch)
+    assert run("tag", "create", tmp_path, "db.t", "a", switch).status == 0
 
 
 def test_help_has_a_short_name(run: Run) -> None:

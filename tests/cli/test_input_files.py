@@ -13,6 +13,7 @@ from support.tables import new_table, rows_of, stored_files, table_of
 
 from paimon_orch.errors import InputError
 from paimon_orch.spark.execution.job_failures import translate_failure
+from paimon_orch.spark.input_files import _find_reason as find_reason
 from paimon_orch.table.table import Table
 
 if TYPE_CHECKING:
@@ -236,6 +237,12 @@ def test_spark_failures_not_caused_by_data_are_not_input_errors() -> None:
 
     assert not isinstance(failure, InputError)
     assert str(failure) == "load: the Spark job failed: [TASK_LOST] An executor is gone"
+
+
+def test_the_reason_of_a_failure_is_its_root_cause_or_its_first_line() -> None:
+    lines = ["[FAILED_READ_FILE] a file", "Caused by: a.B: no row", "Caused by: c.D: no end"]
+    assert find_reason(RuntimeError("\n".join(lines))) == "c.D: no end"
+    assert find_reason(RuntimeError("no file\n at a.B")) == "no file"
 
 
 def test_json_objects_and_arrays_are_loaded_into_variant_columns(

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from support.damage import edit_snapshot
 from support.tables import assert_healthy, new_table, rows_of, stored_files, table_of
 
 from paimon_orch import Catalog, CommitId
@@ -277,6 +278,19 @@ def test_a_commit_id_is_committed_once(tmp_path: Path, key: tuple[str, ...]) -> 
     table.append(table_of("k v", [(3, "c")]), commit_id=CommitId("load", 8))
     table.append(table_of("k v", [(4, "d")]), commit_id=CommitId("another", 7))
     assert [row[0] for row in rows_of(table)] == [1, 2, 3, 4]
+
+
+def test_the_newest_snapshot_of_a_commit_id_is_found(tmp_path: Path) -> None:
+    """Java commits the rows of a checkpoint and their compaction with one identifier."""
+    table, checkpoint = new_table(tmp_path, key=(), bucket="-1"), CommitId("load", 7)
+    table.append(table_of("k v", [(1, "a")]), commit_id=checkpoint)
+    table.append(table_of("k v", [(2, "b")]))
+    edit_snapshot(table, 2, commit_user="load", commit_identifier=7)
+
+    again = table.append(table_of("k v", [(1, "a")]), commit_id=checkpoint)
+
+    assert again is not None
+    assert (again.id, table.stores.snapshots.latest_id()) == (2, 2)
 
 
 def test_two_simultaneous_calls_with_one_commit_id_commit_once(
