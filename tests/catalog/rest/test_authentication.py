@@ -78,6 +78,20 @@ def test_the_precedence_of_token_sources() -> None:
 
 
 @pytest.mark.parametrize(
+    "options",
+    [
+        {"token": "t"},
+        DLF | KEYS,
+        DLF | {"dlf.token-path": "/p"},
+        DLF | {"dlf.token-loader": "ecs"},
+    ],
+)
+def test_the_same_options_are_the_same_key_of_a_cache(options: dict[str, str]) -> None:
+    one, other = (open_authentication(dict(options), "http://a-b") for _ in range(2))
+    assert {one: "known"}[other] == "known"
+
+
+@pytest.mark.parametrize(
     ("uri", "options"),
     [
         ("http://host", KEYS),

@@ -85,7 +85,8 @@ def seed_faults(
         sys.stdout.flush()
     sys.stdout.writelines(_summarize(rows))
     for test in _run_tests([row["test"] for row in rows if "::" in row["test"]], copy):
-        sys.stdout.write(f"fails without a fault, too: {test}\n")
+        if _run_tests([test], copy):
+            sys.stdout.write(f"fails without a fault, too: {test}\n")
 
 
 def _copy_repository(copy: Path) -> Path:
@@ -172,7 +173,7 @@ def _environment(root: Path) -> dict[str, str]:
 def _read_equivalents() -> set[tuple[str, str, str]]:
     file = Path(__file__).with_name("equivalent.toml")
     rows = tomllib.loads(file.read_text(encoding="utf-8"))["mutation"]
-    return {(row.get("module", ""), row["was"], row["becomes"]) for row in rows}
+    return {(row["module"], row["was"], row["becomes"]) for row in rows}
 
 
 def _format(row: dict[str, Any]) -> str:
@@ -184,9 +185,7 @@ def _format(row: dict[str, Any]) -> str:
 def _summarize(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
     equivalents = _read_equivalents()
     counted = [
-        row
-        for row in rows
-        if not equivalents & {(name, row["was"], row["becomes"]) for name in ("", row["module"])}
+        row for row in rows if (row["module"], row["was"], row["becomes"]) not in equivalents
     ]
     counts = Counter(row["outcome"] for row in counted)
     yield f"{len(rows)} mutations, {len(rows) - len(counted)} of them equivalent\n"
