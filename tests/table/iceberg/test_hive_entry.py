@@ -1,17 +1,22 @@
-"""Which options a table in a Hive metastore takes; what it stores is tested in `tests/peers`."""
+"""Options of a table in a Hive metastore, and its entry; `tests/peers` has real metastores."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pymetastore.hive_metastore import ttypes
+from support.catalogs.memory_metastore import MemoryMetastore, run_memory_metastore
 
 from paimon_orch import Catalog, Table
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.format.types.data_types import Field, parse_type
 from paimon_orch.table.iceberg.hive_entry import HiveEntry, _shorten_comment
 from paimon_orch.table.iceberg.open_catalog_entry import find_entry_names, open_catalog_entry
+from paimon_orch.table.iceberg.status import read_iceberg_status
 
 URI = {"metadata.iceberg.uri": "thrift://one:9000"}
 
@@ -98,3 +103,80 @@ def test_comments_are_one_short_line() -> None:
 def test_an_address_with_a_password_is_refused_without_it(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="must be thrift"):
         open_entry(create(tmp_path, **{"metadata.iceberg.uri": "thrift://user:secret@one"}))
+
+
+@pytest.fixture
+def metastore() -> Iterator[MemoryMetastore]:
+    with run_memory_metastore() as metastore:
+        yield metastore
+
+
+@pytest.fixture
+def published(metastore: MemoryMetastore, tmp_path: Path) -> Table:
+    """A table with a snapshot and an entry that shows it."""
+    table = create(tmp_path, **{"metadata.iceberg.uri": metastore.uri})
+    append(table)
+    return table
+
+
+def append(table: Table) -> None:
+    table.append(pa.table({"id": pa.array([1], pa.int32())}))
+
+
+def find_problem(table: Table) -> str:
+    status = read_iceberg_status(table.stores.iceberg)
+    assert status is not None
+    return status.problem or ""
+
+
+def test_the_entry_follows_the_newest_metadata(
+    published: Table, metastore: MemoryMetastore
+) -> None:
+    append(published)
+
+    parameters = metastore.tables["db", "t"].parameters
+    assert parameters["metadata_location"].endswith("/metadata/v2.metadata.json")
+    assert parameters["previous_metadata_location"].endswith("/metadata/v1.metadata.json")
+    assert find_problem(published) == ""
+
+
+@pytest.mark.parametrize(
+    ("parameters", "problem"),
+    [
+        ({"table_type": "HUDI"}, "is not an Iceberg table"),
+        ({"metadata_location": None}, "is not an Iceberg table"),
+        ({"metadata_location": "/elsewhere/v1.metadata.json"}, "points to /elsewhere/v1"),
+    ],
+)
+def test_an_entry_that_shows_something_else_is_a_problem(
+    published: Table,
+    metastore: MemoryMetastore,
+    parameters: dict[str, str | None],
+    problem: str,
+) -> None:
+    entry = metastore.tables["db", "t"]
+    changed = entry.parameters | parameters
+    entry.parameters = {name: value for name, value in changed.items() if value is not None}
+
+    assert problem in find_problem(published)
+
+
+def test_other_columns_and_a_missing_entry_are_problems(
+    published: Table, metastore: MemoryMetastore
+) -> None:
+    metastore.tables["db", "t"].sd.cols[0].type = "string"
+    assert "has other columns" in find_problem(published)
+    metastore.tables.clear()
+    assert "does not exist" in find_problem(published)
+
+
+def test_a_refusal_of_the_metastore_is_reported(
+    published: Table, metastore: MemoryMetastore, caplog: pytest.LogCaptureFixture
+) -> None:
+    refusal = ttypes.MetaException(message="the disk is full")
+    metastore.refusals["alter_table_with_environment_context"] = refusal
+
+    append(published)
+
+    assert "the disk is full" in caplog.text
+    assert "points to" in find_problem(published)
