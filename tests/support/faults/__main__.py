@@ -38,6 +38,7 @@ SECONDS = 40.0
 """The tests of a mutation take so long without it; the rest of them is left out."""
 MEMORY = 6 << 30
 MISSED = "MISSED"
+EQUIVALENT = "same"
 _PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
 _PYTEST += ["-p", selected_tests.__name__]
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
@@ -107,6 +108,8 @@ def _try_mutation(
     mutated = mutation.apply(source)
     was, becomes = _changed_lines(source, mutated)
     row = asdict(mutation) | {"was": was, "becomes": becomes, "outcome": MISSED, "test": ""}
+    if (mutation.module, was, becomes) in _read_equivalents():
+        return row | {"outcome": EQUIVALENT}
     (copy / mutation.module).write_text(mutated, encoding="utf-8")
     try:
         for name, run in runs.items():
@@ -183,10 +186,7 @@ def _format(row: dict[str, Any]) -> str:
 
 
 def _summarize(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
-    equivalents = _read_equivalents()
-    counted = [
-        row for row in rows if (row["module"], row["was"], row["becomes"]) not in equivalents
-    ]
+    counted = [row for row in rows if row["outcome"] != EQUIVALENT]
     counts = Counter(row["outcome"] for row in counted)
     yield f"{len(rows)} mutations, {len(rows) - len(counted)} of them equivalent\n"
     for target, outcomes in {"make test": ["test"], "make test-all": [*RUNS]}.items():
