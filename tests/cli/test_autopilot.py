@@ -51,7 +51,9 @@ def test_actions_that_are_due_have_no_score(tmp_path: Path) -> None:
 
     answer = invoke("autopilot", str(tmp_path), "--dry-run")
 
-    assert re.search(r"moves postponed rows to buckets \(due, [\d.]+ k?B to rewrite\)", answer.stdout)
+    assert re.search(
+        r"moves postponed rows to buckets \(due, [\d.]+ k?B to rewrite\)", answer.stdout
+    )
 
 
 def test_a_run_prints_each_action_and_its_history_can_be_read(lake: str) -> None:
