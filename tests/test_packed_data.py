@@ -41,6 +41,7 @@ def test_every_golden_table_exists() -> None:
     assert counts == TABLES
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("writer", WRITERS)
 def test_archives_equal_a_new_packing_of_their_files(writer: str) -> None:
     archive = lzma.decompress((DATA / "golden" / f"{writer}.tar.xz").read_bytes())

@@ -225,6 +225,7 @@ def test_a_repeated_load_is_committed_once(root: str, tmp_path: Path) -> None:
         run_command(*load)
 
 
+@pytest.mark.slow
 def test_rows_of_a_postpone_table_are_loaded_into_real_buckets(
     root: str, tmp_path: Path, executor: str
 ) -> None:

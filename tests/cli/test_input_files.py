@@ -195,6 +195,7 @@ def test_a_dry_run_of_an_ingest_counts_and_checks_the_rows(
     assert stored_files(table) == before
 
 
+@pytest.mark.slow
 def test_a_dry_run_of_a_merge_counts_the_rows(
     spark: SparkSession, table: Table, root: str, tmp_path: Path
 ) -> None:

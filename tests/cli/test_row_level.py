@@ -102,6 +102,7 @@ def test_a_table_with_a_primary_key_is_not_sorted(root: str) -> None:
         run_command("compact", root, "db.k", "--order-by", "id", "--dry-run")
 
 
+@pytest.mark.slow
 def test_writes_report_rows_that_are_not_visible_and_compact_on_request(
     spark: SparkSession, root: str, tmp_path: Path
 ) -> None:

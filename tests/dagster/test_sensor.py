@@ -555,6 +555,7 @@ def test_a_sensor_is_stopped_by_default_and_targets_only_the_compaction() -> Non
     )
 
 
+@pytest.mark.slow
 def test_each_tick_reads_at_most_one_hundred_snapshots(
     ticks_after_compaction: SensorTicks, orders: Table, upsert: Upsert
 ) -> None:

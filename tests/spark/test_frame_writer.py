@@ -235,6 +235,7 @@ def test_an_error_of_the_frame_is_raised(spark: SparkSession, tmp_path: Path) ->
     assert stored_files(table) == before
 
 
+@pytest.mark.slow
 def test_keys_keep_their_dynamic_bucket(spark: SparkSession, tmp_path: Path) -> None:
     table = new_table(
         tmp_path,

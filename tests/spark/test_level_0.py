@@ -126,6 +126,7 @@ def test_a_read_logs_the_number_of_records_it_skips(
     assert caplog.messages == []
 
 
+@pytest.mark.slow
 def test_batches_and_streams_of_one_snapshot_have_equal_rows_on_request(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -96,6 +96,7 @@ def test_a_time_in_another_zone_than_the_session_is_refused_in_tasks(
         PlannedSettings(local_time="2026-01-31").verify_in_task()
 
 
+@pytest.mark.slow
 def test_a_registered_session_has_a_default_catalog(spark: SparkSession, table: Table) -> None:
     table.append(table_of("id v", [(1, "a")]))
     session = open_second_session(spark)

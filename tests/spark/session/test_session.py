@@ -104,6 +104,7 @@ def test_the_format_is_found_if_python_is_in_a_folder_with_a_blank(tmp_path: Pat
     assert run_in_a_process(tmp_path, code, PYSPARK_PYTHON=str(python)).stdout == "1\n"
 
 
+@pytest.mark.slow
 def test_an_active_session_is_used_unchanged_and_not_stopped(spark: SparkSession) -> None:
     other = spark.newSession()
     other.conf.set("spark.sql.shuffle.partitions", "7")
