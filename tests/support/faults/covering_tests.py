@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -62,12 +63,12 @@ class CoveringTests:
 def _tests_by_line(file: Path, module: str) -> dict[int, set[str]]:
     data = CoverageData(str(file))
     data.read()
-    path = next((name for name in data.measured_files() if name.endswith(f"/{module}")), "")
-    contexts = data.contexts_by_lineno(path)
-    return {
-        line: {re.sub(r"(@\w+)?\|\w+$", "", name) for name in names if name}
-        for line, names in contexts.items()
-    }
+    tests = defaultdict[int, set[str]](set)
+    for path in data.measured_files():  # a moved repository has another path
+        if path.endswith(f"/{module}"):
+            for line, names in data.contexts_by_lineno(path).items():
+                tests[line] |= {re.sub(r"(@\w+)?\|\w+$", "", name) for name in names if name}
+    return tests
 
 
 def _surroundings(source: str, line: int) -> Iterator[set[int]]:
