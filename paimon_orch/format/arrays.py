@@ -83,3 +83,12 @@ def _unpack_bits(data: pa.Buffer | None, values: pa.Array) -> Mask:
     first, end = values.offset, values.offset + len(values)
     words = np.frombuffer(data or b"", np.uint8)[first // 8 : -(-end // 8)]
     return np.unpackbits(words, bitorder="little")[first % 8 :][: len(values)].view(bool)
+
+
+def to_one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Return a column as one array; raise :class:`pyarrow.ArrowInvalid` if it is too large."""
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    if isinstance(column, pa.ChunkedArray):  # it has no chunks, or one array is too small for it
+        column = pa.concat_arrays(column.chunks or [pa.nulls(0, column.type)])
+    return column

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.arrays import Indices, Mask, to_arrow_array, to_numpy
+from paimon_orch.format.arrays import Indices, Mask, to_arrow_array, to_numpy, to_one_array
 
 
 class ColumnOfGroups:
@@ -42,9 +42,7 @@ class ColumnOfGroups:
     def values(self) -> pa.Array:
         """The values as one array, which is not a dictionary array."""
         taken = pc.take(self.batch_column, to_arrow_array(self._rows), boundscheck=False)
-        column = taken.combine_chunks()
-        if isinstance(column, pa.ChunkedArray):
-            column = pa.concat_arrays(column.chunks)
+        column = to_one_array(taken)
         is_dictionary = pa.types.is_dictionary(column.type)
         return column.cast(column.type.value_type) if is_dictionary else column
 

@@ -3,24 +3,24 @@
 See docs/format/aggregate-functions.md.
 """
 
-from typing import Any
+from paimon_orch.merge.aggregate.python_aggregator import CombineFunction, Element
 
-from paimon_orch.merge.aggregate.python_aggregator import CombineFunction
+Entries = list[Element]
 
 
-def merge_map(old: list[Any] | None, new: list[Any] | None) -> list[Any] | None:
-    """Return the union of two maps (lists of pairs); the later value of a key wins."""
+def merge_map(old: Entries | None, new: Entries | None) -> Entries | None:
+    """Return the union of two maps; the later value of a key wins."""
     if old is None or new is None:
         return old if new is None else new
     return list({**dict(old), **dict(new)}.items())
 
 
-def retract_map(old: list[Any] | None, new: list[Any] | None) -> list[Any] | None:
+def retract_map(old: Entries | None, new: Entries | None) -> Entries | None:
     """Remove the retracted keys."""
     if old is None or new is None:
         return old
     retracted = dict(new)
-    return [(key, value) for key, value in old if key not in retracted]
+    return [(code, entry) for code, entry in old if code not in retracted]
 
 
 def merge_map_with_keytime(time: str) -> CombineFunction:
@@ -29,17 +29,17 @@ def merge_map_with_keytime(time: str) -> CombineFunction:
     A null row removes its key.
     """
 
-    def combine(old: list[Any] | None, new: list[Any] | None) -> list[Any] | None:
+    def combine(old: Entries | None, new: Entries | None) -> Entries | None:
         if old is None or new is None:
             return old if new is None else new
         merged = dict(old)
-        for key, row in new:
+        for code, (key, row) in new:
             if row is None:
-                merged.pop(key, None)
+                merged.pop(code, None)
             elif row[time] is not None:
-                current = merged.get(key)
+                _, current = merged.get(code, (key, None))
                 if current is None or current[time] is None or _is_later(row[time], current[time]):
-                    merged[key] = row
+                    merged[code] = key, row
         return list(merged.items())
 
     return combine

@@ -12,10 +12,12 @@ from paimon_orch.format.bytes.murmur3 import hash_bytes
 from paimon_orch.format.java_hash import compute_hash_map_order
 from paimon_orch.format.row.binary_row import encode_row
 from paimon_orch.format.types.data_types import DataType
+from paimon_orch.merge.aggregate.python_aggregator import Element
 from paimon_orch.merge.sort.key_order import to_comparable_value
 
 NestedRow = Mapping[str, Any]
 NestedRows = list[NestedRow | None] | None
+CodedRows = list[Element] | None
 _SequenceKey = tuple[Any, ...]
 
 
@@ -25,18 +27,23 @@ class NestedAppend:
 
     limit: int
 
-    def add(self, old: NestedRows, new: NestedRows) -> NestedRows:
+    def add(self, old: CodedRows, new: CodedRows) -> CodedRows:
         """Append rows up to the limit; null rows are not appended, but existing null rows count."""
         if new is None or (old is not None and len(old) >= self.limit):
             return old
         room = max(0, self.limit - len(old or ()))
-        return [*_non_null_rows(old), *_non_null_rows(new)[:room]]
+        return [*_drop_null_rows(old), *_drop_null_rows(new)[:room]]
 
-    def take_back(self, old: NestedRows, new: NestedRows) -> NestedRows:
+    def take_back(self, old: CodedRows, new: CodedRows) -> CodedRows:
         """Remove every row that equals a retracted row."""
         if old is None or new is None:
             return old
-        return [row for row in _non_null_rows(old) if row not in new]
+        retracted = dict(new)
+        return [(code, row) for code, row in _drop_null_rows(old) if code not in retracted]
+
+
+def _drop_null_rows(rows: CodedRows) -> list[Element]:
+    return [(code, row) for code, row in rows or () if row is not None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,9 +6,12 @@ from typing import Any
 import pyarrow as pa
 
 from paimon_orch.format.arrays import Indices, to_arrow_array
+from paimon_orch.format.java_equality import build_value_codes, slice_children
 from paimon_orch.merge.aggregate.field_aggregator import ColumnOfGroups, ComputingAggregator
 
 CombineFunction = Callable[[Any, Any], Any]
+Element = tuple[int, Any]
+"""The code of an element or map key, which is equal for values that are equal as in Java."""
 
 
 class PythonAggregator(ComputingAggregator):
@@ -70,7 +73,37 @@ class PythonAggregator(ComputingAggregator):
 
     def result(self) -> pa.Array:
         """Return the values."""
-        return pa.array(self._state, self._column.type).view(self._target)
+        return pa.array(self._list_results(), self._column.type).view(self._target)
+
+    def _list_results(self) -> list[Any]:
+        return self._state
+
+
+class ElementAggregator(PythonAggregator):
+    """Aggregates arrays or maps; the function gets and returns lists of codes and elements.
+
+    The elements of a map are its entries, and the codes are those of their keys.
+    """
+
+    def __init__(self, name: str, column: ColumnOfGroups, groups: int, **functions: Any) -> None:
+        super().__init__(name, column, groups, **functions)
+        lists = self._column
+        values = lists.keys if isinstance(lists, pa.MapArray) else lists.values
+        self._offsets, (elements,) = slice_children(lists, values)
+        self._codes = build_value_codes(elements.type).learn(elements)
+
+    def _values(self, groups: Indices, rows: Indices) -> Iterator[tuple[int, Any]]:
+        starts, ends = self._offsets[rows].tolist(), self._offsets[rows + 1].tolist()
+        for (group, value), start, end in zip(
+            super()._values(groups, rows), starts, ends, strict=True
+        ):
+            codes = self._codes[start:end].tolist()
+            yield group, None if value is None else [*zip(codes, value, strict=True)]
+
+    def _list_results(self) -> list[Any]:
+        return [
+            None if state is None else [element for _, element in state] for state in self._state
+        ]
 
 
 def replace_text_by_binary(kind: pa.DataType) -> pa.DataType:

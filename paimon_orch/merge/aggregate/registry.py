@@ -38,7 +38,7 @@ from paimon_orch.merge.aggregate.field_aggregator import ColumnOfGroups, FieldAg
 from paimon_orch.merge.aggregate.listagg import listagg
 from paimon_orch.merge.aggregate.merge_map import merge_map, merge_map_with_keytime, retract_map
 from paimon_orch.merge.aggregate.nested_update import NestedAppend, NestedTable
-from paimon_orch.merge.aggregate.python_aggregator import PythonAggregator
+from paimon_orch.merge.aggregate.python_aggregator import ElementAggregator, PythonAggregator
 from paimon_orch.merge.aggregate.selected_value import (
     FirstNonNullValue,
     FirstValue,
@@ -175,13 +175,13 @@ def _collect_factory(schema: TableSchema, name: str, data_type: DataType) -> Agg
         raise _type_mismatch_error(name, "collect", "an ARRAY", data_type)
     distinct = schema.typed_options.get(FIELD_DISTINCT.named(name))
     combine = collect(data_type.element, distinct=distinct)
-    return partial(PythonAggregator, combine=combine, take_back=retract_collect, commutes=True)
+    return partial(ElementAggregator, combine=combine, take_back=retract_collect, commutes=True)
 
 
 def _merge_map_factory(_schema: TableSchema, name: str, data_type: DataType) -> AggregatorFactory:
     if not isinstance(data_type, MapType):
         raise _type_mismatch_error(name, "merge_map", "a MAP", data_type)
-    return partial(PythonAggregator, combine=merge_map, take_back=retract_map)
+    return partial(ElementAggregator, combine=merge_map, take_back=retract_map)
 
 
 def _merge_map_with_keytime_factory(
@@ -199,7 +199,7 @@ def _merge_map_with_keytime_factory(
             f"column {name!r}: 'merge_map_with_keytime' compares field {time!r} as text, but its "
             f"type is {type_to_sql(kind)}"
         )
-    return partial(PythonAggregator, combine=merge_map_with_keytime(time))
+    return partial(ElementAggregator, combine=merge_map_with_keytime(time))
 
 
 def _parse_time_field(schema: TableSchema, name: str, row_type: RowType) -> str:
@@ -226,7 +226,7 @@ def _nested_update_factory(
             f"'fields.{name}.nested-key'"
         )
     rows = NestedAppend(table.limit)
-    return partial(PythonAggregator, combine=rows.add, take_back=rows.take_back)
+    return partial(ElementAggregator, combine=rows.add, take_back=rows.take_back)
 
 
 def _nested_partial_update_factory(

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from paimon_orch.format.arrays import Indices, Mask, to_arrow_array, to_numpy
+from paimon_orch.format.arrays import Indices, Mask, to_arrow_array
+from paimon_orch.format.java_equality import find_changed_rows
 from paimon_orch.format.options.core_options import (
     CHANGELOG_PRODUCER_IGNORE_DELETE,
     CHANGELOG_PRODUCER_IGNORE_UPDATE_BEFORE,
@@ -90,11 +90,8 @@ class ChangelogProducer:
         }
         names = [name for name in merged.column_names if name not in ignored]
         old = rows.select(names).take(to_arrow_array(before[groups]))
-        new = merged.take(to_arrow_array(groups))
-        differs = np.zeros(len(groups), bool)
-        for name in names:
-            differs |= _find_differences(old.column(name), new.column(name))
-        return groups[differs]
+        new = merged.select(names).take(to_arrow_array(groups))
+        return groups[find_changed_rows(old, new)]
 
 
 def _last_flagged_row(step: MergeBatch, flags: Mask) -> Indices:
@@ -113,11 +110,3 @@ def _take_with_kind(rows: pa.Table, indices: Indices, kind: RowKind | None) -> p
     kinds = to_arrow_array(np.full(selected.num_rows, int(kind), np.int8))
     index = selected.column_names.index(VALUE_KIND.name)
     return selected.set_column(index, selected.schema.field(index), kinds)
-
-
-def _find_differences(old: pa.ChunkedArray, new: pa.ChunkedArray) -> Mask:
-    if pa.types.is_nested(old.type):  # Arrow does not compare nested values
-        return np.array([a != b for a, b in zip(old.to_pylist(), new.to_pylist(), strict=True)])
-    both_null = pc.and_(pc.is_null(old), pc.is_null(new))
-    differs: Mask = ~(to_numpy(pc.equal(old, new)) | to_numpy(both_null))
-    return differs

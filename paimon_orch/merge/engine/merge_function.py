@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_orch.format.arrays import Indices, Mask, to_arrow_array, to_numpy
+from paimon_orch.format.arrays import Indices, Mask, to_arrow_array, to_numpy, to_one_array
 from paimon_orch.format.row.row_kind import RowKind, is_retract
 from paimon_orch.format.schema import VALUE_KIND, TableSchema
 from paimon_orch.merge.aggregate.field_aggregator import (
@@ -119,8 +119,7 @@ def _append_values(column: pa.ChunkedArray, values: pa.Array) -> pa.ChunkedArray
 
 def contiguous_column(rows: pa.Table, name: str) -> pa.Array:
     """Return a column as one array."""
-    column = rows.column(name).combine_chunks()
-    return pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else column
+    return to_one_array(rows.column(name))
 
 
 MergeFunctionFactory = Callable[[RowsOfGroups, int], MergeFunction]

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.arrays import Mask, to_arrow_array, to_numpy
+from paimon_orch.format.java_equality import find_differences
 from paimon_orch.format.options.core_options import SEQUENCE_FIELD
 from paimon_orch.format.row.row_kind import is_retract
 from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND, TableSchema
@@ -20,7 +21,6 @@ from paimon_orch.merge.aggregate.registry import find_aggregate_function
 from paimon_orch.merge.engine.merge_engine import MergeEngine, create_merge_engine
 from paimon_orch.merge.engine.merge_function import contiguous_column
 from paimon_orch.merge.engine.partial_update import parse_sequence_groups
-from paimon_orch.merge.sort.key_order import to_comparable_column
 from paimon_orch.merge.sort.sort_merge_reader import MergeBatch, build_sorted_batch
 
 _WHOLE_VALUE_FUNCTIONS = (None, "last_value", "first_value")  # functions that treat null as a value
@@ -53,7 +53,7 @@ def compute_update_rows(schema: TableSchema, old: pa.Table, new: pa.Table) -> pa
         if function in _WHOLE_VALUE_FUNCTIONS:
             columns[field.name] = after
             continue
-        changed = deleted | _find_differences(before, after)
+        changed = deleted | find_differences(before, after)
         contribution = (
             _compute_sum_delta(field.name, before, after, ~deleted) if function == "sum" else after
         )
@@ -102,19 +102,6 @@ def _effective_old_column(schema: TableSchema, old: pa.Table, name: str) -> pa.A
     return column
 
 
-def _find_differences(old: pa.Array, new: pa.Array) -> Mask:
-    """Return a mask of the rows whose values differ; NaN equals NaN and null equals null."""
-    if old.equals(new):
-        return np.zeros(len(old), bool)
-    if pa.types.is_nested(old.type):  # Arrow does not compare lists, maps and rows
-        pairs = zip(old.to_pylist(), new.to_pylist(), strict=True)
-        return np.array([before != after for before, after in pairs], bool)
-    old, new = to_comparable_column(old), to_comparable_column(new)
-    one_is_null = pc.xor(old.is_null(), new.is_null())
-    differs: Mask = to_numpy(pc.not_equal(old, new)) | to_numpy(one_is_null)
-    return differs
-
-
 def _compute_sum_delta(name: str, before: pa.Array, after: pa.Array, updated: Mask) -> pa.Array:
     """Return the difference of two sums in the rows of ``updated``, ``after`` in other rows."""
     has_sum = to_arrow_array(updated & to_numpy(before.is_valid()))
@@ -157,7 +144,7 @@ def _check_merge_result(
         )
     for name in schema.names:
         actual, requested = contiguous_column(merged, name), contiguous_column(expected, name)
-        is_unexpected = _find_differences(actual, requested) & ~deleted
+        is_unexpected = find_differences(actual, requested) & ~deleted
         if find_aggregate_function(schema, name) == "sum" and pa.types.is_floating(actual.type):
             is_unexpected &= ~np.isclose(
                 actual.fill_null(np.nan), requested.fill_null(np.nan), _FLOAT_TOLERANCE, 0

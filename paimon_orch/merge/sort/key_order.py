@@ -17,7 +17,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.errors import CorruptFileError, wrap_decode_errors
-from paimon_orch.format.arrays import Indices, Int64Array, Mask, to_arrow_array, to_numpy
+from paimon_orch.format.arrays import (
+    Indices,
+    Int64Array,
+    Mask,
+    to_arrow_array,
+    to_numpy,
+    to_one_array,
+)
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.format.text import to_python_value
@@ -34,13 +41,7 @@ _CANONICAL_NAN = {32: 0x7FC00000, 64: 0x7FF8000000000000}
 
 def to_comparable_column(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     """Return one contiguous array whose natural order is the key order of the format."""
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
-        # combine_chunks returns chunks if there are none, or if one array cannot hold all values
-        if isinstance(column, pa.ChunkedArray):
-            column = (
-                pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
-            )
+    column = to_one_array(column)
     kind = column.type
     if pa.types.is_date32(kind) or pa.types.is_time32(kind):
         return column.view(pa.int32()).cast(pa.int64())

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from paimon_orch.errors import InputError
 from paimon_orch.files.data_file_reader import FileReader
-from paimon_orch.format.arrays import Indices, Int32Array, Int64Array, Mask, to_numpy
+from paimon_orch.format.arrays import Int32Array, Int64Array, Mask
+from paimon_orch.format.java_equality import UNKNOWN_CODE, build_value_codes, find_changed_rows
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.row.row_kind import ROW_KIND_SYMBOLS
 from paimon_orch.format.schema import SEQUENCE_NUMBER, TableSchema
@@ -21,7 +21,6 @@ from paimon_orch.table.scan.base_scan import ROW_KIND
 from paimon_orch.table.scan.bucket_reader import BucketReader, add_constant_row_kind
 from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.scan.data_evolution import group_files_by_rows, has_data_evolution
-from paimon_orch.table.scan.row_codes import UNKNOWN_CODE, build_value_codes
 
 BucketPair = tuple[BucketSplit | None, BucketSplit | None]
 _INSERT, _, _UPDATE, _DELETE = ROW_KIND_SYMBOLS
@@ -108,12 +107,15 @@ def _diff_by_key(
         sizes = np.diff(np.append(step.starts, len(step.order)))
         first, last = step.order[step.starts], step.newest_row_per_key
         is_after = step.levels[last] == _AFTER
-        changed = ~_compare_rows(step.rows.select(names), first, last)
+        rows = step.rows.select(names)
+        old_rows, new_rows = rows.take(pa.array(first)), rows.take(pa.array(last))
         kinds = np.where(sizes > 1, _UPDATE, np.where(is_after, _INSERT, _DELETE))
-        is_change = (sizes == 1) | changed
-        rows = step.rows.select(names).take(pa.array(last[is_change]))
+        is_change = (sizes == 1) | find_changed_rows(old_rows, new_rows)
+        changed_rows = new_rows.filter(pa.array(is_change))
         changed_kinds = pa.array(kinds[is_change], pa.string())
-        yield from rows.add_column(0, ROW_KIND.name, changed_kinds).combine_chunks().to_batches()
+        yield from (
+            changed_rows.add_column(0, ROW_KIND.name, changed_kinds).combine_chunks().to_batches()
+        )
 
 
 def _read_side(
@@ -123,26 +125,6 @@ def _read_side(
     for batch in BucketReader(reader, split, reader.schema.fields).read_merged():
         numbers = pa.array(np.full(batch.num_rows, side, np.int64))
         yield side, batch.append_column(SEQUENCE_NUMBER.name, numbers)
-
-
-def _compare_rows(rows: pa.Table, first: Indices, last: Indices) -> Mask:
-    """Return which pairs of rows have equal values; null equals null, and NaN equals NaN."""
-    same = np.ones(len(first), bool)
-    old_rows, new_rows = rows.take(pa.array(first)), rows.take(pa.array(last))
-    for old, new in zip(old_rows.columns, new_rows.columns, strict=True):
-        same &= _compare_values(old.combine_chunks(), new.combine_chunks())
-    return same
-
-
-def _compare_values(old: pa.Array, new: pa.Array) -> Mask:
-    if pa.types.is_nested(old.type):
-        codes = build_value_codes(old.type)
-        same_codes: Mask = codes.learn(old) == codes.encode(new)
-        return same_codes
-    both_null = pc.and_(old.is_null(nan_is_null=True), new.is_null(nan_is_null=True))
-    both_null = pc.and_(both_null, pc.equal(old.is_null(), new.is_null()))
-    same: Mask = to_numpy(pc.equal(old, new)) | to_numpy(both_null)
-    return same
 
 
 def _diff_by_row(

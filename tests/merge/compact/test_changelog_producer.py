@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from support.tables import new_table, rows_of, table_of
 
+from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction import compact as step
 
@@ -55,6 +57,30 @@ def test_an_unchanged_update_is_in_the_changelog_unless_the_table_deduplicates_c
     expected: list[Change],
 ) -> None:
     assert changelog_of_replacement(tmp_path, producer, new, **options) == expected
+
+
+VALUES = [
+    ("DOUBLE", 0.0, -0.0, 2),
+    ("DOUBLE", float("nan"), float("nan"), 0),
+    ("ROW<x FLOAT>", {"x": 0.0}, {"x": -0.0}, 2),
+    ("ARRAY<DOUBLE>", [float("nan")], [float("nan")], 0),
+    ("MAP<INT, INT>", [(1, 1), (2, 2)], [(2, 2), (1, 1)], 0),
+]
+
+
+@pytest.mark.parametrize(("sql", "old", "new", "changes"), VALUES)
+def test_changelogs_and_diffs_compare_values_as_java(
+    tmp_path: Path, sql: str, old: object, new: object, changes: int
+) -> None:
+    table = new_table(tmp_path, f"k INT, v {sql}", changelog_producer="lookup", **ONCE)
+    (_, field) = table.schema.fields
+    for value in (old, new):
+        v = pa.array([value], to_arrow_type(field.type))
+        table.upsert(pa.table({"k": pa.array([1], pa.int32()), "v": v}))
+        step.compact(table, InProcessExecutor())
+
+    for mode, number in (("changelog", changes), ("diff", changes // 2)):
+        assert table.incremental(2, 4, mode).to_arrow().num_rows == number
 
 
 @pytest.mark.parametrize("vectors", ["false", "true"])

@@ -285,3 +285,25 @@ def test_a_delete_sets_the_sequence_of_a_sequence_group(
             compute_update_rows(schema, before, after)
     else:
         assert compute_update_rows(schema, before, after).to_pylist() == after.to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("sql", "value"),
+    [
+        ("DOUBLE", float("nan")),
+        ("ARRAY<DOUBLE>", [float("nan")]),
+        ("ROW<x FLOAT>", {"x": float("nan")}),
+        ("MAP<DOUBLE, INT>", [(float("nan"), 1), (0.0, 2)]),
+    ],
+)
+def test_a_column_with_nan_keeps_its_value(sql: str, value: object) -> None:
+    options = {"merge-engine": "partial-update"}
+    schema = schema_of(options, {"v": "INT", "x": sql})
+    old = pa.table({"k": [1], "v": [1], "x": [value]}, to_arrow_schema(schema.fields))
+    new = old.set_column(1, old.schema.field(1), pa.array([2], pa.int32()))
+
+    written = compute_update_rows(
+        schema, old, new.append_column("_VALUE_KIND", pa.array([0], pa.int8()))
+    )
+
+    assert written["x"].to_pylist() == [None]
