@@ -13,6 +13,7 @@ from paimon_orch.format.types.predicate import (
     Operator,
     Predicate,
     VariantValue,
+    to_exact_scalar,
 )
 
 
@@ -108,11 +109,9 @@ class ColumnExpression:
     def _to_scalar(self, value: object) -> "pa.Scalar[pa.DataType]":
         if value is None:
             raise InputError(f"no value equals None; use col({self.name!r}).is_null()")
-        if isinstance(value, pa.Scalar):
-            return value
         try:
-            return pa.scalar(value)
-        except (pa.ArrowException, OverflowError) as error:
+            return to_exact_scalar(value)
+        except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
             raise InputError(
                 f"column {self.name!r} cannot be compared with {value!r}: it is not a constant"
             ) from error

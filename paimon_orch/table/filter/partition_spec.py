@@ -18,6 +18,7 @@ from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import Field, type_to_sql
+from paimon_orch.format.types.predicate import to_exact_scalar
 
 PartitionSpec = Mapping[str, object]
 
@@ -89,9 +90,9 @@ def build_partition_matcher(spec: PartitionSpec, schema: TableSchema) -> Callabl
 def _convert_to_internal(value: object, target: pa.DataType) -> object:
     """Convert a value to the internal form of a type; return None if that is not possible."""
     try:
-        scalar = pa.scalar(value)
-        return to_internal_value(convert_to_arrow_type(pa.array([scalar.as_py()]), target)[0])
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
+        values = pa.array([to_exact_scalar(value)])
+        return to_internal_value(convert_to_arrow_type(values, target)[0])
+    except (pa.ArrowException, OverflowError, TypeError, ValueError):
         return None
 
 
