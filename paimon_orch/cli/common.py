@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cache, partial
 from pathlib import Path
@@ -24,7 +24,6 @@ from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.times import parse_cutoff, parse_duration, parse_timestamp
 from paimon_orch.steps.common.executor import Executor
 from paimon_orch.steps.common.executor_choice import ChoosingExecutor, ExecutorKind
-from paimon_orch.table.filter.partition_spec import build_partition_matcher, parse_partition_spec
 from paimon_orch.table.table import Table
 
 if TYPE_CHECKING:
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from paimon_orch.catalog.catalog_tables import CatalogSystemTable
-    from paimon_orch.steps.common.bucket_scan import BucketScan
     from paimon_orch.steps.compaction.compact import CompactionResult
     from paimon_orch.table.scan.base_scan import BaseScan
     from paimon_orch.table.system_table import SystemTable
@@ -107,13 +105,10 @@ def parse_partitions(
     Raises :class:`InputError` for an empty list, and :class:`NotFoundError` for a partition without
     files; with ``with_directories``, a partition only needs a directory.
     """
-    from paimon_orch.steps.common.bucket_scan import scan_latest_buckets
-    from paimon_orch.steps.common.partition_selection import PartitionRequest
+    from paimon_orch.steps.common.bucket_scan import require_partitions
 
     specs = split_partitions(text)
-    if specs is not None:
-        scan = scan_latest_buckets(table, PartitionRequest(partitions=specs))
-        check_partitions_exist(table, specs, scan, with_directories=with_directories)
+    require_partitions(table, specs, with_directories=with_directories)
     return specs
 
 
@@ -125,31 +120,6 @@ def split_partitions(text: str | None) -> list[str] | None:
     if not specs:
         raise InputError("--partitions is empty; write for example dt=2026-01-31")
     return specs
-
-
-def check_partitions_exist(
-    table: Table, specs: list[str], scan: "BucketScan | None", *, with_directories: bool = False
-) -> None:
-    """Raise :class:`NotFoundError` for a partition without files; ``scan`` selects all of them.
-
-    With ``with_directories``, a partition only needs a directory.
-    """
-    from paimon_orch.table.cleanup.orphan_candidates import DataRoots, has_bucket_directories
-
-    schema = table.schema
-    present = [] if scan is None else scan.list_partitions()
-    roots = DataRoots.of(table.io, table.paths, schema).roots if with_directories else ()
-    for spec_text in specs:
-        spec = parse_partition_spec(spec_text, schema)
-        has_files = any(map(build_partition_matcher(spec, schema), present))
-        if not has_files and not any(
-            has_bucket_directories(table.io, root, schema, spec) for root in roots
-        ):
-            name = f"{table.identifier}$partitions"
-            raise NotFoundError(
-                f"{table.identifier} has no partition {spec_text}; to list its partitions, run "
-                f"{replace(table.stores.label, identifier=name).format_command('read')}"
-            )
 
 
 def parse_optional_duration(option: str, text: str | None) -> timedelta | None:

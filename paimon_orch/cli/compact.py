@@ -21,7 +21,6 @@ from paimon_orch.cli.arguments import (
 from paimon_orch.cli.common import (
     add_progress_bar,
     build_executor,
-    check_partitions_exist,
     open_catalog,
     open_progress_bars,
     open_table,
@@ -38,7 +37,11 @@ from paimon_orch.cli.registration import register_command
 from paimon_orch.cli.table_layout import format_size, print_rows
 from paimon_orch.errors import InputError, PaimonError
 from paimon_orch.format.display import format_count
-from paimon_orch.steps.common.bucket_scan import PARTITION_JUDGE, scan_latest_buckets
+from paimon_orch.steps.common.bucket_scan import (
+    PARTITION_JUDGE,
+    check_partitions_exist,
+    scan_latest_buckets,
+)
 from paimon_orch.steps.common.executor_choice import ExecutorKind
 from paimon_orch.steps.common.partition_selection import PartitionRequest
 from paimon_orch.steps.common.step import EmptyRequest, run_step
@@ -336,7 +339,7 @@ def _plan_compaction(
         if request.where is not None:
             selection = PartitionRequest(partitions=request.partitions)
             all_buckets = scan_latest_buckets(table, selection, executor)
-        check_partitions_exist(table, [*map(str, request.partitions)], all_buckets)
+        check_partitions_exist(table, request.partitions, all_buckets)
     planned = compact_step.plan(table, request, scan)
     if scan is None or not with_decisions:
         return planned, []

@@ -27,6 +27,7 @@ from paimon_orch.spark.row_conversion import (
     to_spark_schema,
 )
 from paimon_orch.steps import ingest
+from paimon_orch.steps.common.bucket_scan import require_partitions
 from paimon_orch.steps.common.conflict_retry import discard_results
 from paimon_orch.steps.common.executor import Progress
 from paimon_orch.steps.common.partition_selection import PartitionSpecs
@@ -58,6 +59,7 @@ def sort_table(
     changed one of these files, the sort is planned and run again, at most three times; then
     :class:`CommitConflictError` is raised, and the table is unchanged.
     """
+    require_partitions(table, partitions)
     request = SortRequest(order=order, partitions=partitions, where=where)
     return run_sort(session, table, sort_compact.plan(table, request), progress=progress)
 

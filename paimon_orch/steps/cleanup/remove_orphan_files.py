@@ -19,6 +19,7 @@ from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.format.display import Displayable
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.steps.cleanup.quarantine import Quarantine
+from paimon_orch.steps.common.bucket_scan import require_partitions
 from paimon_orch.steps.common.executor import Executor, InProcessExecutor, Progress
 from paimon_orch.steps.common.file_deletion import (
     DeletionResult,
@@ -344,6 +345,7 @@ def remove_orphan_files(
     Files outside the table's directories or behind links are never deleted. Can be repeated after a
     failure.
     """
+    require_partitions(table, partitions, with_directories=True)
     request = RemoveOrphanFilesRequest(
         older_than=older_than, partitions=partitions, quarantine=quarantine
     )

@@ -7,7 +7,7 @@ the buckets in parts; this process then holds only the files of the chosen bucke
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property, partial
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from paimon_orch.errors import wrap_decode_errors
+from paimon_orch.errors import NotFoundError, wrap_decode_errors
 from paimon_orch.format.arrays import Indices, to_numpy
 from paimon_orch.format.manifest.columnar_manifest import Manifest
 from paimon_orch.format.manifest.index_manifest import (
@@ -48,9 +48,11 @@ from paimon_orch.steps.common.manifest_units import (
 from paimon_orch.steps.common.partition_selection import (
     PartitionRequest,
     PartitionSelection,
+    PartitionSpecs,
     list_requested_columns,
     plan_live_buckets,
 )
+from paimon_orch.table.filter.partition_spec import build_partition_matcher, parse_partition_specs
 from paimon_orch.table.metadata.live_buckets import LiveBuckets, group_vectors
 from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.scan.bucket_split import BucketSplit
@@ -212,6 +214,45 @@ def scan_latest_buckets(
         executor=executor or InProcessExecutor(),
         now=now or datetime.now().astimezone(),
     )
+
+
+def require_partitions(
+    table: Table, partitions: PartitionSpecs | None, *, with_directories: bool = False
+) -> None:
+    """Raise :class:`NotFoundError` for a requested partition that has no files.
+
+    A misspelled partition would otherwise look like one that needs no work. With
+    ``with_directories``, a partition only needs a directory.
+    """
+    if partitions:
+        scan = scan_latest_buckets(table, PartitionRequest(partitions=partitions))
+        check_partitions_exist(table, partitions, scan, with_directories=with_directories)
+
+
+def check_partitions_exist(
+    table: Table,
+    partitions: PartitionSpecs,
+    scan: BucketScan | None,
+    *,
+    with_directories: bool = False,
+) -> None:
+    """Raise an error as :func:`require_partitions`; ``scan`` selects all of the partitions."""
+    from paimon_orch.table.cleanup.orphan_candidates import DataRoots, has_bucket_directories
+
+    schema = table.schema
+    present = [] if scan is None else scan.list_partitions()
+    roots = DataRoots.of(table.io, table.paths, schema).roots if with_directories else ()
+    for spec in parse_partition_specs(partitions, schema):
+        has_files = any(map(build_partition_matcher(spec, schema), present))
+        if not has_files and not any(
+            has_bucket_directories(table.io, root, schema, spec) for root in roots
+        ):
+            name = "/".join(f"{column}={value}" for column, value in spec.items())
+            listed = f"{table.identifier}$partitions"
+            raise NotFoundError(
+                f"{table.identifier} has no partition {name}; to list its partitions, run "
+                f"{replace(table.stores.label, identifier=listed).format_command('read')}"
+            )
 
 
 def _has_equal_places(one: LiveFiles, other: LiveFiles) -> bool:

@@ -12,7 +12,12 @@ from paimon_orch.format.options.core_options import PK_BITMAP_INDEX_COLUMNS, PK_
 from paimon_orch.format.partition_path import format_partition_values
 from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.steps.common.bucket_scan import BucketScan, Judge, scan_latest_buckets
+from paimon_orch.steps.common.bucket_scan import (
+    BucketScan,
+    Judge,
+    require_partitions,
+    scan_latest_buckets,
+)
 from paimon_orch.steps.common.conflict_retry import discard_messages
 from paimon_orch.steps.common.executor import Executor, Progress
 from paimon_orch.steps.common.partition_selection import PartitionSpecs
@@ -235,6 +240,7 @@ def compact(  # noqa: PLR0913 - all but table and executor are keywords
     :param idle_for: selects only partitions whose newest file is at least as old
     :param now: the time at which the age of rows is measured; None means the current time
     """
+    require_partitions(table, partitions)
     request = CompactRequest(
         partitions=partitions,
         where=where,

@@ -29,6 +29,7 @@ from paimon_orch.format.paths import FileNameGenerator
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.format.types.data_types import AtomicType, Field
+from paimon_orch.steps.common.bucket_scan import require_partitions
 from paimon_orch.steps.common.column_index_writer import NewIndexFile, write_column_index
 from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict, discard_messages
 from paimon_orch.steps.common.executor import Executor, Progress
@@ -308,6 +309,7 @@ def build_key_indexes(
         partitions
     :param where: a filter on partition columns
     """
+    require_partitions(table, partitions)
     planned = plan(table, PartitionRequest(partitions=partitions, where=where))
     if not planned:
         return KeyIndexResult()

@@ -21,6 +21,7 @@ from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.merge.compact.bucket_deletion_vectors import read_deletion_vectors
 from paimon_orch.merge.tree.compact_reason import CompactReason
 from paimon_orch.merge.tree.row_range_strategy import RowRangeStrategy
+from paimon_orch.steps.common.bucket_scan import require_partitions
 from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict, discard_messages
 from paimon_orch.steps.common.executor import Executor, Progress
 from paimon_orch.steps.common.partition_selection import (
@@ -243,6 +244,7 @@ def materialize_deletion_vectors(
     :param partitions: specs such as ``"dt=a"`` or mappings, full or partial; None selects all
     :param where: a filter on partition columns
     """
+    require_partitions(table, partitions)
     request = PartitionRequest(partitions=partitions, where=where)
     planned = plan(table, request)
     return run_step(MATERIALIZE_DELETION_VECTORS, table, planned, executor, progress=progress)

@@ -20,6 +20,7 @@ from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.paths import POSTPONE_BUCKET
 from paimon_orch.format.schema import VALUE_KIND
 from paimon_orch.format.snapshot import CommitKind, Snapshot
+from paimon_orch.steps.common.bucket_scan import require_partitions
 from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict, discard_messages
 from paimon_orch.steps.common.executor import Executor, Progress
 from paimon_orch.steps.common.partition_selection import (
@@ -234,6 +235,7 @@ def move_postponed(
     Adds the rows to level 0, so readers of tables with deletion vectors see them after the next
     compaction.
     """
+    require_partitions(table, partitions)
     request = MovePostponedRequest(partitions=partitions, where=where)
     return run_step(
         MOVE_POSTPONED, table, plan(table, request), executor, progress=progress

@@ -23,6 +23,7 @@ from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.row_range_set import RowRanges, unite_row_ranges
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.format.types.data_types import AtomicType, Field, type_to_sql
+from paimon_orch.steps.common.bucket_scan import require_partitions
 from paimon_orch.steps.common.column_index_writer import NewIndexFile, write_column_index
 from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict, discard_messages
 from paimon_orch.steps.common.executor import Executor, Progress
@@ -352,6 +353,7 @@ def create_global_index(
     :param partitions: specs such as ``"dt=a"`` or mappings, full or partial; None selects all
     :param where: a filter on partition columns
     """
+    require_partitions(table, partitions)
     request = CreateGlobalIndexRequest(
         column=column, index_type=index_type, partitions=partitions, where=where
     )

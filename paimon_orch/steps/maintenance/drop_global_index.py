@@ -11,6 +11,7 @@ from paimon_orch.errors import NotFoundError
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind
+from paimon_orch.steps.common.bucket_scan import require_partitions
 from paimon_orch.steps.common.partition_selection import (
     PartitionRequest,
     PartitionSelection,
@@ -118,6 +119,7 @@ def drop_global_index(
     :param partitions: specs such as ``"dt=a"`` or mappings, full or partial; None selects all
     :param where: a filter on partition columns
     """
+    require_partitions(table, partitions)
     request = DropGlobalIndexRequest(
         column=column, index_type=index_type, partitions=partitions, where=where
     )

@@ -18,6 +18,7 @@ from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.merge.tree.row_range_strategy import RowRanges
+from paimon_orch.steps.common.bucket_scan import require_partitions
 from paimon_orch.steps.common.partition_selection import (
     PartitionRequest,
     PartitionSpecs,
@@ -163,5 +164,6 @@ def reassign_row_ids(
     :param partitions: specs such as ``"dt=a"`` or mappings, full or partial; None selects all
     :param where: a filter on partition columns
     """
+    require_partitions(table, partitions)
     request = PartitionRequest(partitions=partitions, where=where)
     return run_step(REASSIGN_ROW_IDS, table, plan(table, request))

@@ -24,7 +24,11 @@ from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.merge.sort.sort_merge_reader import MergeRun, merge_runs
-from paimon_orch.steps.common.bucket_scan import Judgment, scan_latest_buckets
+from paimon_orch.steps.common.bucket_scan import (
+    Judgment,
+    require_partitions,
+    scan_latest_buckets,
+)
 from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict, discard_messages
 from paimon_orch.steps.common.executor import Executor, Progress
 from paimon_orch.steps.common.partition_selection import PartitionRequest, PartitionSpecs
@@ -344,5 +348,6 @@ def rescale(
 
     :param bucket_num: the new number of buckets; None means the value of the option ``bucket``
     """
+    require_partitions(table, partitions)
     request = RescaleRequest(bucket_num=bucket_num, partitions=partitions)
     return run_step(RESCALE, table, plan(table, request), executor, progress=progress).snapshot

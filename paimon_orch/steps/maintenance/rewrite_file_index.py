@@ -36,6 +36,7 @@ from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.format.types.data_types import Field
+from paimon_orch.steps.common.bucket_scan import require_partitions
 from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict, discard_messages
 from paimon_orch.steps.common.executor import Executor, Progress
 from paimon_orch.steps.common.partition_selection import (
@@ -516,5 +517,6 @@ def rewrite_file_index(
         partitions
     :param where: a filter on partition columns
     """
+    require_partitions(table, partitions)
     request = RewriteFileIndexRequest(partitions=partitions, where=where)
     return run_step(REWRITE_FILE_INDEX, table, plan(table, request), executor, progress=progress)

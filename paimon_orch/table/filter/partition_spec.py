@@ -37,6 +37,10 @@ def parse_partition_spec(text: str, schema: TableSchema) -> dict[str, object]:
             )
         name = unescape_path_name(key.strip())
         _check_partition_column(name, schema)
+        if name in spec:
+            raise InputError(
+                f"partition {text!r} has two values of {name!r}; a semicolon separates partitions"
+            )
         spec[name] = unescape_path_name(value)
     return spec
 

@@ -16,15 +16,16 @@ def build_overwrite_filter(
     """Return a filter of the partitions to replace, or None if no partition is replaced.
 
     All ``written`` partitions must match ``spec``.
+    Raises :class:`NotFoundError` for a column that is not a partition column.
     """
     dynamic = schema.typed_options.get(DYNAMIC_PARTITION_OVERWRITE)
+    specs = [spec] if isinstance(spec, Mapping) else spec
+    matches = None if specs is None else build_any_partition_matcher(specs, schema)
     if not schema.partition_keys or (spec is None and not dynamic) or spec == {}:
         return lambda _: True
     partitions = set(written)
-    if spec is None:
+    if matches is None or specs is None:
         return partitions.__contains__ if partitions else None
-    specs = [spec] if isinstance(spec, Mapping) else spec
-    matches = build_any_partition_matcher(specs, schema)
     if not all(map(matches, partitions)):
         text = " or ".join(str(dict(spec)) for spec in specs)
         raise InputError(f"not all rows are in the partition {text} to overwrite")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from unittest import mock
@@ -18,7 +19,8 @@ from support.damage import edit_files
 from support.random_manifests import ENTRIES, SNAPSHOTS, write_snapshots
 from support.tables import new_table, table_of
 
-from paimon_orch.errors import CorruptFileError
+from paimon_orch import steps
+from paimon_orch.errors import CorruptFileError, NotFoundError
 from paimon_orch.format.manifest import columnar_manifest
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest.live_entries import filter_live_entries
@@ -39,6 +41,11 @@ from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.table import Table
 
 U = TypeVar("U")
+EVOLVING = {
+    "bucket": "-1",
+    "row_tracking__enabled": "true",
+    "data_evolution__enabled": "true",
+}
 NOW = datetime(2026, 11, 23).astimezone()
 
 
@@ -252,3 +259,32 @@ def test_errors_of_units_are_those_of_one_process(
         monkeypatch.setattr(bucket_scan, "MAX_ENTRIES_IN_PROCESS", max_entries)
         with pytest.raises(CorruptFileError, match=last.file_name):
             plan(table, CompactRequest())
+
+
+STEPS_OF_PARTITIONS: dict[str, tuple[dict[str, str], Callable[..., object]]] = {
+    "compact": ({}, steps.compact),
+    "build key indexes": ({}, steps.build_key_indexes),
+    "rewrite file index": ({}, steps.rewrite_file_index),
+    "rescale": ({}, steps.rescale),
+    "remove orphan files": ({}, steps.remove_orphan_files),
+    "move postponed": ({"bucket": "-2"}, steps.move_postponed),
+    "materialize": (EVOLVING, steps.materialize_deletion_vectors),
+    "reassign row ids": (EVOLVING, steps.reassign_row_ids),
+    "create global index": (EVOLVING, partial(steps.create_global_index, column="v")),
+    "drop global index": (EVOLVING, partial(steps.drop_global_index, column="v")),
+}
+
+
+@pytest.mark.parametrize("name", STEPS_OF_PARTITIONS)
+@pytest.mark.parametrize("spec", ["p=9", {"p": 9}], ids=str)
+def test_a_misspelled_partition_is_refused(tmp_path: Path, name: str, spec: object) -> None:
+    options, step = STEPS_OF_PARTITIONS[name]
+    key = () if options == EVOLVING else ("p", "k")
+    table = new_table(tmp_path, "p INT, k INT, v INT", key=key, partition_by=["p"], **options)
+    rows = table_of("p k v", [(1, 1, 1)])
+    _ = table.upsert(rows) if key else table.append(rows)
+
+    with pytest.raises(
+        NotFoundError, match=r"db\.t has no partition p=9; .*read .*db\.t\$partitions"
+    ):
+        step(table, partitions=["p=1", spec])

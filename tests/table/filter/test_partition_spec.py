@@ -152,3 +152,11 @@ def test_directories_have_the_names_that_the_format_defines(
         table.append(pa.table({"p": [values], "k": [1]}))
         assert (Path(table.paths.root) / f"p={expected}" / "bucket-0").is_dir()
         assert rows_of(table) == [(values, 1)]
+
+
+@pytest.mark.parametrize("text", ["dt=a,dt=b", "dt=a/dt=a", "dt=a/hour=1/dt=b"])
+def test_a_column_with_two_values_is_refused(text: str) -> None:
+    schema = schema_of("dt STRING, hour INT")
+
+    with pytest.raises(InputError, match="has two values of 'dt'; a semicolon separates"):
+        parse_partition_spec(text, schema)

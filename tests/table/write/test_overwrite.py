@@ -142,6 +142,19 @@ def test_a_static_overwrite_without_rows_empties_its_partition(table: Table) -> 
     assert remaining_rows(table) == {*ROWS[2:]}
 
 
+@pytest.mark.parametrize("partition_by", [[], ["k"]])
+def test_an_overwrite_of_another_column_is_refused(tmp_path: Path, partition_by: list[str]) -> None:
+    table = new_table(tmp_path, "k INT, dt STRING", key=(), partition_by=partition_by, bucket="-1")
+    table.append(table_of("k dt", [(1, "a"), (2, "b")]))
+    files = stored_files(table)
+
+    with pytest.raises(NotFoundError, match="'dt' is not a partition column"):
+        table.overwrite(table_of("k dt", [(3, "a")]), {"dt": "a"})
+
+    assert rows_of(table) == [(1, "a"), (2, "b")]
+    assert stored_files(table) == files
+
+
 def test_a_static_overwrite_refuses_rows_of_other_partitions(table: Table) -> None:
     files = stored_files(table)
 
