@@ -56,6 +56,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Print what would be done, and change nothing.")
 ]
+Yes = Annotated[
+    bool, typer.Option("--yes", help="Do not ask for confirmation; required without a terminal.")
+]
 Partitions = Annotated[
     str | None,
     typer.Option(

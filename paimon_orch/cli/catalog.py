@@ -7,8 +7,9 @@ import typer
 
 from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.catalog.named_catalogs import describe_named_catalogs
-from paimon_orch.cli.arguments import AsJson, CatalogLocation, DryRun, Identifier
+from paimon_orch.cli.arguments import AsJson, CatalogLocation, DryRun, Identifier, Yes
 from paimon_orch.cli.common import (
+    confirm,
     open_catalog,
     parse_names,
     parse_pair,
@@ -17,7 +18,6 @@ from paimon_orch.cli.common import (
 )
 from paimon_orch.cli.help_page import Panel, new_group
 from paimon_orch.cli.registration import register_command
-from paimon_orch.errors import InputError
 from paimon_orch.format.display import format_count
 
 _Database = Annotated[str, typer.Argument(metavar="DATABASE", help="Name of the database.")]
@@ -53,9 +53,6 @@ _IfNotExists = Annotated[
 ]
 _Cascade = Annotated[
     bool, typer.Option(help="Also delete all its tables and their files.", show_default=False)
-]
-_Yes = Annotated[
-    bool, typer.Option("--yes", help="Do not ask for confirmation; required without a terminal.")
 ]
 
 _CREATE_EXAMPLE = (
@@ -145,6 +142,7 @@ def drop_database(
     location: CatalogLocation,
     database: _Database,
     cascade: _Cascade = False,
+    yes: Yes = False,
     if_exists: _IfExists = False,
     dry_run: DryRun = False,
     as_json: AsJson = False,
@@ -156,13 +154,17 @@ def drop_database(
     catalog = open_catalog(ctx, location)
     names = catalog.list_tables_to_drop(database, cascade=cascade, if_exists=if_exists)
     values: dict[str, object] = {"database": database, "tables": names}
-    if dry_run:
+    count = format_count(len(names), "table")
+    if dry_run or (names and not yes):
         losses = [_measure_table(catalog, f"{database}.{name}") for name in names]
+    if dry_run:
         lines = [f"would delete {_describe_loss(loss)}" for loss in losses]
-        count = format_count(len(names), "table")
         text = f"would delete database {database} with {count}; nothing was changed"
         print_values(values | {"tables": losses}, as_json, "\n".join([*lines, text]))
         return
+    if names and not yes:
+        loss = "; ".join(map(_describe_loss, losses))
+        confirm(f"delete database {database} with {count}: {loss}? This cannot be undone.", yes=yes)
     catalog.drop_database(database, cascade=cascade, if_exists=if_exists)
     print_values(values, as_json, f"deleted database {database}")
 
@@ -228,7 +230,7 @@ def drop(
     ctx: typer.Context,
     location: CatalogLocation,
     table: Identifier,
-    yes: _Yes = False,
+    yes: Yes = False,
     if_exists: _IfExists = False,
     dry_run: DryRun = False,
     as_json: AsJson = False,
@@ -248,15 +250,11 @@ def drop(
         text = f"would delete {_describe_loss(loss)}; nothing was changed"
         print_values(loss | {"deleted": False}, as_json, text)
         return
-    if not yes and not _confirm(f"delete {table} and all its files? This cannot be undone"):
-        raise InputError(f"nothing was changed: {table} still exists")
+    if not yes:
+        text = _describe_loss(_measure_table(catalog, table))
+        confirm(f"delete {text}? This cannot be undone.", yes=yes)
     catalog.drop_table(table, if_exists=if_exists)
     print_values({"table": table, "deleted": True}, as_json, f"deleted {table}")
-
-
-def _confirm(question: str) -> bool:
-    """Ask a question on stderr, because stdout is for results."""
-    return typer.confirm(question, err=True)
 
 
 def _measure_table(catalog: Catalog, identifier: str) -> dict[str, object]:

@@ -16,10 +16,12 @@ from paimon_orch.cli.arguments import (
     ExecutorOption,
     Identifier,
     Master,
+    Yes,
 )
 from paimon_orch.cli.common import (
     add_progress_bar,
     build_executor,
+    confirm,
     open_catalog,
     open_progress_bars,
     open_table,
@@ -74,9 +76,6 @@ _Rules = Annotated[
         help="Finding of doctor to repair, such as snapshot-gap; repeatable.",
         show_default="all that can be repaired",
     ),
-]
-_Yes = Annotated[
-    bool, typer.Option("--yes", help="Do not ask for confirmation; required without a terminal.")
 ]
 _CheckFiles = Annotated[
     bool, typer.Option("--check", help="Also verify that all files exist, as check does.")
@@ -182,7 +181,7 @@ def repair(
     location: CatalogLocation,
     table: Identifier,
     rules: _Rules = None,
-    yes: _Yes = False,
+    yes: Yes = False,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
@@ -202,9 +201,7 @@ def repair(
     else:
         if not yes:
             print("\n".join(lines), file=sys.stderr)
-            count = format_count(len(planned.actions), "repair")
-            if not typer.confirm(f"do {count} of {table}?", err=True):
-                raise InputError("nothing was changed")
+        confirm(f"do {format_count(len(planned.actions), 'repair')} of {table}?", yes=yes)
         result = run_step(repair_step.REPAIR, target, planned)
         done = [
             f"{action.rule}: {action.text}: {text}"

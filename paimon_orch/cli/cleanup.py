@@ -15,10 +15,12 @@ from paimon_orch.cli.arguments import (
     Master,
     OlderThan,
     Partitions,
+    Yes,
 )
 from paimon_orch.cli.common import (
     append_refused_paths,
     build_executor,
+    confirm,
     open_table,
     parse_optional_cutoff,
     parse_partitions,
@@ -27,7 +29,6 @@ from paimon_orch.cli.common import (
 )
 from paimon_orch.cli.help_page import Panel, new_group
 from paimon_orch.cli.registration import register_command
-from paimon_orch.errors import InputError
 from paimon_orch.format.display import format_count
 from paimon_orch.steps.cleanup import purge_files as purge_step
 from paimon_orch.steps.cleanup import remove_orphan_files as orphan_step
@@ -39,9 +40,6 @@ from paimon_orch.steps.common.step import EmptyRequest, run_step
 _Quarantine = Annotated[
     bool,
     typer.Option("--quarantine", help="Move the files to a quarantine instead of deleting them."),
-]
-_Yes = Annotated[
-    bool, typer.Option("--yes", help="Do not ask for confirmation; required without a terminal.")
 ]
 _Folder = Annotated[
     str | None,
@@ -138,7 +136,7 @@ def purge_files(
     ctx: typer.Context,
     location: CatalogLocation,
     table: Identifier,
-    yes: _Yes = False,
+    yes: Yes = False,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
@@ -158,8 +156,7 @@ def purge_files(
     if dry_run:
         print_values(planned.to_dict(), as_json, f"would delete {loss}; nothing was changed")
         return
-    if not yes and not typer.confirm(f"delete {loss} of {table}? This cannot be undone", err=True):
-        raise InputError("nothing was changed")
+    confirm(f"delete {loss} of {table}? This cannot be undone.", yes=yes)
     result = run_step(purge_step.PURGE_FILES, target, planned)
     values = planned.to_dict() | {"files": result.files}
     files = format_count(result.files, "unreferenced file")
@@ -212,6 +209,7 @@ def empty_quarantine(
     location: CatalogLocation,
     table: Identifier,
     older_than: OlderThan = "7 d",
+    yes: Yes = False,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
@@ -220,10 +218,13 @@ def empty_quarantine(
     cutoff = parse_optional_cutoff("--older-than", older_than)
     assert cutoff is not None
     retention = timedelta(seconds=max(0.0, time.time() - cutoff / 1000))
+    files = quarantine.count(quarantine.find_expired_folders(retention))
     if dry_run:
-        files = quarantine.count(quarantine.find_expired_folders(retention))
         text = f"would delete {format_count(files, 'file')}; nothing was changed"
     else:
+        if files:
+            loss = format_count(files, "quarantined file")
+            confirm(f"delete {loss} of {table}? This cannot be undone.", yes=yes)
         files = quarantine.empty(retention)
         text = f"deleted {format_count(files, 'file')}"
     print_values({"files": files}, as_json, text)

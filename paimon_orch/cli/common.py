@@ -2,6 +2,7 @@
 
 import json
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -84,6 +85,26 @@ def check_files_exist(paths: Iterable[str]) -> None:
 def print_values(values: dict[str, object], as_json: bool, text: str) -> None:
     """Print values as one JSON document, or print a description of them."""
     print(json.dumps(values, indent=2) if as_json else text)
+
+
+def has_terminal() -> bool:
+    """Return whether a user can answer a question."""
+    return sys.stdin.isatty()
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask before something is deleted; stdout is for results, so the question is on stderr.
+
+    Raises :class:`InputError` unless the user agrees, or passed ``--yes``.
+    """
+    if yes:
+        return
+    if not has_terminal():
+        raise InputError(
+            f"{question} There is no terminal to ask on; add --yes to confirm. Nothing was changed"
+        )
+    if not typer.confirm(question, err=True):
+        raise InputError("nothing was changed")
 
 
 def print_names(names: list[str], *, as_json: bool) -> None:

@@ -17,10 +17,12 @@ from paimon_orch.cli.arguments import (
     Master,
     PartitionFilter,
     Partitions,
+    Yes,
 )
 from paimon_orch.cli.common import (
     add_progress_bar,
     build_executor,
+    confirm,
     open_catalog,
     open_progress_bars,
     open_table,
@@ -443,6 +445,7 @@ def rescale(
     table: Identifier,
     bucket_num: _BucketNumber = None,
     partitions: Partitions = None,
+    yes: Yes = False,
     dry_run: DryRun = False,
     executor: ExecutorOption = ExecutorKind.AUTO,
     master: Master = None,
@@ -462,6 +465,10 @@ def rescale(
     )
     snapshot = None
     if planned and not dry_run:
+        rows = format_count(sum(split.row_count for split in planned.splits), "row")
+        names = ", ".join(filter(None, planned.partitions)) or "the table"
+        buckets = format_count(planned.buckets, "bucket")
+        confirm(f"rewrite {rows} of {table} to {buckets}: {names}?", yes=yes)
         snapshot = run_step(rescale_step.RESCALE, target, planned, runner).snapshot
     committed = None if snapshot is None else snapshot.id
     outcome = "nothing was changed" if snapshot is None else f"snapshot {snapshot.id}"

@@ -12,8 +12,10 @@ from paimon_orch.cli.arguments import (
     TagSelector,
     Timestamp,
     Watermark,
+    Yes,
 )
 from paimon_orch.cli.common import (
+    confirm,
     open_table,
     parse_optional_duration,
     parse_optional_timestamp,
@@ -30,7 +32,12 @@ from paimon_orch.steps.expiration import delete_tag as deletion_step
 from paimon_orch.steps.maintenance import create_automatic_tags as creation_step
 from paimon_orch.steps.maintenance import merge_branch as merge_step
 from paimon_orch.steps.maintenance import rollback_as_latest as rollback_step
-from paimon_orch.table.metadata.rollback import check_can_repair_earliest, find_rollback_target
+from paimon_orch.table.metadata.rollback import (
+    check_can_repair_earliest,
+    find_later_snapshots,
+    find_later_tags,
+    find_rollback_target,
+)
 from paimon_orch.table.metadata.time_travel import (
     SnapshotSelector,
     find_first_since_time,
@@ -79,6 +86,9 @@ _TimeRetained = Annotated[
 ]
 _RollbackSnapshot = Annotated[
     int | None, typer.Option("--snapshot", metavar="ID", help="Id of the snapshot.")
+]
+_DeleteTags = Annotated[
+    bool, typer.Option("--delete-tags", help="Also delete the tags of later snapshots.")
 ]
 _AsLatest = Annotated[
     bool,
@@ -271,15 +281,18 @@ def delete_tag(
     location: CatalogLocation,
     table: Identifier,
     name: _TagName,
+    yes: Yes = False,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """Delete a tag and the files that only it references."""
     target = open_table(ctx, location, table)
     deleted = deletion_step.plan(target, deletion_step.DeleteTagRequest(name=name))
-    if not dry_run:
-        deleted = run_step(deletion_step.DELETE_TAG, target, deleted).plan
     text = f"tag {name} with {format_count(len(deleted.files_to_delete), 'file')}"
+    if not dry_run:
+        confirm(f"delete {text}? This cannot be undone.", yes=yes)
+        deleted = run_step(deletion_step.DELETE_TAG, target, deleted).plan
+        text = f"tag {name} with {format_count(len(deleted.files_to_delete), 'file')}"
     text = f"would delete {text}; nothing was changed" if dry_run else f"deleted {text}"
     print_values(deleted.to_dict(), as_json, text)
 
@@ -323,6 +336,7 @@ def delete_branch(
     location: CatalogLocation,
     table: Identifier,
     name: _BranchName,
+    yes: Yes = False,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
@@ -331,17 +345,18 @@ def delete_branch(
     The command remove-orphan-files deletes the data files that only the branch references.
     """
     target = open_table(ctx, location, table)
-    if not dry_run:
-        target.branches.delete(name)
-        print_values({"branch": name}, as_json, f"deleted branch {name}")
-        return
     target.branches.check_can_delete(name)
     branch = open_table(ctx, location, f"{table}$branch_{name}")
     snapshots, tags = len(branch.stores.snapshots.ids()), len(branch.tags.names())
     values: dict[str, object] = {"branch": name, "snapshots": snapshots, "tags": tags}
     loss = f"{format_count(snapshots, 'snapshot')} and {format_count(tags, 'tag')}"
-    text = f"would delete branch {name}, {loss}; nothing was changed"
-    print_values(values, as_json, text)
+    if dry_run:
+        text = f"would delete branch {name}, {loss}; nothing was changed"
+        print_values(values, as_json, text)
+        return
+    confirm(f"delete branch {name} of {table}, {loss}? This cannot be undone.", yes=yes)
+    target.branches.delete(name)
+    print_values({"branch": name}, as_json, f"deleted branch {name}")
 
 
 def rename_branch(
@@ -365,22 +380,31 @@ def fast_forward_branch(
     location: CatalogLocation,
     table: Identifier,
     name: _BranchName,
+    yes: Yes = False,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """Replace main with a branch.
 
-    Snapshots that were committed to main after the start of the branch are deleted.
+    Snapshots and tags that were created on main after the start of the branch are deleted.
     """
     target = open_table(ctx, location, table)
     previous = target.stores.snapshots.latest_id()
+    ids = target.branches.snapshots(name)
+    later, tags = target.branches.find_replaced(name)
+    loss = format_count(len(later), "snapshot") + (f" and the tags {', '.join(tags)}" * bool(tags))
     if dry_run:
-        snapshot_id: int | None = target.branches.snapshots(name)[-1]
+        snapshot_id: int | None = ids[-1]
         text = (
-            f"would move main from snapshot {previous} to snapshot {snapshot_id} of branch {name}; "
-            "nothing was changed"
+            f"would move main from snapshot {previous} to snapshot {snapshot_id} of branch {name}, "
+            f"in place of {loss}; nothing was changed"
         )
     else:
+        if later or tags:
+            confirm(
+                f"replace {loss} of main of {table} by branch {name}? This cannot be undone.",
+                yes=yes,
+            )
         target.branches.fast_forward(name)
         snapshot_id = target.stores.snapshots.latest_id()
         text = f"moved main to snapshot {snapshot_id} of branch {name}"
@@ -435,13 +459,16 @@ def rollback(
     timestamp: Timestamp = None,
     watermark: Watermark = None,
     as_latest: _AsLatest = False,
+    delete_tags: _DeleteTags = False,
+    yes: Yes = False,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """Roll back to an older snapshot.
 
-    Later snapshots and tags are deleted. No job may write to the table at the same time. With
-    --as-latest, both are possible; a tag is created that keeps the files of the older snapshot.
+    Later snapshots are deleted, and with --delete-tags later tags. No job may write to the table at
+    the same time. With --as-latest, nothing is deleted, and jobs may write; a tag is created that
+    keeps the files of the older snapshot.
     """
     target = open_table(ctx, location, table)
     millis = parse_optional_timestamp("--timestamp", timestamp)
@@ -450,17 +477,28 @@ def rollback(
     if as_latest:
         _roll_back_as_latest(target, selector, dry_run=dry_run, as_json=as_json)
         return
-    previous = target.stores.snapshots.latest_id()
-    if dry_run and selector:
-        snapshot_id = find_rollback_target(target.stores.snapshots, selector).id
-        text = f"would roll back from snapshot {previous} to {snapshot_id}; nothing was changed"
-    else:
-        snapshot_id = target.rollback(
-            snapshot, tag=tag, timestamp=millis, watermark=watermark_millis
-        ).id
-        text = f"rolled back to snapshot {snapshot_id}"
+    store = target.stores.snapshots
+    previous, snapshot_id = store.latest_id(), find_rollback_target(store, selector).id
+    later, tags = find_later_snapshots(store, snapshot_id), find_later_tags(store, snapshot_id)
     values: dict[str, object] = {"snapshot_id": snapshot_id, "previous_snapshot_id": previous}
-    print_values(values, as_json, text)
+    values |= {"deleted_snapshots": later, "deleted_tags": tags}
+    loss = format_count(len(later), "snapshot") + (f" and the tags {', '.join(tags)}" * bool(tags))
+    if dry_run:
+        text = f"would roll back from snapshot {previous} to {snapshot_id} and delete {loss}"
+        print_values(values, as_json, f"{text}; nothing was changed")
+        return
+    if tags and not delete_tags:
+        raise InputError(
+            f"a rollback to snapshot {snapshot_id} deletes the tags {', '.join(tags)}; add "
+            "--delete-tags to delete them, or --as-latest to keep them. Nothing was changed"
+        )
+    if later or tags:
+        confirm(
+            f"roll back {table} to snapshot {snapshot_id} and delete {loss}? This cannot be undone.",
+            yes=yes,
+        )
+    target.rollback(snapshot, tag=tag, timestamp=millis, watermark=watermark_millis)
+    print_values(values, as_json, f"rolled back to snapshot {snapshot_id}")
 
 
 def _roll_back_as_latest(

@@ -15,12 +15,14 @@ from paimon_orch.cli.arguments import (
     Identifier,
     Master,
     SourceFiles,
+    Yes,
 )
 from paimon_orch.cli.common import (
     add_progress_bar,
     build_executor,
     check_files_exist,
     compact_after_write,
+    confirm,
     open_progress_bars,
     open_table,
     open_table_for_write,
@@ -173,6 +175,7 @@ def update(
     assignments: _Assignments,
     where: _OptionalFilter = None,
     compact_after: CompactAfter = False,
+    yes: Yes = False,
     dry_run: DryRun = False,
     master: Master = None,
     as_json: AsJson = False,
@@ -191,6 +194,9 @@ def update(
     from paimon_orch.spark.execution.spark_executor import SparkExecutor
 
     on_spark.check_update(target, values)
+    if where is None:
+        rows = format_count(sum(split.row_count for split in target.files()), "row")
+        confirm(f"update all rows of {table}, in files with {rows}?", yes=yes)
     _silence_pyspark_loggers()
     with open_progress_bars() as bars:
         progress = add_progress_bar(bars, f"update {table}")
@@ -322,6 +328,7 @@ def drop_partitions(
     location: CatalogLocation,
     table: Identifier,
     partitions: _PartitionsToDrop,
+    yes: Yes = False,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
@@ -331,21 +338,23 @@ def drop_partitions(
     """
     target = open_table(ctx, location, table)
     specs = parse_partitions(target, partitions) or []
-    if not dry_run:
-        _print_removal(target.drop_partitions(specs), as_json)
-        return
     schema = target.schema
     is_dropped = build_any_partition_matcher(
         [parse_partition_spec(spec, schema) for spec in specs], schema
     )
     rows = [split.row_count for split in target.files() if is_dropped(split.partition)]
-    _print_removal_plan(rows, as_json)
+    if dry_run:
+        _print_removal_plan(rows, as_json)
+        return
+    confirm(f"delete {_describe_rows(rows)} of {table}: {'; '.join(specs)}?", yes=yes)
+    _print_removal(target.drop_partitions(specs), as_json)
 
 
 def truncate(
     ctx: typer.Context,
     location: CatalogLocation,
     table: Identifier,
+    yes: Yes = False,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
@@ -354,17 +363,23 @@ def truncate(
     Commits one snapshot without the rows; older snapshots keep them.
     """
     target = open_table(ctx, location, table)
+    rows = [split.row_count for split in target.files()]
     if dry_run:
-        _print_removal_plan([split.row_count for split in target.files()], as_json)
-    else:
-        _print_removal(target.truncate(), as_json)
+        _print_removal_plan(rows, as_json)
+        return
+    if rows:
+        confirm(f"delete {_describe_rows(rows)} of {table}?", yes=yes)
+    _print_removal(target.truncate(), as_json)
+
+
+def _describe_rows(bucket_rows: list[int]) -> str:
+    rows, buckets = format_count(sum(bucket_rows), "row"), format_count(len(bucket_rows), "bucket")
+    return f"{rows} of {buckets}"
 
 
 def _print_removal_plan(bucket_rows: list[int], as_json: bool) -> None:
-    buckets, rows = len(bucket_rows), sum(bucket_rows)
-    count = f"{format_count(rows, 'row')} of {format_count(buckets, 'bucket')}"
-    text = f"would delete {count}; nothing was changed"
-    print_values({"buckets": buckets, "rows": rows}, as_json, text)
+    text = f"would delete {_describe_rows(bucket_rows)}; nothing was changed"
+    print_values({"buckets": len(bucket_rows), "rows": sum(bucket_rows)}, as_json, text)
 
 
 def _print_removal(snapshot: Snapshot | None, as_json: bool) -> None:

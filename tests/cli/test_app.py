@@ -242,7 +242,7 @@ def test_an_interrupt_during_a_commit_says_whether_it_happened(
 ) -> None:
     monkeypatch.setattr(TableCommit, "_update_hint", lambda *_: os.kill(os.getpid(), signal.SIGINT))
 
-    answer = run("truncate", warehouse, "db.t")
+    answer = run("truncate", warehouse, "db.t", "--yes")
 
     note = f"snapshot 2 of {table.paths.root} is committed"
     assert (answer.status, answer.error) == (130, f"interrupted ({note})\n")
@@ -255,7 +255,7 @@ def test_an_interrupt_during_a_commit_is_ignored_in_the_background(
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell does for a command with &
     monkeypatch.setattr(TableCommit, "_update_hint", lambda *_: os.kill(os.getpid(), signal.SIGINT))
 
-    assert run("truncate", warehouse, "db.t").status == 0
+    assert run("truncate", warehouse, "db.t", "--yes").status == 0
     assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 
 

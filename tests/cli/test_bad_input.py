@@ -45,13 +45,21 @@ WRITES = [
     *(
         ["alter", "--add", "n INT"],
         ["compact-manifests"],
-        ["truncate"],
-        ["rollback", "--tag", "t1"],
+        ["truncate", "--yes"],
+        ["rollback", "--tag", "t1", "--yes"],
     ),
     ["expire-snapshots", "--retain-max", "1", "--retain-min", "1"],
-    *(["remove-orphan-files"], ["rescale", "--bucket-num", "2"], ["rollback", "--snapshot", "2"]),
-    *(["drop-partitions", "--partitions", "p=a"], ["tag", "create", "t9"], ["tag", "delete", "t1"]),
-    *(["branch", "create", "b9", "--tag", "t1"], ["branch", "delete", "b1"]),
+    *(
+        ["remove-orphan-files"],
+        ["rescale", "--bucket-num", "2", "--yes"],
+        ["rollback", "--snapshot", "2", "--yes"],
+    ),
+    *(
+        ["drop-partitions", "--partitions", "p=a", "--yes"],
+        ["tag", "create", "t9"],
+        ["tag", "delete", "t1", "--yes"],
+    ),
+    *(["branch", "create", "b9", "--tag", "t1"], ["branch", "delete", "b1", "--yes"]),
 ]
 SYSTEM = [
     "snapshots", "schemas", "options", "manifests", "files", "partitions", "buckets", "tags", "branches", "consumers",

@@ -49,7 +49,7 @@ def test_the_command_quarantine_empty_deletes_only_old_files(
     assert "deleted 0" in invoke("quarantine", "empty", *where).stdout
     at_once = ("quarantine", "empty", *where, "--older-than", "0 s")
     assert "would delete 1 file" in invoke(*at_once, "--dry-run").stdout
-    assert "deleted 1" in invoke(*at_once).stdout
+    assert "deleted 1" in invoke(*at_once, "--yes").stdout
     assert "none" in invoke("quarantine", "list", *where).stdout
 
 

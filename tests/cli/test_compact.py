@@ -139,7 +139,7 @@ def test_buckets_are_rescaled(tmp_path: Path, old_table: Table) -> None:
     command = ("rescale", str(tmp_path), "db.t", "--bucket-num", "3")
 
     assert "nothing was changed" in invoke(*command, "--dry-run").stdout
-    assert json.loads(invoke(*command, "--json").stdout)["committed"] == 5
+    assert json.loads(invoke(*command, "--yes", "--json").stdout)["committed"] == 5
     assert rows_of(old_table) == [(1, "d")]
     assert "0 partitions" in invoke(*command).stdout
 

@@ -159,7 +159,7 @@ def test_the_error_of_an_update_contains_its_column_and_expression(
     before = stored_files(table)
 
     with pytest.raises(InputError, match=message) as raised:
-        run_command("update", root, "db.t", "--set", assignment)
+        run_command("update", root, "db.t", "--set", assignment, "--yes")
 
     assert stored_files(table) == before
     assert ".py" not in str(raised.value)

@@ -38,7 +38,7 @@ def test_tags_are_created_moved_renamed_and_deleted(table: Table) -> None:
     assert json.loads(run(table, "tag list", "--json")) == ["one", "two"]
     assert run(table, "tag create", "one", "--replace") == "tag one keeps snapshot 2"
     run(table, "tag rename", "one", "uno")
-    run(table, "tag delete", "two")
+    run(table, "tag delete", "two", "--yes")
 
     assert run(table, "tag list") == "uno"
     with pytest.raises(InputError, match="already"):
@@ -55,7 +55,7 @@ def test_a_tag_is_deleted_with_files_that_only_it_references(table: Table) -> No
 
     output = run(table, "tag delete", "kept", "--dry-run")
     assert (output.startswith("would delete tag kept with"), stored_files(table)) == (True, before)
-    result = run(table, "tag delete", "kept")
+    result = run(table, "tag delete", "kept", "--yes")
 
     deleted = before - stored_files(table)
     assert result == f"deleted tag kept with {len(deleted) - 1} files"
@@ -164,10 +164,13 @@ def test_branches_are_created_fast_forwarded_and_deleted(table: Table) -> None:
     assert run(table, "branch list").split() == ["dev", "empty"]
     output = run(table, "branch fast-forward", "dev", "--dry-run")
     assert output.startswith("would move main from snapshot 2 to snapshot 1 of branch dev")
-    assert run(table, "branch fast-forward", "dev") == "moved main to snapshot 1 of branch dev"
+    assert (
+        run(table, "branch fast-forward", "dev", "--yes")
+        == "moved main to snapshot 1 of branch dev"
+    )
     output = run(table, "branch delete", "dev", "--dry-run")
     assert output.startswith("would delete branch dev, 1 snapshot and 1 tag")
-    run(table, "branch delete", "empty")
+    run(table, "branch delete", "empty", "--yes")
 
     assert table.branches.names() == ["dev"]
     assert len(rows_of(table)) == 2
@@ -179,7 +182,7 @@ def test_a_dry_run_of_a_rollback_prints_both_snapshots(table: Table) -> None:
     )
     assert table.stores.snapshots.latest_id() == 2
 
-    assert run(table, "rollback", "--snapshot", "1") == "rolled back to snapshot 1"
+    assert run(table, "rollback", "--snapshot", "1", "--yes") == "rolled back to snapshot 1"
 
     assert table.stores.snapshots.latest_id() == 1
     with pytest.raises(InputError, match="needs"):
@@ -191,7 +194,7 @@ def test_partitions_are_dropped(table: Table) -> None:
     output = run(table, "drop-partitions", "--partitions", f"dt=a;{null}", "--dry-run")
     assert output == "would delete 3 rows of 2 buckets; nothing was changed"
 
-    result = run(table, "drop-partitions", "--partitions", f"dt=a;{null}")
+    result = run(table, "drop-partitions", "--partitions", f"dt=a;{null}", "--yes")
 
     assert result == "snapshot 3: 3 rows deleted"
     assert rows_of(table) == [("b", 2, "y")]
@@ -203,7 +206,7 @@ def test_partitions_are_dropped(table: Table) -> None:
 
 def test_truncate_removes_all_rows(table: Table) -> None:
     assert "4 rows" in run(table, "truncate", "--dry-run")
-    assert run(table, "truncate") == "snapshot 3: 4 rows deleted"
+    assert run(table, "truncate", "--yes") == "snapshot 3: 4 rows deleted"
     assert rows_of(table) == []
 
 
@@ -215,7 +218,7 @@ def test_a_watermark_selects_the_first_snapshot_at_or_after_it(table: Table) -> 
     assert len(run(table, "read", "--watermark", "500", "--format", "jsonl").splitlines()) == 2
     late = run(table, "read", "--watermark", "1970-01-01T00:00:02Z", "--format", "jsonl")
     assert len(late.splitlines()) == 4
-    assert run(table, "rollback", "--watermark", "1000") == "rolled back to snapshot 1"
+    assert run(table, "rollback", "--watermark", "1000", "--yes") == "rolled back to snapshot 1"
 
 
 def test_a_dry_run_is_refused_like_the_command(table: Table) -> None:

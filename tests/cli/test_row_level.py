@@ -46,7 +46,7 @@ def test_rows_are_updated(spark: SparkSession, root: str, table: Table) -> None:
 
     assert rows_of(table)[3:5] == [(3, "n=3"), (4, "n=4")]
     with pytest.raises(InputError, match=r"an expression is invalid"):
-        run_command("update", root, "db.t", "--set", "v = nope")
+        run_command("update", root, "db.t", "--set", "v = nope", "--yes")
     with pytest.raises(InputError, match="must look like key=value"):
         run_command("update", root, "db.t", "--set", "v")
 
@@ -125,9 +125,11 @@ def test_writes_report_rows_that_are_not_visible_and_compact_on_request(
     assert json.loads(loaded.stdout)["rows_not_visible"] == 0
     assert rows_of(table) == [(1, "a"), (2, "b")]
 
-    assert note in invoke("update", *target, "--set", "v = 'c'").stderr
+    assert note in invoke("update", *target, "--set", "v = 'c'", "--yes").stderr
     assert rows_of(table) == [(1, "a"), (2, "b")]
-    answer = invoke("update", *target, "--set", "v = concat(v, 'd')", "--compact", "--json")
+    answer = invoke(
+        "update", *target, "--set", "v = concat(v, 'd')", "--yes", "--compact", "--json"
+    )
     assert "note:" not in answer.stderr
     values = json.loads(answer.stdout)
     assert (values["updated"], values["rows_not_visible"]) == (2, 0)

@@ -4,11 +4,13 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
+from unittest import mock
 
 from typer.core import TyperCommand
 from typer.main import get_command
 from typer.testing import CliRunner, Result
 
+from paimon_orch.cli import common
 from paimon_orch.cli.app import app
 from paimon_orch.errors import PaimonError
 
@@ -36,8 +38,12 @@ Run = Callable[..., Answer]
 
 
 def invoke(*arguments: str, answer: str | None = None) -> Result:
-    """Run a command. A PaimonError is raised instead of printed."""
-    result = CliRunner().invoke(app, arguments, input=answer)
+    """Run a command. A PaimonError is raised instead of printed.
+
+    An answer is that of a user at a terminal.
+    """
+    with mock.patch.object(common, "has_terminal", return_value=answer is not None):
+        result = CliRunner().invoke(app, arguments, input=answer)
     if isinstance(result.exception, PaimonError):
         raise result.exception
     return result

@@ -175,7 +175,7 @@ class PaimonWarehouseComponent(CatalogAttributes, dg.Component):
             self.build_request(),
             self.prices.build_prices(),
             key_prefix=self.key_prefix,
-            config={"dry_run": False, **build_allowance_config(allowances)},
+            config={"dry_run": True, **build_allowance_config(allowances)},
         )
         status = dg.DefaultScheduleStatus
         schedule = build_warehouse_schedule(

@@ -70,7 +70,7 @@ class WarehouseRunConfig(AllowanceConfig):
     """Run config of the maintenance of many tables."""
 
     dry_run: bool = Field(
-        default=False, description="Report what the run would do, without changing tables."
+        default=True, description="Report what the run would do, without changing tables."
     )
     executor: ExecutorChoice = Field(default=ExecutorChoice.auto, description=RUN_EXECUTOR_HELP)
 
@@ -126,7 +126,12 @@ def build_warehouse_schedule(
     execution_timezone: str,
     default_status: dg.DefaultScheduleStatus,
 ) -> dg.ScheduleDefinition:
-    """Return a schedule of the job that does not start a run while another one is unfinished."""
+    """Return a schedule of the job that does not start a run while another one is unfinished.
+
+    Its runs have the config of the job with ``dry_run: false``, because a run deletes snapshots.
+    """
+    config = (job.run_config or {})["ops"]["maintain"]["config"]
+    run_config = {"ops": {"maintain": {"config": {**config, "dry_run": False}}}}
 
     @dg.schedule(
         name=f"{job.name}_schedule",
@@ -141,7 +146,7 @@ def build_warehouse_schedule(
         runs = context.instance.get_runs(unfinished, limit=1)
         if runs:
             return dg.SkipReason(f"run {runs[0].run_id} of {job.name} is unfinished")
-        return dg.RunRequest()
+        return dg.RunRequest(run_config=run_config)
 
     return schedule
 

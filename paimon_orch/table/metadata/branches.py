@@ -195,6 +195,30 @@ class Branches:
         main.write_hint(LATEST, ids[-1])
         self.on_change()
 
+    def find_replaced(self, name: str) -> tuple[list[int], list[str]]:
+        """Return the snapshots and the tags of main that :meth:`fast_forward` replaces or deletes."""
+        ids = self.snapshots(name)
+        branch = SnapshotStore(self.io, TablePaths(self.root, name))
+        main = SnapshotStore(self.io, TablePaths(self.root))
+        snapshots = [
+            number
+            for number in main.ids()
+            if number >= ids[0]
+            and not (
+                number in ids and self._have_equal_content(main.path(number), branch.path(number))
+            )
+        ]
+        own, other = Tags(main), Tags(branch)
+        tags = [
+            tag
+            for tag in main.tags()
+            if main.tag(tag).id >= ids[0]
+            and not (
+                tag in branch.tags() and self._have_equal_content(own.path(tag), other.path(tag))
+            )
+        ]
+        return snapshots, tags
+
     def snapshots(self, name: str) -> list[int]:
         """Return the snapshot ids of a branch for :meth:`fast_forward`, ascending.
 

@@ -32,6 +32,16 @@ def find_rollback_target(store: SnapshotStore, selector: SnapshotSelector) -> Sn
     return target
 
 
+def find_later_snapshots(store: SnapshotStore, snapshot_id: int) -> list[int]:
+    """Return the ids of the snapshots after a snapshot, which a rollback to it deletes."""
+    return [number for number in store.ids() if number > snapshot_id]
+
+
+def find_later_tags(store: SnapshotStore, snapshot_id: int) -> list[str]:
+    """Return the names of the tags of later snapshots, which a rollback deletes, too."""
+    return [name for name in store.tags() if store.tag(name).id > snapshot_id]
+
+
 def rollback(store: SnapshotStore, selector: SnapshotSelector) -> Snapshot:
     """Make an older snapshot the newest one: delete later snapshots, changelogs and tags.
 
@@ -44,7 +54,7 @@ def rollback(store: SnapshotStore, selector: SnapshotSelector) -> Snapshot:
     if store.catalog is not None:
         store.catalog.rollback(target, selector.tag)
         return target
-    later_tags = [name for name in store.tags() if store.tag(name).id > target.id]
+    later_tags = find_later_tags(store, target.id)
     if selector.tag is not None and not store.exists(target.id):
         path = Tags(store).path(selector.tag)
         store.io.create(store.path(target.id), extract_snapshot(store.io.read_bytes(path), path))
@@ -53,9 +63,8 @@ def rollback(store: SnapshotStore, selector: SnapshotSelector) -> Snapshot:
         store.write_hint(EARLIEST, target.id)
     store.write_hint(LATEST, target.id)
     # The newest snapshot is deleted first, so that an interrupted rollback leaves no gap in the ids.
-    for snapshot_id in reversed(store.ids()):
-        if snapshot_id > target.id:
-            store.io.delete(store.path(snapshot_id))
+    for snapshot_id in reversed(find_later_snapshots(store, target.id)):
+        store.io.delete(store.path(snapshot_id))
     ChangelogStore(store.io, store.paths).delete_after(target.id)
     for name in later_tags:
         store.io.delete(f"{store.paths.tag_dir}/tag-{name}")

@@ -43,7 +43,7 @@ def resolve_job(root: Path, **attributes: Any) -> dg.JobDefinition:
 def run_job(
     job: dg.JobDefinition, instance: dg.DagsterInstance, **config: Any
 ) -> dg.ExecuteInProcessResult:
-    run_config = {"ops": {"maintain": {"config": config}}} if config else None
+    run_config = {"ops": {"maintain": {"config": {"dry_run": False, **config}}}}
     return job.execute_in_process(run_config=run_config, instance=instance, raise_on_error=False)
 
 
@@ -100,7 +100,7 @@ def test_new_tables_are_maintained_without_new_definitions(
 def test_a_dry_run_changes_no_table(tmp_path: Path, instance: dg.DagsterInstance) -> None:
     catalog = create_lake(tmp_path)
 
-    result = run_job(resolve_job(tmp_path), instance, dry_run=True)
+    result = resolve_job(tmp_path).execute_in_process(instance=instance)  # as from the launchpad
 
     assert result.success
     assert set(observations_of(result)) == {HISTORY}
@@ -163,7 +163,9 @@ def test_no_run_is_requested_while_another_is_unfinished() -> None:
         )
         second = schedule.evaluate_tick(dg.build_schedule_context(instance=instance))
 
-    assert len(first.run_requests or ()) == 1
+    assert [request.run_config for request in first.run_requests or ()] == [
+        {"ops": {"maintain": {"config": {"dry_run": False}}}}
+    ]
     assert not second.run_requests
     assert second.skip_message == f"run {run.run_id} of paimon_maintenance is unfinished"
 
