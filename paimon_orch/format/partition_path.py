@@ -6,18 +6,18 @@ See docs/format/table-layout.md#partition-directories.
 import math
 import re
 from collections.abc import Sequence
-from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+
+import numpy as np
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.options import Options
 from paimon_orch.format.options.core_options import PARTITION_LEGACY_NAME
-from paimon_orch.format.text import to_readable_text
+from paimon_orch.format.text import is_blank, to_readable_text
 from paimon_orch.format.types.data_types import AtomicType, Field, TypeRoot
 
 _CHARS_TO_ESCAPE = set("\"#%'*/:=?\\{}[]^\x7f") | {chr(code) for code in range(32)}
 _ESCAPE_SEQUENCE = re.compile(r"%([0-9A-Fa-f]{2})")
-_EPOCH = date(1970, 1, 1)
 
 
 def escape_path_name(text: str) -> str:
@@ -50,7 +50,7 @@ def format_partition_values(
     names = {}
     for value, field in zip(values, fields, strict=True):
         text = "" if value is None else format_partition_value(value, field, legacy=legacy)
-        names[field.name] = text if text.strip() else options.default_partition_name
+        names[field.name] = options.default_partition_name if is_blank(text) else text
     return names
 
 
@@ -68,10 +68,9 @@ def format_partition_value(value: object, field: Field, *, legacy: bool) -> str:
         case float():
             return format_java_double(value, single=name == TypeRoot.FLOAT)
         case int() if name == TypeRoot.DATE and not legacy:
-            return (_EPOCH + timedelta(days=value)).isoformat()
+            return _format_date(value)
         case int() if name == TypeRoot.TIME and not legacy:
-            clock = (datetime(1970, 1, 1) + timedelta(milliseconds=value)).time()
-            return clock.isoformat("auto" if not value % 1000 else "milliseconds")
+            return _format_time(value, params[0])
         case int() if name in (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ):
             return format_timestamp(value, params[0], legacy=legacy)
         case bytes():
@@ -85,17 +84,75 @@ def format_timestamp(value: int, precision: int, *, legacy: bool) -> str:
     """Format a TIMESTAMP in its Arrow unit; ``legacy`` formats as ``LocalDateTime.toString``."""
     nanos = value * {3: 10**6, 6: 10**3, 9: 1}[3 if precision <= 3 else 6 if precision <= 6 else 9]
     seconds, fraction = divmod(nanos, 10**9)
-    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
+    days, second_of_day = divmod(seconds, 86_400)
+    year, month, day = _split_date(days)
+    minutes, second = divmod(second_of_day, 60)
+    clock = f"{minutes // 60:02d}:{minutes % 60:02d}"
     digits = f"{fraction:09d}"
     if not legacy:
         digits = digits[: max(precision, len(digits.rstrip("0")))]
-        return moment.strftime("%Y-%m-%d %H:%M:%S") + (f".{digits}" if digits else "")
-    text = moment.strftime("%Y-%m-%dT%H:%M")
-    if moment.second or fraction:
-        text += moment.strftime(":%S")
+        text = f"{_format_digits(year, 4)}-{month:02d}-{day:02d} {clock}:{second:02d}"
+        return text + (f".{digits}" if digits else "")
+    text = f"{_format_iso_year(year)}-{month:02d}-{day:02d}T{clock}"
+    if second or fraction:
+        text += f":{second:02d}"
     while fraction and digits.endswith("000"):
         digits = digits[:-3]
     return text + (f".{digits}" if fraction else "")
+
+
+def _split_date(days: int) -> tuple[int, int, int]:
+    """Return year, month and day; the year 0 is before the year 1. Python's dates have no such."""
+    date = np.datetime64(days, "D")
+    first_of_month, year = date.astype("datetime64[M]"), date.astype("datetime64[Y]")
+    months = int(first_of_month.astype(np.int64)) - 12 * int(year.astype(np.int64))
+    day = int((date - first_of_month).astype(np.int64))
+    return int(year.astype(np.int64)) + 1970, months + 1, day + 1
+
+
+def _format_iso_year(year: int) -> str:
+    text = f"{abs(year):04d}"
+    return f"-{text}" if year < 0 else f"+{text}" if year > 9999 else text
+
+
+def _format_digits(number: int, count: int) -> str:
+    """Return the last digits of a number as Java does: below zero, they are other characters."""
+    powers = [10**power for power in reversed(range(count))]
+    return "".join(chr(48 + _remainder(_divide(number, power), 10)) for power in powers)
+
+
+def _divide(number: int, divisor: int) -> int:
+    """Divide as Java does, which rounds towards zero."""
+    return abs(number) // divisor * (-1 if number < 0 else 1)
+
+
+def _remainder(number: int, divisor: int) -> int:
+    return number - _divide(number, divisor) * divisor
+
+
+def _format_date(days: int) -> str:
+    """Format a date as Java's cast to text; before the year -4800 this is not a date."""
+    number = days + 2_472_632  # since the 1st of March of the year -4800
+    era, day_of_era = _divide(number, 146_097), _remainder(number, 146_097)
+    century = _divide((_divide(day_of_era, 36_524) + 1) * 3, 4)
+    day_of_century = day_of_era - century * 36_524
+    leap, day_of_leap = _divide(day_of_century, 1461), _remainder(day_of_century, 1461)
+    year_of_leap = _divide((_divide(day_of_leap, 365) + 1) * 3, 4)
+    day_of_year = day_of_leap - year_of_leap * 365
+    month = _divide(day_of_year * 5 + 308, 153) - 2  # of a year that starts in March
+    day = day_of_year - _divide((month + 4) * 153, 5) + 123
+    year = era * 400 + century * 100 + leap * 4 + year_of_leap - 4800 + _divide(month + 2, 12)
+    month = _remainder(month + 2, 12) + 1
+    return f"{_format_digits(year, 4)}-{_format_digits(month, 2)}-{_format_digits(day, 2)}"
+
+
+def _format_time(millis: int, precision: int) -> str:
+    """Format a TIME as Java's cast to text: a fraction has at least one digit."""
+    seconds, fraction = divmod(millis, 1000)
+    minutes, second = divmod(seconds, 60)
+    text = f"{minutes // 60:02d}:{minutes % 60:02d}:{second:02d}"
+    digits = f"{fraction:03d}"[:precision].rstrip("0") or "0"
+    return text if precision == 0 else f"{text}.{digits}"
 
 
 def format_java_double(value: float, *, single: bool = False) -> str:
@@ -104,12 +161,11 @@ def format_java_double(value: float, *, single: bool = False) -> str:
         return "NaN"
     if value in (float("inf"), float("-inf")):
         return "Infinity" if value > 0 else "-Infinity"
-    if single:
-        import numpy as np
-
-        text = str(np.float32(value))
-    else:
-        text = repr(value)
+    number = np.float32(value) if single else np.float64(value)
+    text = str(number)
+    two_digits = f"{value:.1e}"  # Java prints at least two, which may be closer than one
+    if type(number)(two_digits) == number and Decimal(two_digits) != Decimal(text):
+        text = two_digits
     magnitude = abs(value)
     if value == 0 or 1e-3 <= magnitude < 1e7:
         decimal_text = format(Decimal(text), "f")

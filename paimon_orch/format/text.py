@@ -14,6 +14,7 @@ import pyarrow as pa
 from paimon_orch.errors import InputError
 
 _ERRORS = "surrogateescape"
+_NOT_BLANK_IN_JAVA = "\x85\xa0\u2007\u202f"
 _ENCODED_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
 
@@ -141,3 +142,11 @@ def to_readable_value(scalar: "pa.Scalar[Any]") -> Any:
     """Return the Python value of a scalar; text is converted by :func:`to_readable_text`."""
     value = to_python_value(scalar)
     return to_readable_text(value) if isinstance(value, str) else value
+
+
+def is_blank(text: str) -> bool:
+    """Return whether a string is empty or has only white space as defined by Java.
+
+    A non-breaking space is not white space.
+    """
+    return all(char.isspace() and char not in _NOT_BLANK_IN_JAVA for char in text)

@@ -3,9 +3,8 @@
 See docs/format/aggregate-functions.md.
 """
 
+from paimon_orch.format.text import is_blank
 from paimon_orch.merge.aggregate.python_aggregator import CombineFunction
-
-_NON_BREAKING_SPACES = "\x85\xa0\u2007\u202f"
 
 
 def listagg(separator: str, *, distinct: bool) -> CombineFunction:
@@ -31,7 +30,7 @@ def listagg(separator: str, *, distinct: bool) -> CombineFunction:
 
 
 def _is_blank(text: bytes) -> bool:
-    """Return whether Java treats a string as blank; a non-breaking space is not blank."""
+    """Return whether Java treats a string as blank."""
     if text and b"!" <= text[:1] <= b"~":  # a fast check that is true for most strings
         return False
-    return all(c.isspace() and c not in _NON_BREAKING_SPACES for c in text.decode(errors="replace"))
+    return is_blank(text.decode(errors="replace"))

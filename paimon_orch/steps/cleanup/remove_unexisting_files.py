@@ -3,9 +3,10 @@
 See docs/format/orphan-files.md#removing-lost-files.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from paimon_orch.errors import InputError
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.display import Displayable
 from paimon_orch.format.manifest.index_manifest import DELETION_VECTORS_INDEX, IndexManifestEntry
@@ -22,6 +23,7 @@ from paimon_orch.steps.common.step import (
     build_metadata_step,
     run_step,
 )
+from paimon_orch.storage.base import FileInfo, FileIO
 from paimon_orch.table.chain.chain_branches import refuse_chain_table
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.table import Table
@@ -58,13 +60,17 @@ class MissingFilesResult(StepOutcome):
 
 
 def plan(table: Table, request: EmptyRequest) -> MissingFilesPlan:
-    """Find live data files of the latest snapshot that do not exist, including level 0."""
+    """Find live data files of the latest snapshot that do not exist, including level 0.
+
+    Raises :class:`InputError` if one of them is in another directory, or has a longer name.
+    """
     table.stores.check_step(StepKind.DELETE)
     schema = table.schema
     refuse_chain_table(
         table.identifier, schema, "the removal of missing files", "drop the partitions instead"
     )
     entries = find_missing_files(table)
+    _refuse_moved_files(table, entries)
     return MissingFilesPlan(request=request, paths=tuple(entries), entries=tuple(entries.values()))
 
 
@@ -84,6 +90,36 @@ def find_missing_files(table: Table) -> dict[str, ManifestEntry]:
         if name not in listed[directory] and not table.io.exists(path):
             missing[path] = entry
     return missing
+
+
+def _refuse_moved_files(table: Table, missing: Mapping[str, ManifestEntry]) -> None:
+    """Search missing files in the directories of all partitions and buckets.
+
+    Another writer may have named a directory in another way, or a copy may be incomplete.
+    """
+    levels = len(table.schema.partition_keys) + 2  # the bucket and the file are levels, too
+    expected = {path.rpartition("/")[2]: path for path in missing}
+    indexes = {name for entry in missing.values() for name in entry.file.extra_files}
+    for root in dict.fromkeys(path.rsplit("/", levels)[0] for path in missing):
+        for info in _list_data_files(table.io, root, levels - 1):
+            name = info.name if info.name in expected else ""
+            if not name and info.name not in indexes:
+                name = next((other for other in expected if other in info.name), "")
+            if name and info.path != expected[name]:
+                raise InputError(
+                    f"{table.identifier}: {expected[name]} is missing, but {info.path} exists. Move "
+                    "it to that place, or delete it if it is another file, and repeat the step. "
+                    "Nothing was changed"
+                )
+
+
+def _list_data_files(io: FileIO, directory: str, levels: int) -> Iterator[FileInfo]:
+    for info in io.list_dir(directory):
+        is_inner = "=" in info.name or info.name.startswith("bucket-")
+        if levels and info.is_dir and is_inner:
+            yield from _list_data_files(io, info.path, levels - 1)
+        elif not info.is_dir:
+            yield info
 
 
 def commit(

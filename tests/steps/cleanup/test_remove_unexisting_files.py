@@ -9,12 +9,14 @@ from support.damage import data_files
 from support.histories import make_table
 from support.tables import deletion_vectors_of, new_table, rows_of, stored_files, table_of
 
-from paimon_orch.errors import PaimonError
+from paimon_orch import Catalog
+from paimon_orch.errors import InputError, PaimonError
 from paimon_orch.steps.cleanup.remove_unexisting_files import plan, remove_unexisting_files
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.common.step import EmptyRequest
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.inspection.check_table import check
+from paimon_orch.steps.repairs.repair import repair
 
 
 def test_the_remaining_files_can_be_read(tmp_path: Path) -> None:
@@ -37,6 +39,39 @@ def test_the_remaining_files_can_be_read(tmp_path: Path) -> None:
     assert (newest.commit_kind.value, newest.delta_record_count) == ("OVERWRITE", -1)
     assert not remove_unexisting_files(table)
     assert table.stores.snapshots.latest_id() == 4
+
+
+@pytest.mark.parametrize(
+    "to", ["p=01/bucket-0/{}", "p=1/bucket-1/{}", "p=1/bucket-0/.{}._COPYING_"]
+)
+def test_a_file_that_stands_under_another_name_is_not_removed(tmp_path: Path, to: str) -> None:
+    table = new_table(tmp_path, "p INT, k INT", key=(), partition_by=["p"], bucket="-1")
+    table.append(table_of("p k", [(1, 1)]))
+    [file] = data_files(table)
+    moved = Path(table.paths.root, to.format(file.name))
+    moved.parent.mkdir(parents=True, exist_ok=True)
+    file.rename(moved)
+
+    with pytest.raises(
+        InputError, match=f"{file.name} is missing, but .*{moved.parent.name}/.* exi"
+    ):
+        remove_unexisting_files(table)
+    [refused] = repair(table, ["missing-files"]).plan.refused
+    assert "Nothing was changed" in refused.reason
+    assert table.stores.snapshots.latest_id() == 1
+    moved.rename(file)
+    assert rows_of(table) == [(1, 1)]
+
+
+def test_the_index_of_a_missing_file_is_not_the_file(tmp_path: Path) -> None:
+    options = {"file-index.bloom-filter.columns": "v", "file-index.in-manifest-threshold": "1 b"}
+    table = Catalog(str(tmp_path)).create_table("db.t", "k INT, v STRING", options=options)
+    table.append(table_of("k v", [(1, "a")]))
+    [file] = data_files(table)
+    file.unlink()
+    assert [path.name for path in file.parent.iterdir()] == [f"{file.name}.index"]
+
+    assert remove_unexisting_files(table).paths == (str(file),)
 
 
 def test_deletion_vectors_of_missing_files_are_removed(tmp_path: Path) -> None:
