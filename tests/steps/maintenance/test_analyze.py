@@ -131,6 +131,35 @@ def test_columns_have_statistics(tmp_path: Path) -> None:
     assert json.loads(shown["colstat"]) == column_statistics
 
 
+FIXED_WIDTHS = {
+    "BOOLEAN": 1,
+    "TINYINT": 1,
+    "SMALLINT": 2,
+    "INT": 4,
+    "BIGINT": 8,
+    "FLOAT": 4,
+    "DOUBLE": 8,
+    "DATE": 4,
+    "TIME": 4,
+    "TIMESTAMP(3)": 8,
+    "TIMESTAMP_LTZ(6)": 8,
+}
+
+
+def test_columns_of_a_fixed_width_have_it_as_length(tmp_path: Path) -> None:
+    columns = ", ".join(f"c{n} {kind}" for n, kind in enumerate(FIXED_WIDTHS))
+    table = new_table(tmp_path, columns, key=(), bucket="-1")
+    table.append(pa.table({f"c{n}": pa.nulls(1) for n in range(len(FIXED_WIDTHS))}))
+
+    planned = plan(table, AnalyzeRequest())
+    analyze(table, InProcessExecutor(), columns=None)
+
+    assert planned.to_dict()["snapshot_id"] == 1
+    statistics = read_statistics(table)["colStats"]
+    for n, width in enumerate(FIXED_WIDTHS.values()):
+        assert (statistics[f"c{n}"]["avgLen"], statistics[f"c{n}"]["maxLen"]) == (width, width)
+
+
 def test_only_the_named_columns_are_read(tmp_path: Path) -> None:
     table = new_table(tmp_path, "k BIGINT, v STRING, r ROW<x INT>")
     table.upsert(pa.table({"k": [1], "v": ["a"], "r": [{"x": 1}]}))

@@ -85,6 +85,8 @@ def test_files_get_the_index_in_one_snapshot_and_nothing_else_changes(table: Tab
     result = step.rewrite_file_index(table, EXECUTOR)
 
     assert (result.files, result.embedded, result.snapshots) == (2, 2, 1)
+    sizes = [len(file.embedded_index or b"") for file in files_of(table)]
+    assert (result.embedded_bytes, min(sizes) > 0) == (sum(sizes), True)
     snapshot = table.snapshot()
     assert snapshot is not None
     assert (snapshot.commit_kind, snapshot.delta_record_count) == (CommitKind.COMPACT, 0)

@@ -66,6 +66,7 @@ def test_partitions_without_rows_are_dropped_on_request(
     assert not planned
     assert planned.to_dict() == {"missing": [], "surplus": ["P=gone", "P=gone.done"]}
     assert commit(table, planned).dropped == ()
+    assert sync_partitions(table).dropped == ()
     result = sync_partitions(table, drop=True)
     assert result.to_dict() == {"added": [], "dropped": ["P=gone", "P=gone.done"]}
     assert catalog.values() == [("a",), ("a.done",), ("b",), ("b.done",)]

@@ -11,6 +11,7 @@ from support.tables import new_table, rows_of, table_of
 from paimon_orch.errors import CorruptFileError, InputError, NotFoundError
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.table.scan.scan_planner import apply_limit
 from paimon_orch.table.table import Table
 
 
@@ -58,6 +59,16 @@ def test_a_limit_bounds_the_number_of_rows(table: Table, limit: int) -> None:
 
     assert len(rows) == min(limit, 10)
     assert set(rows) <= set(rows_of(table))
+
+
+def test_a_limit_that_the_first_file_reaches_plans_no_other_file(tmp_path: Path) -> None:
+    table = new_table(tmp_path, key=(), bucket="-1")
+    for number in range(3):
+        table.append(table_of("k v", [(number, "a")]))
+
+    [split] = apply_limit(table.files(), table.schema, 1)
+
+    assert len(split.files) == 1
 
 
 def test_a_limit_counts_rows_that_the_filter_keeps(table: Table) -> None:
