@@ -14,6 +14,7 @@ from paimon_orch.files.schema_evolution.cast import truncate_timestamps
 from paimon_orch.files.variant_text import has_variants, parse_variants
 from paimon_orch.format.arrays import to_arrow_array
 from paimon_orch.format.text import encode_text
+from paimon_orch.format.time_zones import to_local_times
 from paimon_orch.format.types.arrow import VARIANT_TYPE, is_variant, to_arrow_type
 from paimon_orch.format.types.data_types import AtomicType, DataType, TypeRoot
 from paimon_orch.format.variant.shredding import assemble_variants, check_variants
@@ -135,6 +136,12 @@ def _parse_timestamps(array: pa.Array, target: pa.TimestampType) -> pa.Array:
 
 
 def convert_timestamps(array: pa.Array, target: pa.TimestampType) -> pa.Array:
-    """Return timestamps in another unit, truncated; the zone is replaced, not converted."""
-    truncated = truncate_timestamps(array, target.unit)
-    return truncated.cast(pa.timestamp(target.unit, tz=array.type.tz)).view(target)
+    """Return timestamps in another unit, truncated.
+
+    In a column without a zone, instants become local times of their zone, as in Spark; times
+    without a zone are in UTC.
+    """
+    if array.type.tz is not None and target.tz is None:
+        array = to_local_times(array)
+    times = array.view(pa.timestamp(array.type.unit))
+    return truncate_timestamps(times, target.unit).cast(pa.timestamp(target.unit)).view(target)

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
 from paimon_orch.errors import InputError, UnsupportedError
+from paimon_orch.format.time_zones import to_instants, to_local_times
 from paimon_orch.format.types.arrow import is_variant, to_arrow_type
 from paimon_orch.format.types.data_types import Field
 from paimon_orch.spark.row_conversion import to_spark_schema
@@ -83,7 +84,7 @@ def _cast_timestamp(
     if target is None or not pa.types.is_timestamp(target):
         return column
     if pa.types.is_timestamp(column.type) and column.type.tz is not None:
-        return pc.local_timestamp(column) if target.tz is None else column
+        return to_local_times(column) if target.tz is None else column
     if target.tz is None or not (
         pa.types.is_timestamp(column.type) or pa.types.is_date(column.type)
     ):
@@ -94,8 +95,7 @@ def _cast_timestamp(
             "time zone of the session is unknown; cast it to timestamp, or set "
             "spark.sql.session.timeZone"
         )
-    timestamps = column.cast(pa.timestamp("us"))
-    return pc.assume_timezone(timestamps, zone, ambiguous="earliest", nonexistent="latest")
+    return to_instants(column.cast(pa.timestamp("us")), zone)
 
 
 def _cast_column(column: pa.Array, target: pa.DataType) -> pa.Array:

@@ -12,10 +12,12 @@ import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 from pyspark.errors import PySparkException
+from pyspark.sql import functions as fn
 from support.tables import assert_healthy, new_table, rows_of, stored_files, table_of
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.types.data_types import Field, parse_type
+from paimon_orch.spark import write
 from paimon_orch.spark.column_types import cast_timestamps_as_spark
 from paimon_orch.spark.datasource.batch_write import PaimonWriter, build_writer
 from paimon_orch.spark.datasource.task_write import TaskCommitMessage
@@ -73,6 +75,38 @@ def test_timestamps_use_the_time_zone_of_the_session(spark: SparkSession, tmp_pa
     assert rows_of(table) == [
         (noon, datetime(2026, 7, 1, 16, tzinfo=utc), datetime(2026, 1, 1, 5, tzinfo=utc))
     ]
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("zone", ["America/Los_Angeles", "PST", "GMT+05:30", "UTC+1", "Z", "+08"])
+def test_times_are_stored_as_spark_casts_them_in_any_zone(
+    spark: SparkSession, tmp_path: Path, zone: str
+) -> None:
+    columns = "i BIGINT, n TIMESTAMP(6), l TIMESTAMP_LTZ(6), local STRING, micros BIGINT"
+    table = new_table(tmp_path, columns, key=(), bucket="-1")
+    # a quarter of an hour each, around both changes of the clocks
+    changes = [start + 900 * n for start in (1710054000, 1730610000) for n in range(24)]
+    setting = "spark.sql.session.timeZone"
+    before = spark.conf.get(setting)
+    spark.conf.set(setting, zone)
+    try:
+        frame = (
+            spark.createDataFrame([(second,) for second in changes], "i BIGINT")
+            .withColumn("n", fn.timestamp_seconds("i"))
+            .withColumn("l", fn.col("n").cast("timestamp_ntz"))
+            .withColumn("local", fn.col("l").cast("string"))
+            .withColumn("micros", fn.unix_micros(fn.col("l").cast("timestamp")))
+        )
+        save(frame, table)
+        write(frame, table)
+    finally:
+        spark.conf.set(setting, str(before))
+
+    stored = table.scan().to_arrow().to_pylist()
+    assert len(stored) == 2 * len(changes)
+    for row in stored:
+        assert str(row["n"]) == row["local"]
+        assert row["l"] == datetime.fromtimestamp(row["micros"] / 10**6, ZoneInfo("UTC"))
 
 
 def test_a_timestamp_in_an_unknown_time_zone_is_refused() -> None:

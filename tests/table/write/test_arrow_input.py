@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -76,3 +77,38 @@ def test_rows_that_cannot_be_converted_are_refused(table: Table, rows: Any, mess
         table.upsert(rows)
 
     assert stored_files(table) == before
+
+
+# Both hours of both changes of 2024; 01:30 is repeated, 02:30 in March is left out.
+CHANGES = [1730619000, 1730622600, 1730626200, 1710063000, 1710066600]
+ZONES = ["UTC", "America/Los_Angeles", "PST", "GMT+05:30", "UTC+1", "Z"]
+
+
+@pytest.mark.parametrize("zone", ZONES)
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize("precision", [0, 3, 6, 9])
+def test_instants_of_any_zone_keep_their_value(
+    tmp_path: Path, zone: str, unit: str, precision: int
+) -> None:
+    kind = f"TIMESTAMP_LTZ({precision})"
+    table = new_table(tmp_path, f"t {kind}, r ROW<t {kind}>, a ARRAY<{kind}>", key=(), bucket="-1")
+    instants = pa.array(CHANGES, pa.timestamp("s", zone)).cast(pa.timestamp(unit, zone))
+    rows = pa.StructArray.from_arrays([instants], ["t"])
+    lists = pa.ListArray.from_arrays(list(range(len(instants) + 1)), instants)
+    table.append(pa.table({"t": instants, "r": rows, "a": lists}))
+
+    stored = table.scan().to_arrow().combine_chunks()
+    for column in (
+        stored["t"],
+        stored["r"].combine_chunks().field("t"),
+        stored["a"].combine_chunks().flatten(),
+    ):
+        assert column.cast(pa.timestamp("s", "UTC")).cast(pa.int64()).to_pylist() == CHANGES
+
+
+def test_instants_in_a_column_without_a_zone_are_local_times(tmp_path: Path) -> None:
+    table = new_table(tmp_path, "a TIMESTAMP(3), b TIMESTAMP(3)", key=(), bucket="-1")
+    utc = pa.array([CHANGES[0]], pa.timestamp("s", "UTC"))
+    table.append(pa.table({"a": utc, "b": utc.cast(pa.timestamp("s", "America/Los_Angeles"))}))
+
+    assert rows_of(table) == [(datetime(2024, 11, 3, 7, 30), datetime(2024, 11, 3, 0, 30))]

@@ -1,0 +1,105 @@
+"""Instants and local times, for all time zones that Java and Spark know.
+
+Arrow knows the regions of the time zone database and offsets such as ``+05:30``, but neither
+``GMT+05:30`` nor ``PST``. An instant needs no zone: only conversions from or to local times do.
+"""
+
+import re
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_orch.errors import InputError
+
+_OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2})(?::?(\d{2}))?)?")
+_ZERO = {"Z", "UTC", "GMT", "UT", "GMT0"}
+# the short names of java.time.ZoneId
+_SHORT_NAMES = {
+    "ACT": "Australia/Darwin",
+    "AET": "Australia/Sydney",
+    "AGT": "America/Argentina/Buenos_Aires",
+    "ART": "Africa/Cairo",
+    "AST": "America/Anchorage",
+    "BET": "America/Sao_Paulo",
+    "BST": "Asia/Dhaka",
+    "CAT": "Africa/Harare",
+    "CNT": "America/St_Johns",
+    "CST": "America/Chicago",
+    "CTT": "Asia/Shanghai",
+    "EAT": "Africa/Addis_Ababa",
+    "ECT": "Europe/Paris",
+    "EST": "-05:00",
+    "HST": "-10:00",
+    "IET": "America/Indiana/Indianapolis",
+    "IST": "Asia/Kolkata",
+    "JST": "Asia/Tokyo",
+    "MIT": "Pacific/Apia",
+    "MST": "-07:00",
+    "NET": "Asia/Yerevan",
+    "NST": "Pacific/Auckland",
+    "PLT": "Asia/Karachi",
+    "PNT": "America/Phoenix",
+    "PRT": "America/Puerto_Rico",
+    "PST": "America/Los_Angeles",
+    "SST": "Pacific/Guadalcanal",
+    "VST": "Asia/Ho_Chi_Minh",
+}
+
+
+def to_local_times(instants: pa.Array) -> pa.Array:
+    """Return the local times of instants, in the zone of their type; nulls remain."""
+    kind = instants.type
+    utc = instants.view(pa.timestamp(kind.unit))
+    zone = _SHORT_NAMES.get(kind.tz, kind.tz)
+    offset = _parse_offset(zone)
+    if offset is not None:
+        return pc.add(utc, pa.scalar(offset, pa.duration("s")).cast(pa.duration(kind.unit)))
+    return _find_local_times(utc, zone)
+
+
+def to_instants(local_times: pa.Array, zone: str) -> pa.Array:
+    """Return local times of a zone as instants in UTC, as Java does.
+
+    Of a repeated hour, the first one is meant. A time that a change of the clock leaves out is
+    moved by the length of the change.
+    """
+    unit = local_times.type.unit
+    zone = _SHORT_NAMES.get(zone, zone)
+    seconds = _parse_offset(zone)
+    if seconds is not None:
+        offset = pa.scalar(seconds, pa.duration("s")).cast(pa.duration(unit))
+    else:
+        try:
+            near = pc.assume_timezone(
+                local_times, zone, ambiguous="earliest", nonexistent="earliest"
+            ).view(pa.timestamp(unit))
+        except pa.ArrowInvalid as error:
+            raise _unknown_zone_error(zone) from error
+        offset = pc.subtract(_find_local_times(near, zone), near)
+    return pc.subtract(local_times, offset).view(pa.timestamp(unit, "UTC"))
+
+
+def _find_local_times(utc: pa.Array, zone: str) -> pa.Array:
+    try:
+        return pc.local_timestamp(utc.view(pa.timestamp(utc.type.unit, zone)))
+    except pa.ArrowInvalid as error:
+        raise _unknown_zone_error(zone) from error
+
+
+def _parse_offset(zone: str) -> int | None:
+    """Return the seconds of an offset from UTC, or None for the name of a region."""
+    if zone in _ZERO:
+        return 0
+    match = _OFFSET.fullmatch(zone)
+    if match is None:
+        return None
+    hours, minutes, seconds = (int(digits or 0) for digits in match.groups()[1:])
+    total = 3600 * hours + 60 * minutes + seconds
+    return -total if match[1] == "-" else total
+
+
+def _unknown_zone_error(zone: str) -> InputError:
+    return InputError(
+        f"{zone!r} is not a time zone of this machine; use a name such as Europe/Berlin, or an "
+        "offset such as +02:00"
+    )
