@@ -12,7 +12,7 @@ from paimon_orch.files.nested_arrays import (
 )
 from paimon_orch.files.schema_evolution.cast import truncate_timestamps
 from paimon_orch.files.variant_text import has_variants, parse_variants
-from paimon_orch.format.arrays import to_arrow_array
+from paimon_orch.format.arrays import to_arrow_array, to_numpy
 from paimon_orch.format.text import encode_text
 from paimon_orch.format.time_zones import to_local_times
 from paimon_orch.format.types.arrow import VARIANT_TYPE, is_variant, to_arrow_type
@@ -52,6 +52,7 @@ def convert_to_arrow_type(array: pa.Array, target: pa.DataType) -> pa.Array:
 
     Raises ``pyarrow.ArrowInvalid`` or ``ArrowNotImplementedError`` for any other loss.
     """
+    array = _decode(array)
     if is_variant(target):
         return _convert_to_variants(array)
     if array.type == target:
@@ -68,6 +69,27 @@ def convert_to_arrow_type(array: pa.Array, target: pa.DataType) -> pa.Array:
     if pa.types.is_nested(target):
         return _convert_nested(array, target)
     return array.cast(target)
+
+
+def _decode(array: pa.Array) -> pa.Array:
+    """Return an array without dictionary or run-end encoding, and with lists in their usual layout.
+
+    Arrow's casts do not support all of them, for example dictionaries of Polars.
+    """
+    kind = array.type
+    if isinstance(kind, pa.DictionaryType):
+        return _decode(array.dictionary).take(array.indices)
+    if isinstance(kind, pa.RunEndEncodedType):
+        return _decode(pc.run_end_decode(array))
+    if pa.types.is_string_view(kind):
+        return array.cast(pa.string())
+    if pa.types.is_binary_view(kind):
+        return array.cast(pa.binary())
+    if isinstance(kind, pa.ListViewType | pa.LargeListViewType):
+        offsets = np.concatenate(([0], np.cumsum(to_numpy(array.value_lengths()))))
+        lists = pa.LargeListArray.from_arrays(to_arrow_array(offsets), array.flatten())
+        return pc.if_else(array.is_valid(), lists, None) if array.null_count else lists
+    return array
 
 
 def _convert_nested(array: pa.Array, target: pa.DataType) -> pa.Array:

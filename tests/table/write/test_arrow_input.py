@@ -112,3 +112,58 @@ def test_instants_in_a_column_without_a_zone_are_local_times(tmp_path: Path) -> 
     table.append(pa.table({"a": utc, "b": utc.cast(pa.timestamp("s", "America/Los_Angeles"))}))
 
     assert rows_of(table) == [(datetime(2024, 11, 3, 7, 30), datetime(2024, 11, 3, 0, 30))]
+
+
+TEXTS = pa.array(["a", None, "b"])
+LISTS = [["a", None], None, [], ["b"]]
+TEXT_LAYOUTS = {
+    "dictionary": TEXTS.dictionary_encode(),
+    "dictionary of views": pa.DictionaryArray.from_arrays(
+        pa.array([0, None, 1], pa.uint32()), pa.array(["a", "b"], pa.string_view())
+    ),
+    "run ends": pa.RunEndEncodedArray.from_arrays(pa.array([1, 2, 3], pa.int32()), TEXTS),
+    "large": TEXTS.cast(pa.large_string()),
+    "view": TEXTS.cast(pa.string_view()),
+    "categories of Polars": pl.Series(["a", None, "b"], dtype=pl.Categorical).to_arrow(),
+    "enumeration of Polars": pl.Series(["a", None, "b"], dtype=pl.Enum(["b", "a"])).to_arrow(),
+}
+LIST_LAYOUTS = {
+    "large": pa.array(LISTS, pa.large_list(pa.large_string())),
+    "view": pa.array(LISTS, pa.list_view(pa.string())),
+    "large view": pa.array(LISTS, pa.large_list_view(pa.string_view())),
+    "reversed view": pa.ListViewArray.from_arrays(
+        pa.array([1, 0, 0, 0], pa.int32()),
+        pa.array([2, 0, 0, 1], pa.int32()),
+        pa.array(["b", "a", None]),
+        mask=pa.array([False, True, False, False]),
+    ),
+    "dictionary": pa.ListArray.from_arrays(
+        pa.array([0, None, 2, 2, 3], pa.int32()), pa.array(["a", None, "b"]).dictionary_encode()
+    ),
+}
+
+
+@pytest.mark.parametrize("layout", TEXT_LAYOUTS)
+def test_text_in_any_layout_is_written(tmp_path: Path, layout: str) -> None:
+    table = new_table(tmp_path, "s STRING, r ROW<x STRING>", key=(), bucket="-1")
+    texts = TEXT_LAYOUTS[layout]
+    table.append(pa.table({"s": texts, "r": pa.StructArray.from_arrays([texts], ["x"])}))
+
+    stored = table.scan().to_arrow().to_pylist()
+    assert stored == [{"s": text, "r": {"x": text}} for text in TEXTS.to_pylist()]
+
+
+@pytest.mark.parametrize("layout", LIST_LAYOUTS)
+def test_lists_in_any_layout_are_written(tmp_path: Path, layout: str) -> None:
+    table = new_table(tmp_path, "l ARRAY<STRING>", key=(), bucket="-1")
+    table.append(pa.table({"l": LIST_LAYOUTS[layout]}))
+
+    assert table.scan().to_arrow()["l"].to_pylist() == LISTS
+
+
+def test_a_data_frame_with_categories_is_written(tmp_path: Path) -> None:
+    table = new_table(tmp_path, "s STRING, l ARRAY<STRING>", key=(), bucket="-1")
+    frame = {"s": ["x", None], "l": [["x"], None]}
+    table.append(pl.DataFrame(frame, schema={"s": pl.Categorical, "l": pl.List(pl.Enum(["x"]))}))
+
+    assert table.scan().to_arrow().to_pydict() == frame
