@@ -101,7 +101,7 @@ def test_a_user_at_a_terminal_is_asked(
     if not process:
         code = "from paimon_orch.cli.app import main; main()"
         os.execv(  # noqa: S606 - a terminal of its own
-            sys.executable, ["python", "-c", code, "truncate", str(tmp_path), "db.t"]
+            sys.executable, [sys.executable, "-c", code, "truncate", str(tmp_path), "db.t"]
         )
     shown = b""
     while b"[y/N]" not in shown:

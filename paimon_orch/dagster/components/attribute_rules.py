@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Self, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import dagster as dg
+from annotated_types import Ge, Le
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
@@ -262,7 +263,7 @@ class Attributes(dg.Model, dg.Resolvable):
         which Dagster replaces by null.
         """
         for path, text in _list_texts(model.model_dump(exclude_unset=True)):
-            for name in _VARIABLE_PATTERN.findall(text):
+            for name in VARIABLE_PATTERN.findall(text):
                 if name not in os.environ:
                     raise InputError(
                         f"environment variable {name} is not set; {path} in "
@@ -274,10 +275,10 @@ class Attributes(dg.Model, dg.Resolvable):
     @classmethod
     def model(cls) -> type[BaseModel]:
         """Return the model of the YAML, with the JSON schema for ``dg check yaml``."""
-        return _build_model_with_schema(cls, super().model())
+        return _build_model_with_schema(cls, _allow_templates(super().model()))
 
 
-_VARIABLE_PATTERN = re.compile(r"\{\{\s*env\.(\w+)\s*\}\}")
+VARIABLE_PATTERN = re.compile(r"\{\{\s*env\.(\w+)\s*\}\}")
 """A template that is only a variable; others, such as ``env('A', 'b')``, have their own defaults."""
 
 
@@ -300,6 +301,15 @@ def _find_file(context: dg.ResolutionContext) -> str:
 
 def _find_rules(field: FieldInfo) -> Iterator[TextRule | KeyRule]:
     return (rule for rule in field.metadata if isinstance(rule, TextRule | KeyRule))
+
+
+def _allow_templates(model: type[BaseModel]) -> type[BaseModel]:
+    """Leave the bounds of numbers to their types: pydantic cannot compare them with a template."""
+    for field in model.model_fields.values():
+        if str in get_args(field.annotation):
+            field.metadata = [bound for bound in field.metadata if not isinstance(bound, Ge | Le)]
+    model.model_rebuild(force=True)
+    return model
 
 
 @cache

@@ -1,13 +1,15 @@
 """Attributes of the partitions of a table in the YAML of components."""
 
+import os
 from collections.abc import Collection, Sequence
 from datetime import datetime
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import dagster as dg
 from pydantic import Field
 
 from paimon_orch.dagster.components.attribute_rules import (
+    VARIABLE_PATTERN,
     Attributes,
     JsonSchema,
     require_any_of,
@@ -15,7 +17,18 @@ from paimon_orch.dagster.components.attribute_rules import (
 )
 from paimon_orch.errors import InputError
 
-_Verbatim = dg.Resolver.passthrough()
+
+def _resolve_text(context: dg.ResolutionContext, value: Any) -> Any:
+    """Resolve templates to text; Dagster would change text like ``20260131`` to a number."""
+    if isinstance(value, list):
+        return [_resolve_text(context, item) for item in value]
+    if not isinstance(value, str) or "{{" not in value:
+        return value
+    variable = VARIABLE_PATTERN.fullmatch(value.strip())
+    return os.environ[variable[1]] if variable else str(context.resolve_value(value))
+
+
+_Text = dg.Resolver(_resolve_text, inject_before_resolve=False)
 _DATE_PATTERN = (
     "[0-9]{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])"
     "|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)"
@@ -45,10 +58,10 @@ class ValuesAttributes(Attributes):
         _build_start_schema(["hour"], f"{_DATE_PATTERN}-{_HOUR_PATTERN}", "2026-01-31-00:00"),
     )
 
-    values: Annotated[list[str] | None, _Verbatim] = Field(
+    values: Annotated[list[str] | None, _Text] = Field(
         default=None, description="A fixed list of values."
     )
-    start: Annotated[str | None, _Verbatim] = Field(
+    start: Annotated[str | None, _Text] = Field(
         default=None, description="Start of the first time partition."
     )
     every: Literal["hour", "day", "month"] = Field(

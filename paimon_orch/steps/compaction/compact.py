@@ -15,7 +15,7 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.steps.common.bucket_scan import (
     BucketScan,
     Judge,
-    require_partitions,
+    check_partitions_exist,
     scan_latest_buckets,
 )
 from paimon_orch.steps.common.conflict_retry import discard_messages
@@ -240,7 +240,6 @@ def compact(  # noqa: PLR0913 - all but table and executor are keywords
     :param idle_for: selects only partitions whose newest file is at least as old
     :param now: the time at which the age of rows is measured; None means the current time
     """
-    require_partitions(table, partitions)
     request = CompactRequest(
         partitions=partitions,
         where=where,
@@ -249,7 +248,10 @@ def compact(  # noqa: PLR0913 - all but table and executor are keywords
         buckets=None if buckets is None else tuple(buckets),
         idle_for=idle_for,
     )
-    planned = plan(table, request, executor=executor)
+    scan = scan_latest_buckets(table, replace(request, where=None), executor, now=now)
+    if partitions:
+        check_partitions_exist(table, partitions, scan)
+    planned = plan(table, request, None if where else scan, executor=executor)
     return run_compaction(table, planned, executor, progress=progress)
 
 

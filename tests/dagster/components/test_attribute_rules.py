@@ -3,23 +3,31 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import dagster as dg
 import pytest
+from annotated_types import Ge
+from dagster.components.resolved.errors import ResolutionException
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+from pydantic import ValidationError
 
-from paimon_orch.dagster import PaimonDatabaseComponent, PaimonTableComponent
+from paimon_orch.dagster import (
+    PaimonDatabaseComponent,
+    PaimonTableComponent,
+    PaimonWarehouseComponent,
+)
 from paimon_orch.dagster.components.attribute_rules import (
     AGE_RULE,
     CRON_RULE,
     DURATION_RULE,
     SIZE_RULE,
     TABLE_RULE,
+    Attributes,
     TextRule,
 )
 from paimon_orch.errors import InputError
@@ -184,6 +192,70 @@ def test_templates_are_accepted_for_all_values() -> None:
             "checks": "{{ checks }}",
         }
     )
+
+
+def number_attributes(component: type[Attributes]) -> Iterator[tuple[str, float]]:
+    """Yield the paths of the attributes with a lower bound, each with the bound."""
+    pending = [("", component)]
+    while pending:
+        path, attributes = pending.pop()
+        for name, field in attributes.model_fields.items():
+            kinds = [field.annotation, *get_args(field.annotation)]
+            pending += [(f"{path}{name}.", kind) for kind in kinds if is_attributes(kind)]
+            bounds = [bound.ge for bound in field.metadata if isinstance(bound, Ge)]
+            yield from ((path + name, bound) for bound in bounds)  # type: ignore[misc]
+
+
+def is_attributes(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Attributes)
+
+
+def yaml_of(path: str, value: str) -> str:
+    *parents, name = path.split(".")
+    lines = [f"{'  ' * depth}{parent}:" for depth, parent in enumerate(parents)]
+    return "\n".join([*lines, f"{'  ' * len(parents)}{name}: {value}"])
+
+
+YAML_OF_DAGSTER = pytest.mark.filterwarnings("ignore:`parse_obj_as` is deprecated")
+COMPONENTS: list[Any] = [PaimonTableComponent, PaimonDatabaseComponent, PaimonWarehouseComponent]
+NUMBERS = [(kind, *item) for kind in COMPONENTS for item in number_attributes(kind)]
+
+
+@YAML_OF_DAGSTER
+@pytest.mark.parametrize(("kind", "path", "lowest"), NUMBERS)
+def test_numbers_with_bounds_may_be_templates(
+    kind: Any, path: str, lowest: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = {PaimonTableComponent: "table: db.t", PaimonDatabaseComponent: "database: db"}
+    start = "\n".join([first.get(kind, ""), "warehouse: /lake"])
+    required = {
+        "partitions.end_offset": "start: '2026-01-31'",
+        "partition_expiration.max_expires": "expiration_time: 30 d",
+    }
+    if path in required:
+        parent, _, name = path.partition(".")
+        start, path = f"{start}\n{parent}:\n  {required[path]}", f"  {name}"
+    monkeypatch.setenv("N", "1")
+
+    template = "'{{ env.N | int }}'"
+    kind.resolve_from_yaml(f"{start}\n{yaml_of(path, template)}")
+    with pytest.raises((ValidationError, ResolutionException)):
+        kind.resolve_from_yaml(f"{start}\n{yaml_of(path, str(lowest - 1))}")
+
+
+@YAML_OF_DAGSTER
+def test_texts_of_partitions_may_be_templates_and_stay_texts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("START", "20260131")
+    monkeypatch.setenv("VALUE", "0001")
+    start = "table: db.t\nwarehouse: /lake\npartitions:\n"
+    dated = "  start: '{{ env.START }}'\n  format: '%Y%m%d'"
+    listed = "  values: ['{{ env.VALUE }}', '0002', 'x{{ env.START }}']"
+
+    assert PaimonTableComponent.resolve_from_yaml(start + dated).partitions.start == "20260131"
+    values = PaimonTableComponent.resolve_from_yaml(start + listed).partitions.values
+    assert values == ["0001", "0002", "x20260131"]
 
 
 @pytest.mark.parametrize("attribute", ["partitions", "freshness"])

@@ -115,7 +115,7 @@ def test_a_time_in_the_future_is_refused(table: Table) -> None:
 def test_one_partition_is_cleaned(table: Table) -> None:
     orphans = create_orphan_files(table)
 
-    result = remove_orphan_files(table, partitions=["p=9", {"p": 7}])
+    result = remove_orphan_files(table, partitions=["p=9", {"p": 9}])
 
     assert result.files == 1
     assert [path for path in orphans if not path.exists()] == [

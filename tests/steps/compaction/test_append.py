@@ -39,6 +39,7 @@ from paimon_orch.steps.compaction.compact import (
     commit,
     compact,
     plan,
+    run_compaction,
 )
 from paimon_orch.steps.row_level.row_level_write import delete
 from paimon_orch.table.schema_change.schema_changes import AddColumn, RenameColumn, SchemaChange
@@ -94,7 +95,8 @@ class Model:
                 self.check_deletion(None if before is None else before.id)
             case Compact(strategy, partition):
                 specs = None if partition is None else [f"p={partition}"]
-                result = compact(self.table, EXECUTOR, partitions=specs, strategy=strategy)
+                request = CompactRequest(partitions=specs, strategy=strategy)
+                result = run_compaction(self.table, plan(self.table, request), EXECUTOR)
                 assert bool(result.plan) == (result.snapshot_id is not None)
                 assert result.deleted_rows <= sum(
                     v.cardinality for v in deletion_vectors_of(self.table).values()

@@ -85,7 +85,8 @@ class Model:
 
     def compact(self, strategy: Literal["minor", "full"], partition: str | None) -> None:
         specs = None if partition is None else [f"p={partition}"]
-        result = step.compact(self.table, EXECUTOR, partitions=specs, strategy=strategy)
+        request = step.CompactRequest(partitions=specs, strategy=strategy)
+        result = step.run_compaction(self.table, step.plan(self.table, request), EXECUTOR)
         compacted_partitions = PARTITIONS if partition is None else (partition,)
         others = {
             key: value
