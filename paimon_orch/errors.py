@@ -23,9 +23,12 @@ The type decides whether a caller may retry: ``TransientError`` except
 ``CommitOutcomeUnknownError``.
 """
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+
+_TEMPORARY_ERRNOS = frozenset((errno.EAGAIN, errno.EBUSY, errno.EINTR, errno.EIO, errno.ESTALE))
 
 
 class PaimonError(Exception):
@@ -49,7 +52,12 @@ class CatalogUnavailableError(TransientError):
 
 
 class StorageError(TransientError):
-    """A file system or object store call failed."""
+    """A file system or object store call failed.
+
+    :ivar retry_seconds: the time that the call has already spent on its own attempts
+    """
+
+    retry_seconds: float = 0.0
 
 
 class CommitOutcomeUnknownError(StorageError):
@@ -151,6 +159,13 @@ def wrap_decode_errors(path: str) -> Iterator[None]:
         raise CorruptFileError(
             path, f"cannot be decoded: {type(error).__name__}: {error}"
         ) from error
+
+
+def is_temporary(error: BaseException) -> bool:
+    """Return whether the same call may succeed later, without a change of the table or options."""
+    return isinstance(error, (TransientError, ConnectionError, TimeoutError)) or (
+        isinstance(error, OSError) and error.errno in _TEMPORARY_ERRNOS
+    )
 
 
 @contextmanager

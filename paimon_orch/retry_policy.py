@@ -111,8 +111,11 @@ class RetryPolicy:
 SINGLE_ATTEMPT = RetryPolicy(attempts=1)
 """No retries: the caller repeats the call."""
 
-OBJECT_READ = RetryPolicy(attempts=2, min_wait=0.1, max_wait=2.0)
-"""Reads of an object store. Few attempts, because the fsspec packages retry too."""
+OBJECT_READ = RetryPolicy(attempts=2, min_wait=0.1, max_wait=2.0, timeout=2.0)
+"""Reads of an object store. The packages retry too; after they have, there is no other attempt."""
+
+STORE_RETRY_SECONDS = 10.0
+"""A unit is not run again after its calls of a store have spent this time on failed attempts."""
 
 OBJECT_PUT_WHILE_BUSY = RetryPolicy(attempts=6, min_wait=0.05, max_wait=1.0)
 """Conditional puts that the store refused because another put of the same name is in progress."""

@@ -4,8 +4,10 @@ See docs/format/table-layout.md#atomic-writes.
 """
 
 import errno
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from threading import Barrier
 from typing import Any
 from uuid import uuid4
 
@@ -21,6 +23,8 @@ _MIN_TRUSTED_VERSIONS = {"s3fs": (2025, 7), "gcsfs": (2025, 7), "adlfs": (2024, 
 _MEMORY_MODULE = (
     "fsspec.implementations.memory"  # for tests; it is exclusive only within one process
 )
+_CONCURRENT_PROBES = 3
+_PROBE_THREADS = 8
 _verified_stores: set[tuple[int, str]] = set()
 
 
@@ -125,15 +129,43 @@ class ExclusiveCreator:
                     fs.pipe_file(probe, b"second", mode="create")
                 is_exclusive = fs.cat_file(probe) == b"first"
             finally:
-                with suppress(Exception):  # orphan cleanup can delete the object later
-                    fs.rm_file(probe)
+                _remove(fs, probe)
+            # a store that checks first and writes later refuses only puts that are not concurrent
+            is_exclusive = is_exclusive and all(
+                _count_winners(fs, f"{head}/.{tail}.{uuid4()}.tmp") <= 1
+                for _ in range(_CONCURRENT_PROBES)
+            )
         if not is_exclusive:
             raise UnsupportedError(
                 f"{path} was not written: the store at {bucket} ignores the condition that the "
-                "object must not exist yet, so two committers could overwrite each other. Use a "
+                "object must not exist yet, at least for concurrent requests, so two committers could overwrite each other. Use a "
                 "store with conditional writes."
             )
         _verified_stores.add((hash(fs), bucket))
+
+
+def _count_winners(fs: Any, path: str) -> int:
+    """Create an object from several threads at the same moment; return how many succeed."""
+    barrier = Barrier(_PROBE_THREADS)
+
+    def create(number: int) -> bool:
+        barrier.wait()
+        try:
+            fs.pipe_file(path, b"%d" % number, mode="create")
+        except Exception:  # noqa: BLE001 - a refusal, or an error after which nothing is certain
+            return False
+        return True
+
+    try:
+        with ThreadPoolExecutor(_PROBE_THREADS) as threads:
+            return sum(threads.map(create, range(_PROBE_THREADS)))
+    finally:
+        _remove(fs, path)
+
+
+def _remove(fs: Any, path: str) -> None:
+    with suppress(Exception):  # orphan cleanup can delete the object later
+        fs.rm_file(path)
 
 
 def _is_busy(error: BaseException) -> bool:

@@ -9,7 +9,14 @@ from datetime import datetime
 from typing import IO, Any, TypeVar
 from urllib.parse import urlparse
 
-from paimon_orch.errors import CorruptFileError, InputError, PaimonError, UnsupportedError
+from paimon_orch.errors import (
+    CorruptFileError,
+    InputError,
+    PaimonError,
+    StorageError,
+    UnsupportedError,
+    is_temporary,
+)
 from paimon_orch.optional_packages import require_package
 from paimon_orch.retry_policy import OBJECT_READ
 from paimon_orch.storage.base import FileInfo, check_path
@@ -74,12 +81,16 @@ class FsspecFileIO:
             | {"use_listings_cache": False}
         )
         try:
-            return fsspec.url_to_fs(self.root, **options)[0]
+            fs = fsspec.url_to_fs(self.root, **options)[0]
         except Exception as error:  # noqa: BLE001 - each package has its own errors
-            raise InputError(
-                f"{self.root}: the store cannot be opened with these options: "
+            is_short = is_temporary(error)
+            raise (StorageError if is_short else InputError)(
+                f"{self.root}: the store cannot be opened {'now' if is_short else 'with these options'}: "
                 f"{self.options.describe_error(error)}"
             ) from self.options.redact_cause(error)
+        if type(fs).__module__.partition(".")[0] == "s3fs":
+            fs.retries = 1  # botocore retries each request; s3fs would repeat all its attempts
+        return fs
 
     def open_input(self, path: str) -> IO[bytes]:
         """Open for random reads."""

@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -112,14 +113,15 @@ class StorageOptions:
     @contextmanager
     def wrap_errors(self, path: str, action: str) -> Iterator[None]:
         """Convert errors of fsspec packages into :class:`StorageError`, without secrets."""
+        start = time.monotonic()
         try:
             yield
         except (FileNotFoundError, NotADirectoryError, PaimonError):
             raise
         except Exception as error:  # noqa: BLE001 - each package has its own errors
-            raise StorageError(
-                f"{path} cannot be {action}: {self.describe_error(error)}"
-            ) from self.redact_cause(error)
+            failure = StorageError(f"{path} cannot be {action}: {self.describe_error(error)}")
+            failure.retry_seconds = time.monotonic() - start
+            raise failure from self.redact_cause(error)
 
     def __repr__(self) -> str:
         names = (f"{name}={_REDACTED}" for name in sorted({*self.explicit, *self.inherited}))

@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from paimon_orch.errors import PaimonError, UnsupportedError
+from paimon_orch.errors import PaimonError, StorageError, UnsupportedError, is_temporary
 from paimon_orch.files.batch_sizes import DEFAULT_BATCH_SIZES, BatchSizes
 from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
 from paimon_orch.format.options.core_options import PARTITION_END_INPUT_TO_DONE
@@ -374,6 +374,7 @@ class TableStores:
         """Check the newest snapshot and publish it as Iceberg metadata, before files are deleted.
 
         The published metadata then names no file of snapshots that are being deleted. Raises
+        :class:`StorageError` after a temporary error of the store or catalog, and
         :class:`UnsupportedError` if it cannot be written, unless stale metadata is allowed, or if
         the newest snapshot of a catalog has no file.
         """
@@ -384,6 +385,11 @@ class TableStores:
         try:
             self._publish_if_enabled()
         except (PaimonError, OSError) as error:
+            if is_temporary(error):
+                raise StorageError(
+                    f"{self.identifier}: no file was deleted, because the Iceberg metadata cannot "
+                    f"be brought up to date now ({error}). Try again."
+                ) from error
             raise UnsupportedError(
                 f"{self.identifier}: no file was deleted, because Iceberg readers may still need "
                 f"the files: the Iceberg metadata cannot be brought up to date ({error}). Run "

@@ -16,7 +16,7 @@ from paimon_orch.errors import (
     PaimonError,
     TransientError,
 )
-from paimon_orch.retry_policy import SINGLE_ATTEMPT, RetryPolicy
+from paimon_orch.retry_policy import SINGLE_ATTEMPT, STORE_RETRY_SECONDS, RetryPolicy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +38,15 @@ def run_unit(
 
     An error that ``is_retryable`` accepts is raised instead, for a caller that runs the unit again.
     """
+    spent = 0.0
+
+    def is_worth_another(error: BaseException) -> bool:
+        nonlocal spent
+        spent += getattr(error, "retry_seconds", 0.0)
+        return is_transient(error) and spent < STORE_RETRY_SECONDS
+
     try:
-        result = attempts.call(work, retry_on=is_transient)
+        result = attempts.call(work, retry_on=is_worth_another)
         if not isinstance(result, bytes):
             raise TypeError(f"a unit must return bytes, not {type(result).__name__}")
     except Exception as error:

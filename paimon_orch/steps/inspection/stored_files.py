@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from paimon_orch.errors import PaimonError
+from paimon_orch.errors import MissingFileError, PaimonError
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.paths import TablePaths, bucket_dir_name
 from paimon_orch.format.schema import TableSchema
@@ -52,8 +52,12 @@ class StoredFiles:
         if actual is None:  # the file may have been written after the listing
             try:
                 actual = self.io.size(path)
-            except (OSError, PaimonError):
+            except (FileNotFoundError, MissingFileError):
                 actual = None
+            except PaimonError as error:  # not known to be missing
+                return [("path", str(error))]
+            except OSError as error:
+                return [("path", f"{path} cannot be read ({error.strerror or error})")]
         if actual is None:
             return [("missing-file", f"{path} does not exist")]
         if size is not None and actual != size:
