@@ -163,9 +163,11 @@ def wrap_decode_errors(path: str) -> Iterator[None]:
 
 def is_temporary(error: BaseException) -> bool:
     """Return whether the same call may succeed later, without a change of the table or options."""
-    return isinstance(error, (TransientError, ConnectionError, TimeoutError)) or (
-        isinstance(error, OSError) and error.errno in _TEMPORARY_ERRNOS
-    )
+    cause = error.__cause__ if isinstance(error, StorageError) else error
+    is_lost = isinstance(cause, ConnectionError | TimeoutError)
+    if isinstance(cause, OSError) and cause.errno is not None and not is_lost:
+        return cause.errno in _TEMPORARY_ERRNOS
+    return is_lost or isinstance(error, TransientError)
 
 
 @contextmanager

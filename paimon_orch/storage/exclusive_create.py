@@ -138,8 +138,8 @@ class ExclusiveCreator:
         if not is_exclusive:
             raise UnsupportedError(
                 f"{path} was not written: the store at {bucket} ignores the condition that the "
-                "object must not exist yet, at least for concurrent requests, so two committers could overwrite each other. Use a "
-                "store with conditional writes."
+                "object must not exist yet, at least for concurrent requests, so two committers "
+                "could overwrite each other. Use a store with conditional writes."
             )
         _verified_stores.add((hash(fs), bucket))
 

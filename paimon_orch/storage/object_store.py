@@ -83,11 +83,15 @@ class FsspecFileIO:
         try:
             fs = fsspec.url_to_fs(self.root, **options)[0]
         except Exception as error:  # noqa: BLE001 - each package has its own errors
-            is_short = is_temporary(error)
-            raise (StorageError if is_short else InputError)(
-                f"{self.root}: the store cannot be opened {'now' if is_short else 'with these options'}: "
-                f"{self.options.describe_error(error)}"
-            ) from self.options.redact_cause(error)
+            text = self.options.describe_error(error)
+            cause = self.options.redact_cause(error)
+            if is_temporary(error):
+                raise StorageError(
+                    f"{self.root}: the store cannot be opened now: {text}"
+                ) from cause
+            raise InputError(
+                f"{self.root}: the store cannot be opened with these options: {text}"
+            ) from cause
         if type(fs).__module__.partition(".")[0] == "s3fs":
             fs.retries = 1  # botocore retries each request; s3fs would repeat all its attempts
         return fs

@@ -17,7 +17,7 @@ from support.peers.environments import PeerUnavailableError
 from support.peers.peers import Peer
 
 from paimon_orch import Catalog
-from paimon_orch.errors import UnsupportedError
+from paimon_orch.errors import StorageError, UnsupportedError
 from paimon_orch.metastore.hive_client import HiveClient
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
 from paimon_orch.steps.maintenance.sync_iceberg import sync_iceberg
@@ -242,7 +242,7 @@ def test_a_commit_succeeds_without_the_metastore_and_the_next_one_catches_up(
         assert (unreachable.is_current, unreachable.published_id) == (False, None)
         assert "no connection to the Hive metastore" in (unreachable.problem or "")
         # Readers still use the metadata of the first snapshot, so nothing of it is deleted.
-        with pytest.raises(UnsupportedError, match="no file was deleted"):
+        with pytest.raises(StorageError, match="no file was deleted"):
             expire_snapshots(table, retain_max=1, retain_min=1)
         assert Path(metadata_file(table, 1)).exists()
     finally:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import fastavro
 import pyarrow as pa
@@ -16,7 +17,7 @@ import pytest
 from support.golden import GOLDEN, copy_warehouse, table_name
 
 from paimon_orch import Catalog, Table
-from paimon_orch.errors import UnsupportedError
+from paimon_orch.errors import StorageError, UnsupportedError
 from paimon_orch.steps import (
     compact,
     delete_tag,
@@ -300,6 +301,31 @@ def test_files_are_not_deleted_while_the_metadata_cannot_be_written(tmp_path: Pa
 
     assert sorted(Path(table.paths.root).rglob("*.parquet")) == files
     assert table.stores.snapshots.exists(1)
+
+
+@pytest.mark.parametrize(
+    ("failure", "expected"),
+    [(errno.EIO, StorageError), (errno.ESTALE, StorageError), (errno.EACCES, UnsupportedError)],
+)
+def test_an_expiration_may_be_repeated_after_a_temporary_error_of_the_metadata(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: int, expected: type[Exception]
+) -> None:
+    table = create(tmp_path)
+    for number in (1, 2, 3):
+        table.append(rows(number))
+    files = sorted(Path(table.paths.root).rglob("*.parquet"))
+
+    def fail(_: TableStores) -> NoReturn:
+        raise StorageError("cannot be written") from OSError(failure, os.strerror(failure))
+
+    with monkeypatch.context() as failing:
+        failing.setattr(TableStores, "_publish_if_enabled", fail)
+        with pytest.raises(expected, match="no file was deleted"):
+            expire_snapshots(table, retain_max=1, retain_min=1)
+
+    assert sorted(Path(table.paths.root).rglob("*.parquet")) == files
+    expire_snapshots(table, retain_max=1, retain_min=1)
+    assert table.stores.snapshots.ids() == [3]
 
 
 def test_several_tags_of_a_snapshot_are_all_published(tmp_path: Path) -> None:

@@ -1,0 +1,42 @@
+"""The probe of a store's conditional create with several threads at the same moment."""
+
+from __future__ import annotations
+
+import time
+from threading import Lock
+
+import pytest
+
+from paimon_orch.storage.exclusive_create import _count_winners
+
+
+class CheckThenWrite:
+    """A store whose conditional create looks for the object first and writes it later."""
+
+    def __init__(self, *, is_locked: bool) -> None:
+        self.objects = dict[str, bytes]()
+        self.is_locked = is_locked
+        self._lock = Lock()
+
+    def pipe_file(self, path: str, data: bytes, mode: str) -> None:
+        if self.is_locked:
+            with self._lock:
+                self._create(path, data, mode)
+        else:
+            self._create(path, data, mode)
+
+    def _create(self, path: str, data: bytes, mode: str) -> None:
+        if mode == "create" and path in self.objects:
+            raise FileExistsError(path)
+        time.sleep(0.002)
+        self.objects[path] = data
+
+    def rm_file(self, path: str) -> None:
+        del self.objects[path]
+
+
+@pytest.mark.parametrize("is_locked", [True, False])
+def test_only_a_store_that_checks_first_has_several_winners(*, is_locked: bool) -> None:
+    store = CheckThenWrite(is_locked=is_locked)
+    assert (_count_winners(store, "probe") == 1) is is_locked
+    assert not store.objects
