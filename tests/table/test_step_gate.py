@@ -371,3 +371,14 @@ def test_metadata_of_a_table_that_cannot_be_read_is_shown_and_checked(
     assert inspect.inspect(table).snapshot is not None
     assert check_table.check(table, deep=False).findings == ()
     assert table.system("files").scan().to_arrow().num_rows == 2
+
+
+def test_the_refusal_of_orc_manifests_does_not_advise_to_remove_the_option(tmp_path: Path) -> None:
+    table = _table(tmp_path, **{"manifest.format": "orc"})
+    before = _digest(table)
+
+    with pytest.raises(UnsupportedError, match=r"existing files depend on the option") as refused:
+        table.upsert(ROWS)
+
+    assert "remove the option" not in str(refused.value)
+    assert _digest(table) == before

@@ -1,7 +1,7 @@
 """Decodes manifest records from Avro, ORC or Parquet files (Paimon 0.9 to 1.x).
 
-The option ``manifest.format`` applies to new manifests; the first bytes identify the format of an
-existing file. Only Avro is written.
+The first bytes identify the format of a file. Java Paimon reads all manifests of a table by the
+option ``manifest.format``, so the option must not change. Only Avro is written.
 """
 
 import io
@@ -24,7 +24,8 @@ def check_manifest_format(options: Options) -> None:
     kind = options.get(MANIFEST_FORMAT)
     if kind != "avro":
         raise UnsupportedError(
-            f"'manifest.format' = {kind}: only Avro manifests can be written; set it to 'avro'"
+            f"'manifest.format' = {kind}: only Avro manifests can be written; use Java "
+            "Paimon to change this table"
         )
 
 

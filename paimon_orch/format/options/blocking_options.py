@@ -15,6 +15,7 @@ from paimon_orch.format.options.option_lookup import (
     may_be_newer_option,
 )
 from paimon_orch.format.options.table_option import EVERY_CHANGE, AnyOption, OptionClass, StepKind
+from paimon_orch.format.options.validation import is_immutable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +85,8 @@ class BlockingOption:
             )
         if self.key == "type":
             return "Use an engine that supports this type of table."
+        if is_immutable(self.key):
+            return "Use Java Paimon for this step; existing files depend on the option."
         return "Use Java Paimon for this step, or remove the option if the table does not need it."
 
 

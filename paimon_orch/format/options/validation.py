@@ -16,6 +16,7 @@ from paimon_orch.format.options.core_options import (
     CLUSTERING_INCREMENTAL,
     DATA_EVOLUTION_ENABLED,
     DELETION_VECTORS_MODIFIABLE,
+    MANIFEST_FORMAT,
     PARTITION_TIMESTAMP_FORMATTER,
     PARTITION_TIMESTAMP_PATTERN,
     PRIMARY_KEY_NULLABLE,
@@ -37,6 +38,7 @@ _IMMUTABLE = {
     "dynamic-bucket.initial-buckets",
     "force-lookup",
     "index-file-in-data-file-dir",
+    "manifest.format",
     "merge-engine",
     "partial-update.remove-record-on-sequence-group",
     "pk-clustering-override",
@@ -209,6 +211,11 @@ def rename_option_columns(values: Mapping[str, str], old: str, new: str) -> dict
     return result
 
 
+def is_immutable(key: str) -> bool:
+    """Return whether existing files depend on an option, so that it cannot change or be removed."""
+    return key in _IMMUTABLE or key.endswith(".remove-record-on-delete")
+
+
 def check_option_change(values: Mapping[str, str], key: str, new: str | None) -> None:
     """Refuse to change an option that is immutable once a table has snapshots.
 
@@ -217,7 +224,9 @@ def check_option_change(values: Mapping[str, str], key: str, new: str | None) ->
     old = values.get(key)
     if old == new:
         return
-    if key in _IMMUTABLE or key.endswith(".remove-record-on-delete"):
+    if key == MANIFEST_FORMAT.key and _manifest_format(old) == _manifest_format(new):
+        return
+    if is_immutable(key):
         raise InputError(
             f"option {key!r} cannot change once the table has snapshots (it is "
             f"{old or 'not set'}): existing files depend on it"
@@ -236,3 +245,8 @@ def check_option_change(values: Mapping[str, str], key: str, new: str | None) ->
             "option 'deletion-vectors.enabled' cannot change once the table has snapshots, unless "
             "'deletion-vectors.modifiable' = true was set first"
         )
+
+
+def _manifest_format(value: str | None) -> str:
+    """Return the format by which Java Paimon reads all manifests of a table."""
+    return (value or MANIFEST_FORMAT.default or "").lower()

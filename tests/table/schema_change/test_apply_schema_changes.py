@@ -286,6 +286,7 @@ COLUMNS = "k INT, dt STRING, v INT, t TIMESTAMP(3), r ROW<x INT>, s INT, l ARRAY
         (MoveColumn("v", "after"), "name another column"),
         (MoveColumn("v", "before", "v"), "name another column"),
         (SetOption("merge-engine", "first-row"), "once the table has snapshots"),
+        (SetOption("manifest.format", "orc"), "'manifest.format' cannot change once"),
         (SetOption("bucket-key", "k"), "once the table has snapshots"),
         (SetOption("bucket", "-1"), "only a positive count"),
         (ResetOption("bucket"), "only a positive count"),
@@ -308,6 +309,26 @@ def test_the_error_of_an_invalid_change_contains_the_rule(change: SchemaChange, 
 
     with pytest.raises(InputError, match=rule):
         after(schema, change)
+
+
+def test_the_format_of_existing_manifests_cannot_be_reset() -> None:
+    orc = schema_of("k INT", manifest__format="orc")
+
+    with pytest.raises(InputError, match=r"'manifest\.format' cannot change once"):
+        after(orc, ResetOption("manifest.format"))
+    with pytest.raises(InputError, match=r"'manifest\.format' cannot change once"):
+        after(orc, SetOption("manifest.format", "avro"))
+
+    assert after(orc, ResetOption("manifest.format"), has_snapshots=False).options == {}
+
+
+def test_the_default_format_of_manifests_can_be_written_out_or_reset() -> None:
+    schema = schema_of("k INT")
+
+    explicit = after(schema, SetOption("manifest.format", "avro"))
+
+    assert explicit.options == {"manifest.format": "avro"}
+    assert after(explicit, ResetOption("manifest.format")).options == {}
 
 
 def test_columns_of_an_index_by_key_cannot_change() -> None:
