@@ -373,11 +373,16 @@ def test_metadata_of_a_table_that_cannot_be_read_is_shown_and_checked(
     assert table.system("files").scan().to_arrow().num_rows == 2
 
 
-def test_the_refusal_of_orc_manifests_does_not_advise_to_remove_the_option(tmp_path: Path) -> None:
-    table = _table(tmp_path, **{"manifest.format": "orc"})
+@pytest.mark.parametrize(("key", "value"), [("manifest.format", "orc"), ("upsert-key", "id")])
+def test_a_refusal_does_not_advise_to_remove_an_option_that_others_need(
+    key: str, value: str, tmp_path: Path
+) -> None:
+    table = _table(tmp_path, **{key: value})
     before = _digest(table)
 
-    with pytest.raises(UnsupportedError, match=r"existing files depend on the option") as refused:
+    with pytest.raises(
+        UnsupportedError, match="files or other writers depend on the option"
+    ) as refused:
         table.upsert(ROWS)
 
     assert "remove the option" not in str(refused.value)

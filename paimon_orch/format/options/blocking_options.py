@@ -68,7 +68,7 @@ class BlockingOption:
         """Return advice for a step that is refused."""
         if self.option is None:
             return (
-                "Correct or remove the option, or allow unknown options for this run: "
+                "Correct the option if it is misspelt, or allow unknown options for this run: "
                 "--allow-unknown-options, in Python Table.allow(unknown_options=True), in Dagster "
                 "allow_unknown_options: true."
             )
@@ -85,8 +85,8 @@ class BlockingOption:
             )
         if self.key == "type":
             return "Use an engine that supports this type of table."
-        if is_immutable(self.key):
-            return "Use Java Paimon for this step; existing files depend on the option."
+        if is_immutable(self.key) or self.option.option_class is OptionClass.CHANGES_FORMAT:
+            return "Use Java Paimon for this step; files or other writers depend on the option."
         return "Use Java Paimon for this step, or remove the option if the table does not need it."
 
 
