@@ -4,6 +4,7 @@ See docs/format/table-layout.md#external-paths.
 """
 
 import random
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -25,18 +26,19 @@ _NONE, _ROUND_ROBIN, _SPECIFIC_FS, _ENTROPY, _WEIGHTED = _STRATEGIES = (
     "weight-robin",
 )
 _SCHEME_ALIASES = {"s3a": "s3"}
+_FILE_SCHEME = re.compile("^file:(?://)?", re.IGNORECASE)
 _MASK = 0xFFFFFFFF
 
 
 def strip_file_scheme(uri: str) -> str:
     """Return the file system path of a URI in metadata or options, without ``file:``."""
-    return uri.removeprefix("file://").removeprefix("file:")
+    return _FILE_SCHEME.sub("", uri)
 
 
 def parse_store_scheme(path: str) -> str:
     """Return the scheme of a path, or an empty string for local paths."""
     scheme, separator, _ = strip_file_scheme(path).partition("://")
-    return _SCHEME_ALIASES.get(scheme, scheme) if separator else ""
+    return _SCHEME_ALIASES.get(scheme.lower(), scheme.lower()) if separator else ""
 
 
 def normalize_external_uri(key: str, uri: str, root: str) -> str:
@@ -46,6 +48,7 @@ def normalize_external_uri(key: str, uri: str, root: str) -> str:
     path in a different store from the table, whose directory is ``root``.
     """
     scheme, separator, _ = uri.partition(":")
+    scheme = scheme.lower()
     path = strip_file_scheme(uri).rstrip("/")
     if not separator or "/" in scheme or (scheme == "file" and not path.startswith("/")):
         raise InputError(

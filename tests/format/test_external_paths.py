@@ -12,6 +12,8 @@ from paimon_orch.format.external_paths import (
     ExternalPaths,
     compute_entropy_directories,
     hash_murmur3_32,
+    parse_store_scheme,
+    strip_file_scheme,
 )
 from paimon_orch.format.options import Options
 
@@ -120,3 +122,13 @@ def test_schemes_of_the_same_store_are_equivalent() -> None:
     assert (
         DataFilePathFactory("s3://w/t", "bucket-0", paths).place("x").path == "s3a://x/t/bucket-0/x"
     )
+
+
+@pytest.mark.parametrize("uri", ["FILE:///a/t", "File:/a/t", "file:///a/t"])
+def test_the_scheme_of_a_local_path_is_found_in_any_case(uri: str) -> None:
+    paths = external(uri, "round-robin")
+
+    assert paths is not None
+    assert paths.roots == ("file:/a/t",)
+    assert strip_file_scheme(uri) == "/a/t"
+    assert parse_store_scheme("S3A://b/t") == parse_store_scheme("s3://b/t")

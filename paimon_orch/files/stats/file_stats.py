@@ -33,10 +33,7 @@ def decode_column_stats(
         high = read_field(stats.max_values, index, data_type)
     except Exception as error:
         raise CorruptFileError(path, f"the statistics cannot be decoded: {error}") from error
-    counts = stats.null_counts
-    nulls = counts[index] if counts is not None and index < len(counts) else None
-    if nulls is not None and nulls < 0:
-        nulls = None  # Java stores -1 for columns without statistics in the footer
+    nulls = stats.find_null_count(index)
     is_char = isinstance(data_type, AtomicType) and data_type.name == TypeRoot.CHAR
     # only the bounds of CHAR depend on the format
     is_orc = is_char and parse_file_format(path) == "orc"

@@ -71,11 +71,10 @@ class FileBoundsBuilder:
             ) from error
         bounds = FileBounds({}, {}, {})
         is_orc = parse_file_format(file.file_name) == "orc"
-        counts = stats.null_counts or ()
         for column in layout.columns:
             position = column.position
             low, high = lows[position], highs[position]
-            count = counts[position] if position < len(counts) else None
+            count = stats.find_null_count(position)
             if count is not None:
                 bounds.null_value_counts[column.field_id] = count
             if column.encode is not None and low is not None and high is not None:

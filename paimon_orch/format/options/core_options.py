@@ -942,6 +942,7 @@ FAMILIES: tuple[AnyOption, ...] = (
     harmless("fields.<column>.map.shared-shredding.max-columns", INTEGER),
     honoured("file-index.<type>.columns", TEXT),
     honoured("file-index.<type>.<column>.<setting>", TEXT),
+    harmless("file-index.bitmap.version", INTEGER),  # paimon-cpp writes it; Java ignores it
     harmless("blob-descriptor.<setting>", TEXT),
     harmless("commit.callback.<class>.param", TEXT),
     ICEBERG_REST_SETTING,

@@ -39,6 +39,15 @@ class SimpleStats:
             tuple(column.null_count for column in columns),
         )
 
+    def find_null_count(self, index: int) -> int | None:
+        """Return the null count of a column, or None if it is unknown.
+
+        Java Paimon stores -1 for columns without statistics in the footer.
+        """
+        counts = self.null_counts or ()
+        count = counts[index] if index < len(counts) else None
+        return None if count is None or count < 0 else count
+
 
 UNKNOWN_STATS = ColumnStats()
 EMPTY_STATS = SimpleStats()
