@@ -84,6 +84,12 @@ _IdleFor = Annotated[
         metavar="DURATION", help="Compact partitions fully after this time without files."
     ),
 ]
+_VisibleWithin = Annotated[
+    str,
+    typer.Option(
+        metavar="DURATION", help="Compact rows that batch readers do not see after this time."
+    ),
+]
 _Reads = Annotated[
     list[str] | None,
     typer.Option(
@@ -148,6 +154,7 @@ def autopilot(
     max_concurrent: _MaxConcurrent = _DEFAULT_BUDGETS.max_concurrent,
     min_score: _MinScore = _DEFAULT_BUDGETS.min_score,
     idle_for: _IdleFor = _DEFAULT_REQUEST.idle_for,
+    visible_within: _VisibleWithin = _DEFAULT_REQUEST.visible_within,
     reads: _Reads = None,
     history_table: _HistoryTable = HISTORY_TABLE,
     price_per_gb: _PricePerGb = 0.0,
@@ -174,6 +181,7 @@ def autopilot(
             min_score=min_score,
         ),
         idle_for=idle_for,
+        visible_within=visible_within,
         reads=dict(map(_parse_reads, reads or ())),
         history_table=history_table,
     )

@@ -79,6 +79,10 @@ class PaimonWarehouseComponent(CatalogAttributes, dg.Component):
         description="A partition without a new file for so long gets a full compaction, or is "
         "sorted.",
     )
+    visible_within: Annotated[str, DURATION_RULE] = Field(
+        default=_REQUEST.visible_within,
+        description="Rows that batch readers do not see are compacted after this time.",
+    )
     expiring_within: Annotated[str, DURATION_RULE] = Field(
         default=_REQUEST.expiring_within,
         description="Partitions that expire within this time are not compacted.",
@@ -143,6 +147,7 @@ class PaimonWarehouseComponent(CatalogAttributes, dg.Component):
             budgets=self.budgets.build_budgets(),
             policy=CompactionPolicy(deleted_ratio=self.deleted_ratio, max_rewrite=self.max_rewrite),
             idle_for=self.idle_for,
+            visible_within=self.visible_within,
             expiring_within=self.expiring_within,
             reads=self.reads,
             history_table=self.history_table,

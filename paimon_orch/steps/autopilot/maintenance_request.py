@@ -26,6 +26,11 @@ class MaintenanceRequest:
     """Its ``deleted_ratio`` and ``max_rewrite`` apply; its thresholds only appear in reasons."""
     idle_for: str = "6 h"
     """A partition without a new file for so long gets a full compaction, or is sorted."""
+    visible_within: str = "1 h"
+    """Rows that batch readers leave out before a compaction are compacted after this time.
+
+    See docs/format/merge-tree-reads.md#visibility-of-level-0. Applies whatever the score is.
+    """
     expiring_within: str = "1 d"
     """Partitions that expire within this time are not compacted."""
     reads: Mapping[str, float] = field(default_factory=dict)
@@ -37,7 +42,7 @@ class MaintenanceRequest:
 
     def __post_init__(self) -> None:
         # Invalid values raise an error here, not in a later run.
-        _ = self.idle_time, self.expiration_margin
+        _ = self.idle_time, self.visibility_wait, self.expiration_margin
         for pattern, reads in self.reads.items():
             if not reads >= 0:
                 raise InputError(f"reads of {pattern!r} are {reads}, but must be at least 0")
@@ -48,6 +53,11 @@ class MaintenanceRequest:
     def idle_time(self) -> timedelta:
         """Return :attr:`idle_for`."""
         return parse_duration("idle_for", self.idle_for)
+
+    @property
+    def visibility_wait(self) -> timedelta:
+        """Return :attr:`visible_within`."""
+        return parse_duration("visible_within", self.visible_within)
 
     @property
     def expiration_margin(self) -> timedelta:

@@ -16,7 +16,10 @@ from paimon_orch.steps.expiration.expire_partitions import find_expired_partitio
 from paimon_orch.steps.inspection.bucket_metrics import BucketMetrics
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.metadata.live_buckets import LiveBuckets
+from paimon_orch.table.scan.unseen_rows import Visibility
 
+NO_UNSEEN_FILE = int(np.iinfo(np.int64).max)
+"""The time of the oldest file that readers leave out, if there is none."""
 _SUMS = ("buckets", "full_buckets", "full_files", "full_bytes")
 
 
@@ -42,6 +45,8 @@ class PartitionWork:
     """The size of the files that a full compaction rewrites."""
     newest: int = NO_TIME
     """The creation time of the newest file, in epoch milliseconds of local time."""
+    oldest_unseen: int = NO_UNSEEN_FILE
+    """The creation time of the oldest file that batch readers leave out before a compaction."""
     is_expiring: bool = False
     merges: tuple[PartitionMerge, ...] = ()
     """The merge of the sorted runs up to each level; empty for tables that are not merged."""
@@ -70,6 +75,7 @@ class WorkJudge:
             "full_files": _sum_by_partition(numbers, metrics.files, count),
             "full_bytes": _sum_by_partition(numbers, metrics.bytes, count),
             "newest": _find_newest(buckets, all_numbers, count),
+            "oldest_unseen": _find_oldest_unseen(buckets, all_numbers, count),
             "is_expiring": [each in expiring for each in partitions],
             "merges": _compute_merges(buckets, all_numbers, count),
         }
@@ -109,6 +115,7 @@ def _add(one: PartitionWork, other: PartitionWork) -> PartitionWork:
     return PartitionWork(
         **sums,
         newest=max(one.newest, other.newest),
+        oldest_unseen=min(one.oldest_unseen, other.oldest_unseen),
         merges=tuple(map(_add_merges, one.merges, other.merges)),
         is_expiring=one.is_expiring and other.is_expiring,
     )
@@ -163,6 +170,22 @@ def _compute_bucket_merges(buckets: LiveBuckets) -> LevelMerges:
     np.add.at(files, (numbers, levels), 1)
     np.add.at(sizes, (numbers, levels), groups.files.file_sizes[groups.rows])
     return LevelMerges.compute(files, sizes)
+
+
+def _find_oldest_unseen(buckets: LiveBuckets, numbers: Indices, count: int) -> list[int]:
+    """Return the time of the oldest file of level 0 or postpone buckets that readers leave out.
+
+    A file without a time counts as older than all others.
+    """
+    oldest = np.full(count, NO_UNSEEN_FILE)
+    if buckets.schema.primary_keys:
+        groups, rows = buckets.groups, buckets.groups.rows
+        is_unseen = groups.files.buckets[rows] < 0
+        if Visibility(buckets.schema).skips_level_0:
+            is_unseen |= groups.files.levels[rows] == 0
+        row_numbers = np.repeat(numbers, groups.lengths)[is_unseen]
+        np.minimum.at(oldest, row_numbers, groups.files.creation_times[rows[is_unseen]])
+    return [*map(int, oldest.tolist())]
 
 
 def _find_newest(buckets: LiveBuckets, numbers: Indices, count: int) -> list[int]:

@@ -6,7 +6,7 @@ candidates of all tables.
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -45,7 +45,7 @@ from paimon_orch.steps.maintenance import compact_manifests
 from paimon_orch.table.table import Table
 
 _DUE = float("inf")
-"""The score of actions that do not wait for a budget of bytes, as they rewrite nothing."""
+"""The score of actions that are executed whatever a read saves."""
 
 
 def find_actions(
@@ -72,6 +72,8 @@ class _Rewrite:
     buckets: int
     up_to_level: int | None = None
     remaining_runs: int = -1
+    is_due: bool = False
+    """Whether rows have waited too long to become visible."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +148,7 @@ class _ActionFinder:
             return
         works = read_partition_work(scan, self.request.expiration_margin)
         idle_before = compute_local_millis(scan.now - self.request.idle_time)
+        unseen_before = compute_local_millis(scan.now - self.request.visibility_wait)
         rewrites: list[_Rewrite] = []
         idle_partitions = 0
         for decision in decide(self.table, self.request.policy, scan=scan):
@@ -154,6 +157,8 @@ class _ActionFinder:
                 yield self._skip_expiring(decision.partition)
                 continue
             candidates = [*self._plan_rewrites(decision, work, idle_before)]
+            if work.oldest_unseen <= unseen_before:
+                candidates = self._make_due(candidates)
             rewrites += candidates
             if candidates:
                 continue
@@ -219,6 +224,12 @@ class _ActionFinder:
             )
         yield from _plan_merges(decision, work, limit)
 
+    def _make_due(self, candidates: Sequence[_Rewrite]) -> list[_Rewrite]:
+        """Return the minor compactions as due, or all candidates if there are only full ones."""
+        minor = [each for each in candidates if not each.is_full] or candidates
+        cause = f"rows are not visible to batch readers for more than {self.request.visible_within}"
+        return [replace(each, is_due=True, cause=f"{cause}; {each.cause}") for each in minor]
+
     def _build_compactions(self, rewrites: Sequence[_Rewrite]) -> Iterator[MaintenanceDecision]:
         schema = self.schema
         target = schema.typed_options.target_file_size(primary_key=bool(schema.primary_keys))
@@ -231,7 +242,7 @@ class _ActionFinder:
         scores = self._score(savings, [rewrite.bytes for rewrite in rewrites])
         # Readers do not see the rows of postpone buckets before a compaction.
         scores = [
-            score if rewrite.files else _DUE
+            score if rewrite.files and not rewrite.is_due else _DUE
             for score, rewrite in zip(scores, rewrites, strict=True)
         ]
         for number in self._choose_rewrites(rewrites, scores):

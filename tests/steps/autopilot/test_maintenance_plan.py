@@ -18,6 +18,7 @@ from paimon_orch.steps.autopilot.budgets import MaintenanceBudgets
 from paimon_orch.steps.autopilot.decisions import ActionKind, DecisionState, MaintenanceDecision
 from paimon_orch.steps.autopilot.maintenance_plan import MaintenancePlan, plan_maintenance
 from paimon_orch.steps.autopilot.maintenance_request import MaintenanceRequest
+from paimon_orch.steps.autopilot.run_maintenance import run_maintenance
 from paimon_orch.steps.compaction.policy import CompactionPolicy
 
 DAY = timedelta(days=1)
@@ -279,3 +280,55 @@ def test_partitions_without_work_are_one_decision(tmp_path: Path) -> None:
 def test_invalid_requests_are_refused_when_they_are_made(fields: dict[str, Any]) -> None:
     with pytest.raises(InputError):
         MaintenanceRequest(**fields)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"deletion-vectors.enabled": "true"},
+        {"merge-engine": "first-row"},
+        {"deletion-vectors.enabled": "true", "pk-clustering-override": "true",
+         "clustering.columns": "v"},
+        {"bucket": "-2", "postpone.batch-write-fixed-bucket": "false"},
+    ],
+    ids=["deletion-vectors", "first-row", "clustered", "postpone"],
+)  # fmt: skip
+def test_rows_that_readers_do_not_see_are_compacted_within_a_wait(
+    tmp_path: Path, options: dict[str, str]
+) -> None:
+    catalog = Catalog(str(tmp_path))
+    table = catalog.create_table(
+        "db.t", "k BIGINT, v BIGINT", primary_key=["k"], options={"bucket": "1"} | options
+    )
+    table.append(table_of("k v", [(1, 1)]))
+    late = datetime.now().astimezone() + timedelta(hours=2)
+
+    plan = plan_of(catalog, now=late, budgets=MaintenanceBudgets(min_score=1e9))
+
+    [action] = plan.actions
+    assert "not visible to batch readers for more than 1 h" in action.reason
+    assert table.scan().to_arrow().num_rows == 0
+    run_maintenance(catalog, plan)
+    assert table.scan().to_arrow().num_rows == 1
+    assert not plan_of(catalog, now=late, budgets=MaintenanceBudgets(min_score=1e9)).actions
+
+
+def test_rows_that_readers_do_not_see_wait_as_long_as_configured(tmp_path: Path) -> None:
+    catalog = Catalog(str(tmp_path))
+    options = {"bucket": "1", "deletion-vectors.enabled": "true"}
+    table = catalog.create_table("db.t", "k BIGINT", primary_key=["k"], options=options)
+    table.append(table_of("k", [(1,)]))
+    late = datetime.now().astimezone() + timedelta(hours=2)
+
+    plan = plan_of(catalog, now=late, visible_within="3 h")
+
+    assert not plan.actions
+    assert "saves too little" in find_skip(plan, "db.t", ActionKind.MINOR_COMPACTION).reason
+
+
+def test_merged_on_read_level_0_is_not_due(tmp_path: Path) -> None:
+    catalog = Catalog(str(tmp_path))
+    table = catalog.create_table("db.t", "k BIGINT", primary_key=["k"], options={"bucket": "1"})
+    table.append(table_of("k", [(1,)]))
+
+    assert not plan_of(catalog, now=datetime.now().astimezone() + timedelta(hours=2)).actions
