@@ -43,6 +43,7 @@ from paimon_orch.table.metadata.time_travel import (
     find_first_since_time,
     find_first_since_watermark,
 )
+from paimon_orch.table.older_state import check_same_rows_under_newest_options
 from paimon_orch.table.table import Table
 
 _TagName = Annotated[str, typer.Argument(metavar="TAG", help="Name of the tag.")]
@@ -478,7 +479,9 @@ def rollback(
         _roll_back_as_latest(target, selector, dry_run=dry_run, as_json=as_json)
         return
     store = target.stores.snapshots
-    previous, snapshot_id = store.latest_id(), find_rollback_target(store, selector).id
+    selected = find_rollback_target(store, selector)
+    check_same_rows_under_newest_options(target.stores, selected)
+    previous, snapshot_id = store.latest_id(), selected.id
     later, tags = find_later_snapshots(store, snapshot_id), find_later_tags(store, snapshot_id)
     values: dict[str, object] = {"snapshot_id": snapshot_id, "previous_snapshot_id": previous}
     values |= {"deleted_snapshots": later, "deleted_tags": tags}

@@ -27,9 +27,14 @@ from paimon_orch.table.filter.partition_spec import (
     parse_partition_spec,
 )
 from paimon_orch.table.metadata.branches import Branches
-from paimon_orch.table.metadata.rollback import repair_earliest_snapshot, rollback
+from paimon_orch.table.metadata.rollback import (
+    find_rollback_target,
+    repair_earliest_snapshot,
+    rollback,
+)
 from paimon_orch.table.metadata.tags import Tags
 from paimon_orch.table.metadata.time_travel import SnapshotSelector
+from paimon_orch.table.older_state import check_same_rows_under_newest_options
 from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.step_gate import list_stale_options
 from paimon_orch.table.table_stores import TableStores
@@ -325,11 +330,14 @@ class Table:
         """Roll back to a snapshot, selected as in :meth:`scan`; return that snapshot.
 
         Deletes later snapshots and tags, and keeps all schemas. No other process may write to the
-        table during the call.
+        table during the call. Raises :class:`InputError` if the newest options would show other
+        rows of the snapshot's files; the table is then unchanged.
         """
         self.stores.check_step(StepKind.METADATA)
         selector = SnapshotSelector(snapshot_id, tag, timestamp, watermark)
         tags = self.tags.names()
+        target = find_rollback_target(self.stores.snapshots, selector)
+        check_same_rows_under_newest_options(self.stores, target)
         target = rollback(self.stores.snapshots, selector)
         self.stores.report_deleted_tags(sorted(set(tags) - set(self.tags.names())))
         self.stores.publish_iceberg_metadata()

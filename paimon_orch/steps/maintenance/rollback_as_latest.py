@@ -17,6 +17,7 @@ from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.commit.state_replacement import StateReplacement, compute_difference
 from paimon_orch.table.metadata.rollback import find_rollback_target
 from paimon_orch.table.metadata.time_travel import SnapshotSelector
+from paimon_orch.table.older_state import check_same_rows_under_newest_options
 from paimon_orch.table.table import Table
 
 
@@ -68,6 +69,7 @@ def plan(table: Table, request: RollbackAsLatestRequest) -> RollbackAsLatestPlan
     if latest is None:
         raise InputError(f"{table.identifier} has no snapshot to roll back from")
     target = find_rollback_target(stores.snapshots, request.selector)
+    check_same_rows_under_newest_options(stores, target)
     entries = compute_difference(stores.manifests, stores.schema, latest, target)
     added = sum(entry.kind is FileKind.ADD for entry in entries)
     return RollbackAsLatestPlan(

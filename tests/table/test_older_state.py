@@ -1,0 +1,66 @@
+"""Rollbacks to snapshots whose files have other rows under the newest options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.tables import stored_files, table_of
+
+from paimon_orch import Catalog, Table
+from paimon_orch.errors import InputError
+from paimon_orch.steps import compact
+from paimon_orch.steps.maintenance.rollback_as_latest import rollback_as_latest
+from paimon_orch.table.schema_change.schema_changes import SetOption
+
+
+def create_switched_table(root: Path, key: str, value: str) -> Table:
+    """Create a table whose snapshots 1 and 2 are to merge and 3 is not; then change an option."""
+    catalog = Catalog(str(root))
+    options = {"bucket": "1", "deletion-vectors.modifiable": "true"}
+    table = catalog.create_table("db.t", "k BIGINT, v BIGINT", primary_key=["k"], options=options)
+    for number in range(2):
+        table.append(table_of("k v", [(1, number), (2, number)]))
+    compact(table, strategy="full")
+    catalog.alter_table("db.t", [SetOption(key, value)])
+    return catalog.table("db.t")
+
+
+@pytest.mark.parametrize("roll_back", [Table.rollback, rollback_as_latest])
+@pytest.mark.parametrize(
+    ("key", "value"), [("deletion-vectors.enabled", "true"), ("sequence.field", "v")]
+)
+def test_a_rollback_to_rows_to_merge_is_refused_after_an_option_changed(
+    tmp_path: Path, roll_back: Callable[[Table, int], object], key: str, value: str
+) -> None:
+    table = create_switched_table(tmp_path, key, value)
+    before = stored_files(table)
+
+    with pytest.raises(InputError, match=f"option '{key}' has changed since snapshot 2"):
+        roll_back(table, 2)
+
+    assert stored_files(table) == before
+
+
+@pytest.mark.parametrize("roll_back", [Table.rollback, rollback_as_latest])
+def test_a_compacted_snapshot_is_rolled_back_to_after_vectors_were_enabled(
+    tmp_path: Path, roll_back: Callable[[Table, int], object]
+) -> None:
+    table = create_switched_table(tmp_path, "deletion-vectors.enabled", "true")
+    table.append(table_of("k v", [(3, 3)]))
+
+    roll_back(table, 3)
+
+    assert sorted(table.scan().to_arrow()["v"].to_pylist()) == [1, 1]
+
+
+def test_the_advice_of_a_refused_rollback_works(tmp_path: Path) -> None:
+    table = create_switched_table(tmp_path, "deletion-vectors.enabled", "true")
+    catalog = Catalog(str(tmp_path))
+
+    catalog.alter_table("db.t", [SetOption("deletion-vectors.enabled", "false")])
+    table = catalog.table("db.t")
+    table.rollback(2)
+
+    assert table.scan().to_arrow().to_pylist() == [{"k": 1, "v": 1}, {"k": 2, "v": 1}]
