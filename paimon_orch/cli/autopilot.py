@@ -197,14 +197,11 @@ def autopilot(
     if dry_run:
         _print_plan(planned, as_json=as_json)
         return
-    prices = MaintenancePrices(
-        per_gb=price_per_gb, per_core_hour=price_per_core_hour, cores=count_cores()
-    )
     result = run_maintenance(
         catalog,
         planned,
         runner,
-        prices=prices,
+        prices=_build_prices(price_per_gb, price_per_core_hour),
         report=_print_nothing if as_json else _print_outcome,
     )
     _print_result(result, as_json=as_json)
@@ -236,6 +233,10 @@ def maintenance_history(
         print(json.dumps([to_json_value(row) for row in rows.to_pylist()], indent=2))
     else:
         _print_history(rows)
+
+
+def _build_prices(per_gb: float, per_core_hour: float) -> MaintenancePrices:
+    return MaintenancePrices(per_gb=per_gb, per_core_hour=per_core_hour, cores=count_cores())
 
 
 def _parse_reads(text: str) -> tuple[str, float]:
