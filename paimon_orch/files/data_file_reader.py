@@ -43,6 +43,7 @@ from paimon_orch.format.deleted_row_mask import DeletedRowMask
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.file_index.evaluation import to_positions
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileSource
+from paimon_orch.format.options.core_options import ORC_LEGACY_INSTANTS
 from paimon_orch.format.paths import TablePaths, is_blob_file
 from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.format.row.simple_stats import ColumnStats
@@ -267,7 +268,14 @@ class FileReader:
             *self._key_columns(bucket_file),
             *system,
         ]
-        reader = open_reader(source, path, stored_fields, remote=self.io.remote)
+        options = self._file_schema(bucket_file).typed_options
+        reader = open_reader(
+            source,
+            path,
+            stored_fields,
+            legacy_instants=options.get(ORC_LEGACY_INSTANTS),
+            remote=self.io.remote,
+        )
         if reader.num_rows is not None:
             _check_row_count(path, reader.num_rows, bucket_file.file)
         return reader

@@ -13,7 +13,10 @@ from paimon_orch.files.json_vectors import JsonVectorReader, is_vector_file
 from paimon_orch.files.orc import OrcFileReader, OrcFileWriter
 from paimon_orch.files.parquet.parquet import SMALL_PAGES, ParquetFileReader, ParquetFileWriter
 from paimon_orch.format.options import Options
-from paimon_orch.format.options.core_options import FILE_BLOCK_SIZE, ICEBERG_STORAGE
+from paimon_orch.format.options.core_options import (
+    FILE_BLOCK_SIZE,
+    ICEBERG_STORAGE,
+)
 from paimon_orch.format.paths import parse_file_format
 from paimon_orch.format.types.data_types import Field
 
@@ -46,18 +49,24 @@ class FormatWriter(Protocol):
 
 
 def open_reader(
-    source: IO[bytes], path: str, fields: Sequence[Field], *, remote: bool = False
+    source: IO[bytes],
+    path: str,
+    fields: Sequence[Field],
+    *,
+    legacy_instants: bool = True,
+    remote: bool = False,
 ) -> FormatReader:
     """Open a data file, whose name gives its format; ``fields`` are the columns it may have.
 
-    ``remote`` means that each read of ``source`` is a network request. Raises
-    :class:`UnsupportedError` for unknown formats.
+    ``legacy_instants`` is the option ``orc.timestamp-ltz.legacy.type`` of its writer. ``remote``
+    means that each read of ``source`` is a network request. Raises :class:`UnsupportedError` for
+    unknown formats.
     """
     match parse_file_format(path):
         case "parquet":
             return ParquetFileReader(source, remote=remote)
         case "orc":
-            return OrcFileReader(source, fields)
+            return OrcFileReader(source, fields, legacy_instants=legacy_instants)
         case "avro":
             return AvroFileReader(source, fields)
         case "blob":

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import accumulate
-from typing import IO, Any, NamedTuple
+from typing import IO
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +26,8 @@ from paimon_orch.files.nested_arrays import (
     with_fields,
     with_values,
 )
-from paimon_orch.files.parquet.thrift_compact import decode_varint
+from paimon_orch.files.orc_metadata import OrcStripe, OrcTail, StripeFooter
+from paimon_orch.files.orc_times import find_time_correction
 from paimon_orch.format.arrays import Positions
 from paimon_orch.format.types.arrow import (
     NumberedBatch,
@@ -57,14 +59,6 @@ _CODECS = {
     "none": "uncompressed",
     "uncompressed": "uncompressed",
 }
-
-
-class _Stripe(NamedTuple):
-    """One stripe of a file."""
-
-    rows: int
-    size: int
-    """The size in bytes, with index and footer."""
 
 
 class _FailureRecordingFile:
@@ -99,7 +93,11 @@ class _FailureRecordingFile:
 class OrcFileReader:
     """One open ORC file."""
 
-    def __init__(self, source: IO[bytes], fields: Sequence[Field]) -> None:
+    def __init__(
+        self, source: IO[bytes], fields: Sequence[Field], *, legacy_instants: bool = True
+    ) -> None:
+        """Open a file; ``legacy_instants``: whether Java wrote instants as local times."""
+        self._legacy_instants = legacy_instants
         self._source = _FailureRecordingFile(source)
         with self._source.reraise_failure():
             self._file = orc.ORCFile(self._source)
@@ -109,6 +107,11 @@ class OrcFileReader:
 
     def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield all rows of the named columns in file order; CHAR has no trailing spaces."""
+        self._check_columns(columns)
+        if self._has_several_zones(columns):
+            for number in range(len(self._stripes)):
+                yield self._read_stripe(number, columns)
+            return
         import pyarrow.dataset as ds  # this import is slow, because it imports pandas
 
         # a dataset reads a stripe in batches; ORCFile reads the whole stripe
@@ -119,7 +122,22 @@ class OrcFileReader:
         with self._source.reraise_failure():
             for batch in stripes:
                 if batch.num_rows:  # an empty file has a batch without rows
-                    yield self._trim_batch(batch)
+                    yield self._convert_batch(batch, 0)
+
+    def _has_several_zones(self, columns: Sequence[str]) -> bool:
+        has_times = any(map(self._has_times, columns))
+        return has_times and len({footer.zone for footer in self._footers}) > 1
+
+    def _has_times(self, name: str) -> bool:
+        data_type = self._types.get(name)
+        return data_type is not None and any(
+            _has_atom(data_type, root) for root in (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
+        )
+
+    def _read_stripe(self, number: int, columns: Sequence[str]) -> pa.RecordBatch:
+        with self._source.reraise_failure():
+            batch = self._file.read_stripe(number, columns=list(columns))
+        return self._convert_batch(batch, number)
 
     def read_selected(
         self, columns: Sequence[str], batch_rows: int, selected: Positions
@@ -133,10 +151,9 @@ class OrcFileReader:
         if not columns or len(stripes) == len(self._stripes):
             yield from number_batches(0, self.batches(columns, batch_rows))
             return
+        self._check_columns(columns)
         for stripe in stripes:
-            with self._source.reraise_failure():
-                batch = self._file.read_stripe(stripe, columns=list(columns))
-            yield from number_batches(begins[stripe], [self._trim_batch(batch)])
+            yield from number_batches(begins[stripe], [self._read_stripe(stripe, columns)])
 
     def count_unread_bytes(self, selected: Positions) -> int:
         """Return the size in bytes of the stripes without selected rows."""
@@ -145,46 +162,64 @@ class OrcFileReader:
         return sum(stripe.size for number, stripe in enumerate(self._stripes) if number not in read)
 
     @cached_property
-    def _stripes(self) -> list[_Stripe]:
-        return _decode_stripes(self._file.reader.serialized_file_tail())
+    def _tail(self) -> OrcTail:
+        return OrcTail(self._file.reader.serialized_file_tail())
 
-    def _trim_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    @property
+    def _stripes(self) -> list[OrcStripe]:
+        return self._tail.stripes
+
+    @cached_property
+    def _footers(self) -> list[StripeFooter]:
+        with self._source.reraise_failure():
+            return [self._tail.read_footer(self._source, stripe) for stripe in self._stripes]
+
+    def _check_columns(self, columns: Sequence[str]) -> None:
+        """Refuse columns that pyarrow cannot read: it would abort the process or raise its error.
+
+        Raises :class:`UnsupportedError` for a null key of a map, and for timestamps of a writer in
+        a time zone that the time zone database does not have.
+        """
+        keys = self._tail.find_map_keys(set(columns))
+        if keys and any(keys & footer.nullable_columns for footer in self._footers):
+            raise UnsupportedError(
+                "a map in this ORC file has a null key, which the ORC library cannot read; read the "
+                "file with Java, or rewrite it there as Parquet"
+            )
+        if any(map(self._has_times, columns)):
+            for zone in filter(None, {footer.zone for footer in self._footers}):
+                _check_zone(zone)
+
+    def _convert_batch(self, batch: pa.RecordBatch, stripe: int) -> pa.RecordBatch:
         arrays = [
-            self._trim_column(array, name)
+            self._convert_column(array, name, stripe)
             for array, name in zip(batch.columns, batch.schema.names, strict=True)
         ]
         return build_record_batch(arrays, batch.schema.names, batch.num_rows)
 
-    def _trim_column(self, array: pa.Array, name: str) -> pa.Array:
+    def _convert_column(self, array: pa.Array, name: str, stripe: int) -> pa.Array:
+        """Trim CHAR, and correct timestamps; ``stripe`` has the array or the same time zone."""
         data_type = self._types.get(name)
-        if data_type is None or not _has_atom(data_type, TypeRoot.CHAR):
+        if data_type is None:
+            return array
+        if self._has_times(name) and self._footers:
+            zone = self._footers[stripe].zone
+            correct = find_time_correction(zone, legacy_instants=self._legacy_instants)
+            if correct is not None:
+                array = map_atoms(array, data_type, array.type, correct)
+        if not _has_atom(data_type, TypeRoot.CHAR):
             return array
         return map_atoms(array, data_type, array.type, _trim_padding)
 
 
-def _decode_stripes(tail: bytes) -> list[_Stripe]:
-    """Decode the stripes from the tail of a file, because pyarrow does not expose them."""
-    (footer,) = _decode_field(tail, 2)
-    return [
-        _Stripe(
-            sum(_decode_field(stripe, 5)),
-            sum(size for number in (2, 3, 4) for size in _decode_field(stripe, number)),
-        )
-        for stripe in _decode_field(footer, 3)
-    ]
-
-
-def _decode_field(message: Any, number: int) -> list[Any]:
-    """Return the values of one field of a protobuf message that has only numbers and bytes."""
-    values, position = [], 0
-    while position < len(message):
-        key, position = decode_varint(message, position)
-        value, position = decode_varint(message, position)
-        if key & 7:
-            value, position = message[position : position + value], position + value
-        if key >> 3 == number:
-            values.append(value)
-    return values
+def _check_zone(zone: str) -> None:
+    try:
+        ZoneInfo(zone)
+    except (KeyError, ValueError, OSError) as error:
+        raise UnsupportedError(
+            f"the timestamps of this ORC file were written in the time zone {zone!r}, which the ORC "
+            "library does not know; read the file with Java, or rewrite it there as Parquet"
+        ) from error
 
 
 def _trim_padding(array: pa.Array, data_type: AtomicType, _target: pa.DataType) -> pa.Array:

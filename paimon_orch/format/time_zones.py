@@ -5,14 +5,22 @@ Arrow knows the regions of the time zone database and offsets such as ``+05:30``
 """
 
 import re
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.errors import InputError
+from paimon_orch.format.arrays import Int64Array, to_arrow_array, to_numpy
 
 _OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2})(?::?(\d{2}))?)?")
 _ZERO = {"Z", "UTC", "GMT", "UT", "GMT0"}
+_EPOCH = datetime(1970, 1, 1)
+_FIRST_LATE_QUARTER = int((datetime(2037, 12, 31) - _EPOCH).total_seconds()) // 900
+_END_OF_LATE_QUARTERS = int((datetime(9999, 12, 30) - _EPOCH).total_seconds()) // 900
+_UNITS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 # the short names of java.time.ZoneId
 _SHORT_NAMES = {
     "ACT": "Australia/Darwin",
@@ -67,7 +75,7 @@ def to_instants(local_times: pa.Array, zone: str) -> pa.Array:
     zone = _SHORT_NAMES.get(zone, zone)
     seconds = _parse_offset(zone)
     if seconds is not None:
-        offset = pa.scalar(seconds, pa.duration("s")).cast(pa.duration(unit))
+        offsets = pa.scalar(seconds, pa.duration("s")).cast(pa.duration(unit))
     else:
         try:
             near = pc.assume_timezone(
@@ -75,15 +83,51 @@ def to_instants(local_times: pa.Array, zone: str) -> pa.Array:
             ).view(pa.timestamp(unit))
         except pa.ArrowInvalid as error:
             raise _unknown_zone_error(zone) from error
-        offset = pc.subtract(_find_local_times(near, zone), near)
-    return pc.subtract(local_times, offset).view(pa.timestamp(unit, "UTC"))
+        offsets = pc.subtract(_find_arrow_times(near, zone), near)
+        offsets = _replace_late_offsets(offsets, local_times, ZoneInfo(zone), is_local=True)
+    return pc.subtract(local_times, offsets).view(pa.timestamp(unit, "UTC"))
 
 
 def _find_local_times(utc: pa.Array, zone: str) -> pa.Array:
+    offsets = pc.subtract(_find_arrow_times(utc, zone), utc)
+    return pc.add(utc, _replace_late_offsets(offsets, utc, ZoneInfo(zone), is_local=False))
+
+
+def _find_arrow_times(utc: pa.Array, zone: str) -> pa.Array:
     try:
         return pc.local_timestamp(utc.view(pa.timestamp(utc.type.unit, zone)))
     except pa.ArrowInvalid as error:
         raise _unknown_zone_error(zone) from error
+
+
+def _replace_late_offsets(
+    offsets: pa.Array, times: pa.Array, zone: ZoneInfo, *, is_local: bool
+) -> pa.Array:
+    """Return offsets with those after 2037, when Arrow knows no summer time, replaced."""
+    per_second = _UNITS_PER_SECOND[times.type.unit]
+    quarters: Int64Array = to_numpy(times.view(pa.int64())) // (900 * per_second)
+    is_late = (quarters >= _FIRST_LATE_QUARTER) & (quarters < _END_OF_LATE_QUARTERS)
+    if not is_late.any():
+        return offsets
+    distinct, positions = np.unique(quarters[is_late], return_inverse=True)
+    found = [_find_offset(quarter, zone, is_local=is_local) for quarter in distinct.tolist()]
+    values = to_numpy(offsets.view(pa.int64())).copy()
+    values[is_late] = np.array(found, np.int64)[positions] * per_second
+    is_null = ~to_numpy(times.is_valid())
+    return to_arrow_array(values, mask=is_null).view(offsets.type)
+
+
+def _find_offset(quarter: int, zone: ZoneInfo, *, is_local: bool) -> int:
+    time = _EPOCH + timedelta(seconds=900 * quarter)
+    zoned = time.replace(tzinfo=zone) if is_local else time.replace(tzinfo=UTC).astimezone(zone)
+    offset = zoned.utcoffset()
+    assert offset is not None
+    return int(offset.total_seconds())
+
+
+def is_utc(zone: str) -> bool:
+    """Return whether the local times of a zone are those of UTC."""
+    return zone in ("", "Etc/UTC", "Etc/GMT") or _parse_offset(_SHORT_NAMES.get(zone, zone)) == 0
 
 
 def _parse_offset(zone: str) -> int | None:

@@ -21,7 +21,8 @@ def near_changes(zone: ZoneInfo) -> list[dt.datetime]:
     days = range(0, len(QUARTERS), 96)
     offsets = [QUARTERS[day].replace(tzinfo=dt.UTC).astimezone(zone).utcoffset() for day in days]
     changes = [day for day, a, b in zip(days, offsets, offsets[1:], strict=False) if a != b]
-    return [QUARTERS[n] for day in [0, *changes] for n in range(day, day + 120)]
+    times = [QUARTERS[n] for day in [0, *changes] for n in range(day, day + 120)]
+    return [*times, *(time.replace(year=2048) for time in times)]
 
 
 @pytest.mark.sampled(12)

@@ -6,7 +6,7 @@ read them from `../shared/golden/paimon-cpp`, and are skipped without it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,22 +20,10 @@ Entry = dict[str, Any]
 FOLDER = Path(__file__).resolve().parents[3] / "shared" / "golden" / "paimon-cpp"
 _MISSING = "the tables of paimon-cpp are missing: no ../shared/golden/paimon-cpp"
 
-ABORTED = "cpp__orc__nullable_map_key"
-"""A null key of a map in an ORC file aborts the process in pyarrow, so tests never read it."""
-
-_ORC_ZONE = "times of ORC files are one second wrong within the offset of the writer's zone"
-MISREAD = {
-    "cpp__orc__append_complex_build_in_fieldid": _ORC_ZONE,
-    "cpp__orc__append_with_cast_timestamp": _ORC_ZONE,
-    "cpp__orc__append_with_multiple_ts_precision_and_timezone": _ORC_ZONE,
-    "wgt__orc__append_complex_build_in_fieldid": _ORC_ZONE,
-}
-"""Tables whose rows differ from those of Java, and why."""
+WITH_NULL_KEY = "cpp__orc__nullable_map_key"
+"""pyarrow cannot read a null key of a map in an ORC file, so this table is refused."""
 
 FINDINGS = {
-    # As in MISREAD.
-    "cpp__orc__append_with_cast_timestamp": {"statistics"},
-    "cpp__orc__append_with_multiple_ts_precision_and_timezone": {"statistics"},
     # Their bitmap indexes have the format of a release before 2.0, which is not decoded.
     "cpp__orc__append_with_global_index": {"global-index"},
     "cpp__orc__append_with_global_index_with_partition": {"global-index"},
@@ -90,24 +78,15 @@ def compaction_refusal(name: str, entry: Entry) -> tuple[type[PaimonError], str]
     return _REFUSED.get(name)
 
 
-def cpp_cases(
-    selects: Callable[[str, Entry], bool] = lambda *_: True, xfails: Mapping[str, str] | None = None
-) -> list[Any]:
-    """Return (name, folder, entry) of tables as parameters, or one that is skipped.
-
-    The tests of the tables in `xfails` must fail.
-    """
+def cpp_cases(selects: Callable[[str, Entry], bool] = lambda *_: True) -> list[Any]:
+    """Return (name, folder, entry) of tables as parameters, or one that is skipped."""
     if not FOLDER.is_dir():
         return [pytest.param("", Path(), {}, marks=pytest.mark.skip(reason=_MISSING), id="missing")]
     return [
-        pytest.param(name, folder, entry, id=name, marks=_marks((xfails or {}).get(name)))
+        pytest.param(name, folder, entry, id=name)
         for name, folder, entry in _tables()
-        if name != ABORTED and selects(name, entry)
+        if name != WITH_NULL_KEY and selects(name, entry)
     ]
-
-
-def _marks(reason: str | None) -> list[Any]:
-    return [] if reason is None else [pytest.mark.xfail(reason=reason, raises=AssertionError)]
 
 
 def _tables() -> Iterator[tuple[str, Path, Entry]]:

@@ -441,6 +441,7 @@ PARTITION_EXPIRATION_TIME = honoured("partition.expiration-time", DURATION)
 PARTITION_IDLE_TIME_TO_REPORT_STATISTIC = honoured(
     "partition.idle-time-to-report-statistic", DURATION, "0 ms"
 )
+ORC_LEGACY_INSTANTS = honoured("orc.timestamp-ltz.legacy.type", BOOLEAN, "true")
 PARTITION_LEGACY_NAME = honoured("partition.legacy-name", BOOLEAN, "true")
 PARTITION_MARK_DONE_ACTION = honoured("partition.mark-done-action", KEYWORD, "success-file")
 PARTITION_MARK_DONE_HTTP_PARAMS = honoured("partition.mark-done-action.http.params", TEXT)
@@ -830,7 +831,6 @@ HARMLESS: tuple[AnyOption, ...] = (
     harmless("object-location", TEXT),
     harmless("orc.column.encoding.direct", INTEGER),
     harmless("orc.dictionary.key.threshold", NUMBER, "0.8"),
-    harmless("orc.timestamp-ltz.legacy.type", BOOLEAN, "true"),
     harmless("orc.write.batch-size", INTEGER, "1024"),
     harmless("page-size", MEMORY, "64 kb"),
     harmless("parquet.enable.dictionary", INTEGER),

@@ -54,10 +54,13 @@ PEERS = ("pypaimon", "pypaimon-rust", *JAVA)
 class Peer:
     """The process of another implementation."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, zone: str = "UTC") -> None:
+        """Start a peer; ``zone`` is the time zone of a process of Java."""
         self.name = name
         start = peer_start(name)
-        self._talk = PeerProcess(start.command, start.environment)
+        setting = "-Duser.timezone="
+        command = [f"{setting}{zone}" if w.startswith(setting) else w for w in start.command]
+        self._talk = PeerProcess(tuple(command), start.environment)
 
     def run(self, do: str, warehouse: Warehouse, table: str = "db.t", **arguments: Any) -> None:
         """Change a table by one of the commands above."""
