@@ -213,7 +213,8 @@ class Table:
 
         * ``delta``: the rows that writers appended, as they were written;
         * ``changelog``: the rows that the changelog producer wrote;
-        * ``diff``: the difference between scans of both snapshots with ``merge_level_0``;
+        * ``diff``: the difference between both snapshots, with level 0 unless ``merge_level_0`` is
+          False; before the snapshot 1 the table is empty;
         * ``auto``: ``diff`` between tags; between ids ``changelog`` if the table has a changelog
           producer, else ``delta``. The table's options ``incremental-between-scan-mode`` and
           ``incremental-between-tag-to-snapshot`` change this default.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from support.peers.kinds import Kind, compact, delete, rows, write
 from support.peers.peers import Peer
 from support.tables import levels_of
 
+from paimon_orch import Catalog
 from paimon_orch.table.table import Table
 
 ENGINES: dict[str, dict[str, str]] = {
@@ -108,3 +111,36 @@ def test_an_overwrite_writes_files_of_the_same_level_as_java_does(
     ours.run_step(tmp_path / "java", compact(full=upgrade == "true"))
     assert read(tables["ours"]) == read(tables["java"]) == by_key(java20.read(tmp_path / "ours"))
     assert len(read(tables["ours"])) == 15
+
+
+# Java also returns rows of level 0 that first-row drops.
+@pytest.mark.parametrize("options", [{"deletion-vectors.enabled": "true"}, {}], ids=str)
+def test_a_diff_of_two_tags_has_the_changed_rows_of_java(
+    java20: Peer, tmp_path: Path, options: dict[str, str]
+) -> None:
+    """Java also returns some rows that were written again without a change."""
+    chance = random.Random(3)  # noqa: S311 - data, not a secret
+    table = Catalog(str(tmp_path)).create_table(
+        "db.t",
+        "k INT, v INT",
+        primary_key=["k"],
+        options={"bucket": "1", "write-only": "true"} | options,
+    )
+    for turn in range(6):
+        rows = [{"k": chance.randrange(8), "v": chance.randrange(3)} for _ in range(4)]
+        java20.run("write", tmp_path, rows=[{"_kind": "+I"} | row for row in rows])
+        if turn in (1, 4):
+            java20.run("compact", tmp_path, full=turn == 4)
+    states = {}
+    for number in table.stores.snapshots.ids():
+        table.tags.create(f"t{number}", number)
+        state = table.scan(tag=f"t{number}", merge_level_0=True).to_arrow().to_pylist()
+        states[number] = {row["k"]: row["v"] for row in state}
+
+    for start, end in itertools.combinations(states, 2):
+        between = {"incremental_between": f"t{start},t{end}"}
+        of_java = java20.read(tmp_path, **between)
+        changed = {row["k"]: row["v"] for row in of_java if states[start].get(row["k"]) != row["v"]}
+        ours = table.incremental(f"t{start}", f"t{end}").to_arrow().to_pylist()
+        assert {row["k"]: row["v"] for row in ours if row["rowkind"] != "-D"} == changed
+        assert changed.items() <= states[end].items()

@@ -73,7 +73,9 @@ class SnapshotRange:
             raise InputError(f"{start!r} and {end!r} must be two snapshot ids or two tags")
         _check_snapshot_order(start, end)
         if by_ids == "diff":
-            return cls(by_ids, before=store.get(start), after=store.get(end))
+            # before the first snapshot, the table is empty
+            first = store.get(start) if start else None
+            return cls(by_ids, before=first, after=store.get(end))
         return cls(
             by_ids,
             tuple(
@@ -97,7 +99,8 @@ def find_range_between_times(
     if start == end:
         return start, end, "delta"
     by_ids = _resolve_mode_between_ids(schema) if mode == "auto" else mode
-    return (max(start, earliest) if by_ids == "diff" else start), end, mode
+    is_expired = by_ids == "diff" and start < earliest and earliest > 1
+    return (earliest if is_expired else start), end, mode
 
 
 def _find_id_at_time(store: SnapshotStore, time_millis: int) -> int | None:
@@ -140,7 +143,7 @@ class IncrementalScan(BaseScan):
     """A read of changes, from :meth:`Table.incremental`; the first column is ``rowkind``.
 
     A delta or changelog has the row kinds as written. A diff compares the scans of both snapshots,
-    with ``merge_level_0``: it has ``+I`` for inserted rows, ``-D`` for deleted rows and, for tables
+    with level 0, unless ``merge_level_0`` is False: it has ``+I`` for inserted rows, ``-D`` for deleted rows and, for tables
     with a primary key, ``+U`` for updated rows.
     """
 
@@ -163,8 +166,7 @@ class IncrementalScan(BaseScan):
         """
         if self.snapshot_range.mode != "diff":
             return 0
-        visibility = Visibility(self.schema, self.merge_level_0)
-        return visibility.rows_not_visible(
+        return self._visibility.rows_not_visible(
             self._build_manifest_reader(), self.snapshot_range.after, self._build_pruner()
         )
 
@@ -178,6 +180,11 @@ class IncrementalScan(BaseScan):
         if self.snapshot_range.mode == "diff":
             return filter_batches(self._read_diff(), self.predicate, self.arrow_schema)
         return (batch for split in self.plan() for batch in self.read_split(split))
+
+    @property
+    def _visibility(self) -> Visibility:
+        """Level 0 is compared unless it is left out explicitly, as in Java Paimon."""
+        return Visibility(self.schema, self.merge_level_0 is not False)
 
     def _build_manifest_reader(self) -> ManifestReader:
         return ManifestReader(self.io, self.paths)
@@ -236,7 +243,7 @@ class IncrementalScan(BaseScan):
     def _read_diff(self) -> Iterator[pa.RecordBatch]:
         planner = ScanPlanner(self._build_manifest_reader(), self.schema)
         ends = self.snapshot_range.before, self.snapshot_range.after
-        levels = Visibility(self.schema, self.merge_level_0).levels_to_read()
+        levels = self._visibility.levels_to_read()
         states = (planner.splits(end, levels=levels) for end in ends)
         before, after = ([split for split in state if split.bucket >= 0] for state in states)
         pruner = self._build_pruner()

@@ -238,6 +238,22 @@ def test_a_range_of_times_begins_at_the_snapshot_before_it(
         find_range_between_times(store, times[1] + 1, times[1], "auto", table.schema)
 
 
+@pytest.mark.parametrize("vectors", ["false", "true"])
+def test_a_diff_from_before_the_first_snapshot_has_its_rows(tmp_path: Path, vectors: str) -> None:
+    table = new_table(tmp_path, deletion_vectors__enabled=vectors)
+    for number in (1, 2):
+        table.upsert(table_of("k v", [(number, "a")]))
+    first = table.stores.snapshots.get(1).time_millis
+
+    start, end, _ = find_range_between_times(
+        table.stores.snapshots, first - 1, first + 10**9, "diff", table.schema
+    )
+
+    assert (start, end) == (0, 2)
+    assert _changes(table, start, end, "diff") == [("+I", 1, "a"), ("+I", 2, "a")]
+    assert _changes(table, 1, 2, "diff") == [("+I", 2, "a")]
+
+
 def test_the_error_for_an_unknown_mode_names_the_option(tmp_path: Path) -> None:
     table = _three_appends(tmp_path)
     path = Path(table.stores.schemas.path(0))
