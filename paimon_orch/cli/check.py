@@ -267,7 +267,7 @@ def remove_unexisting_files(
     """Remove missing data files from the metadata.
 
     Afterwards, the remaining rows of the newest snapshot can be read again. The rows of the missing
-    files are lost.
+    files are lost. In a table with a primary key, older values of the same keys become visible.
     """
     target = open_table(ctx, location, table)
     missing = missing_step.plan(target, EmptyRequest())
@@ -275,6 +275,8 @@ def remove_unexisting_files(
         missing = run_step(missing_step.REMOVE_UNEXISTING_FILES, target, missing).plan
     verb = "would remove" if dry_run else "removed"
     text = f"{verb} {len(missing.paths)} files of {missing.rows:,} rows from the metadata"
+    if missing:
+        text += f"; {missing.describe_loss()}"
     print_values(missing.to_dict(), as_json, "\n".join([*missing.paths, text]))
 
 

@@ -8,15 +8,16 @@ from dataclasses import dataclass, field
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
-from paimon_orch.format.display import Displayable
+from paimon_orch.format.display import Displayable, format_count
 from paimon_orch.format.manifest.index_manifest import DELETION_VECTORS_INDEX, IndexManifestEntry
-from paimon_orch.format.manifest.manifest_entry import ManifestEntry
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta, ManifestEntry
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.merge.compact.bucket_deletion_vectors import (
     BucketDeletionVectors,
     read_deletion_vectors,
 )
+from paimon_orch.merge.sort.key_order import decode_key_bounds
 from paimon_orch.steps.common.step import (
     EmptyRequest,
     StepOutcome,
@@ -36,6 +37,11 @@ class MissingFilesPlan(Displayable):
     request: EmptyRequest = field(default_factory=EmptyRequest)
     paths: tuple[str, ...] = ()
     entries: tuple[ManifestEntry, ...] = ()
+    older_rows: int = 0
+    """The number of physical rows of older files that may have the same keys.
+
+    Their values, which the missing files have replaced or deleted, become visible again.
+    """
 
     def __bool__(self) -> bool:
         """Return whether any file is missing."""
@@ -48,7 +54,22 @@ class MissingFilesPlan(Displayable):
 
     def to_dict(self) -> dict[str, object]:
         """Return the report as JSON values."""
-        return {"files": len(self.paths), "rows": self.rows, "paths": list(self.paths)}
+        return {
+            "files": len(self.paths),
+            "rows": self.rows,
+            "older_rows": self.older_rows,
+            "paths": list(self.paths),
+        }
+
+    def describe_loss(self) -> str:
+        """Say what is lost, and which older values become visible."""
+        lost = f"{format_count(self.rows, 'row')} of them {'is' if self.rows == 1 else 'are'} lost"
+        if not self.older_rows:
+            return lost
+        return (
+            f"{lost}, and older values of the same keys become visible again: other files have "
+            f"{format_count(self.older_rows, 'row')} in the same key ranges"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +92,34 @@ def plan(table: Table, request: EmptyRequest) -> MissingFilesPlan:
     )
     entries = find_missing_files(table)
     _refuse_moved_files(table, entries)
-    return MissingFilesPlan(request=request, paths=tuple(entries), entries=tuple(entries.values()))
+    missing = tuple(entries.values())
+    return MissingFilesPlan(
+        request=request,
+        paths=tuple(entries),
+        entries=missing,
+        older_rows=_count_older_rows(table, missing) if schema.primary_keys else 0,
+    )
+
+
+def _count_older_rows(table: Table, missing: Sequence[ManifestEntry]) -> int:
+    """Count the rows of older files whose key ranges overlap with those of missing files."""
+    fields = table.schema.key_fields
+    by_bucket: dict[PartitionBucket, list[DataFileMeta]] = {}
+    for entry in missing:
+        by_bucket.setdefault(PartitionBucket(entry.partition, entry.bucket), []).append(entry.file)
+    rows = 0
+    for split in table.files() if by_bucket else ():
+        lost = by_bucket.get(split.partition_bucket, [])
+        names = {file.file_name for file in lost}
+        ranges = [(file, *decode_key_bounds(file, fields)) for file in lost]
+        for file in (file for file in split.files if ranges and file.file_name not in names):
+            low, high = decode_key_bounds(file, fields)
+            rows += file.row_count * any(
+                low <= end and start <= high
+                for newer, start, end in ranges
+                if file.max_sequence_number < newer.max_sequence_number
+            )
+    return rows
 
 
 def find_missing_files(table: Table) -> dict[str, ManifestEntry]:

@@ -166,8 +166,8 @@ def _plan_missing_files(table: Table) -> RepairAction | None:
         return None
     return _build_action(
         DoctorRule.MISSING_FILES,
-        f"commit the state without {format_count(len(planned.paths), 'missing data file')}; their "
-        f"{format_count(planned.rows, 'row')} are lost",
+        f"commit the state without {format_count(len(planned.paths), 'missing data file')}; "
+        f"{planned.describe_loss()}",
         table,
         remove_unexisting_files.REMOVE_UNEXISTING_FILES,
         planned,

@@ -16,7 +16,9 @@ from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.common.step import EmptyRequest
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.inspection.check_table import check
-from paimon_orch.steps.repairs.repair import repair
+from paimon_orch.steps.inspection.doctor_findings import DoctorRule
+from paimon_orch.steps.repairs import repair as repair_step
+from paimon_orch.steps.repairs.repair import RepairRequest, repair
 
 
 def test_the_remaining_files_can_be_read(tmp_path: Path) -> None:
@@ -61,6 +63,28 @@ def test_a_file_that_stands_under_another_name_is_not_removed(tmp_path: Path, to
     assert table.stores.snapshots.latest_id() == 1
     moved.rename(file)
     assert rows_of(table) == [(1, 1)]
+
+
+def test_older_values_that_become_visible_are_counted(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    table.upsert(table_of("k v", [(1, "old"), (2, "old")]))
+    table.upsert(table_of("k v", [(7, "x"), (8, "x"), (9, "x")]))
+    table.upsert(table_of("k v", [(1, "new")]))
+    newest = max(data_files(table), key=lambda path: path.stat().st_mtime_ns)
+    newest.unlink()
+
+    planned = plan(table, EmptyRequest())
+
+    assert (planned.rows, planned.older_rows) == (1, 2)
+    [action] = repair_step.plan(
+        table, RepairRequest(rules=frozenset({DoctorRule.MISSING_FILES}))
+    ).actions
+    assert action.text == (
+        "commit the state without 1 missing data file; 1 row of them is lost, and older values of "
+        "the same keys become visible again: other files have 2 rows in the same key ranges"
+    )
+    remove_unexisting_files(table)
+    assert rows_of(table)[:2] == [(1, "old"), (2, "old")]
 
 
 def test_the_index_of_a_missing_file_is_not_the_file(tmp_path: Path) -> None:
