@@ -162,7 +162,7 @@ def measure_evaluation(files: int, repeat: int) -> None:
         options |= {"file-index.bloom-filter.s.items": "20"} if index == "bloom-filter" else {}
         specs = parse_index_specs(options)
         entries = [_make_entry(fields, specs, number) for number in range(files)]
-        data = encode_manifest(entries, "zstandard")
+        data = encode_manifest(entries)
         with tempfile.TemporaryDirectory() as folder:
             options = {"bucket": "-1"}
             table = Catalog(folder).create_table("db.t", "k BIGINT, s STRING", options=options)

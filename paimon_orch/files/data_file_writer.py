@@ -46,7 +46,6 @@ from paimon_orch.format.file_index.build import FileIndexBuilder
 from paimon_orch.format.file_index.index_keys import BLOOM_FILTER
 from paimon_orch.format.file_index.index_options import LATEST_BITMAP_VERSION, parse_index_specs
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileSource
-from paimon_orch.format.manifest.manifest_format import check_manifest_format
 from paimon_orch.format.options.core_options import (
     CHANGELOG_FILE_PREFIX,
     COMPACTION_SMALL_FILE_RATIO,
@@ -134,7 +133,6 @@ class FileWriterFactory:
         ``columns``, writes only these columns and no file index. Raises :class:`UnsupportedError`
         for tables that do not accept commits.
         """
-        check_manifest_format(self.schema.typed_options)
         schema = _with_changelog_options(self.schema, level) if changelog else self.schema
         schema = (
             schema if columns is None else replace(schema, fields=tuple(schema.select(columns)))

@@ -29,7 +29,6 @@ from paimon_orch.errors import UnsupportedError
 from paimon_orch.format.types.data_types import MapType
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import CompactionStrategy, compact
-from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
 from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.table.table import Table
 
@@ -102,9 +101,6 @@ def test_a_compaction_is_refused_as_listed_and_changes_nothing(
     for strategy in STRATEGIES if error is UnsupportedError else ("full",):
         with pytest.raises(error, match=words):
             compact(table, InProcessExecutor(), strategy=strategy)
-    if words == "manifest.format":
-        with pytest.raises(error, match=words):
-            expire_snapshots(table, retain_max=1)
 
     assert digest(warehouse) == before
 

@@ -16,6 +16,7 @@ from paimon_orch.format.manifest.manifest_entry import (
     decode_manifest,
     encode_manifest,
 )
+from paimon_orch.format.manifest.manifest_format import ManifestEncoding
 from paimon_orch.format.manifest.manifest_list import (
     ManifestFileMeta,
     decode_manifest_list,
@@ -97,14 +98,17 @@ FILE = "db.db/t/some/file"
 Decoder = Callable[[bytes], object]
 DECODERS: dict[str, tuple[bytes, Decoder]] = {
     "manifest": (encode_manifest(ENTRIES), lambda data: decode_manifest(data, FILE)),
-    "plain manifest": (encode_manifest(ENTRIES, "null"), lambda data: decode_manifest(data, FILE)),
+    "plain manifest": (
+        encode_manifest(ENTRIES, ManifestEncoding(codec="null")),
+        lambda data: decode_manifest(data, FILE),
+    ),
     "manifest list": (encode_manifest_list(LISTED), lambda data: decode_manifest_list(data, FILE)),
     "plain manifest list": (
-        encode_manifest_list(LISTED, "null"),
+        encode_manifest_list(LISTED, ManifestEncoding(codec="null")),
         lambda data: decode_manifest_list(data, FILE),
     ),
     "index manifest": (
-        encode_index_manifest(INDEXES, "null"),
+        encode_index_manifest(INDEXES, ManifestEncoding(codec="null")),
         lambda data: decode_index_manifest(data, FILE),
     ),
     "snapshot": (SNAPSHOT.to_json(), lambda data: Snapshot.from_json(data, FILE)),

@@ -56,6 +56,10 @@ _REFUSED: dict[str, tuple[type[PaimonError], str]] = {
         CommitConflictError,
         _UNASSIGNED,
     ),
+    "cpp__orc__blob_append_table_alter_table_with_cast_with_data_evolution": (
+        CommitConflictError,
+        _UNASSIGNED,
+    ),
     "cpp__parquet__blob_append_table_alter_table_with_cast_with_data_evolution": (
         CommitConflictError,
         _UNASSIGNED,
@@ -73,8 +77,6 @@ _REFUSED: dict[str, tuple[type[PaimonError], str]] = {
 
 def compaction_refusal(name: str, entry: Entry) -> tuple[type[PaimonError], str] | None:
     """Return the error of a compaction and words of it, or None if it must succeed."""
-    if entry["options"].get("manifest.format") == "orc":
-        return UnsupportedError, "manifest.format"
     return _REFUSED.get(name)
 
 

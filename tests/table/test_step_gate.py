@@ -373,7 +373,7 @@ def test_metadata_of_a_table_that_cannot_be_read_is_shown_and_checked(
     assert table.system("files").scan().to_arrow().num_rows == 2
 
 
-@pytest.mark.parametrize(("key", "value"), [("manifest.format", "orc"), ("upsert-key", "id")])
+@pytest.mark.parametrize(("key", "value"), [("upsert-key", "id")])
 def test_a_refusal_does_not_advise_to_remove_an_option_that_others_need(
     key: str, value: str, tmp_path: Path
 ) -> None:

@@ -306,8 +306,8 @@ def _make_nullable(definition: FieldDefinition) -> dict[str, Any]:
 
 def _is_preservable(schema: Any) -> bool:
     """Return whether values can be written unchanged; their types must identify union branches."""
-    if schema is None:
-        return False
+    if schema is None or (isinstance(schema, dict) and schema.get("name") == ""):
+        return False  # not from an Avro file
     if isinstance(schema, list) and len(schema) > 2:
         kinds = [option["type"] if isinstance(option, dict) else option for option in schema]
         # fastavro returns the name of a named type with its value if a union has several of them

@@ -17,7 +17,12 @@ from paimon_orch.format.manifest.additional_fields import (
     extend_schema,
 )
 from paimon_orch.format.manifest.manifest_entry import FileKind, check_file_name, check_shape
-from paimon_orch.format.manifest.manifest_format import decode_records
+from paimon_orch.format.manifest.manifest_format import (
+    AVRO_ENCODING,
+    ManifestEncoding,
+    decode_records,
+    encode_records,
+)
 
 INDEX_MANIFEST_VERSION = 1
 HASH_INDEX = "HASH"
@@ -130,13 +135,13 @@ INDEX_MANIFEST_FIELDS = collect_known_fields(INDEX_MANIFEST_SCHEMA)
 
 
 def encode_index_manifest(
-    entries: Iterable[IndexManifestEntry], codec: str = "zstandard", level: int = 1
+    entries: Iterable[IndexManifestEntry], encoding: ManifestEncoding = AVRO_ENCODING
 ) -> bytes:
     """Return an index manifest file."""
     entries = list(entries)
     ranges = [item.additional for entry in entries for item in entry.ranges or ()]
     schema = extend_schema(INDEX_MANIFEST_SCHEMA, [entry.additional for entry in entries], ranges)
-    return avro.encode_avro_file(schema, map(_to_avro, entries), codec, level)
+    return encode_records(schema, map(_to_avro, entries), encoding)
 
 
 def _to_avro(entry: IndexManifestEntry) -> dict[str, Any]:

@@ -20,7 +20,12 @@ from paimon_orch.format.manifest.additional_fields import (
     collect_known_fields,
     extend_schema,
 )
-from paimon_orch.format.manifest.manifest_format import decode_records
+from paimon_orch.format.manifest.manifest_format import (
+    AVRO_ENCODING,
+    ManifestEncoding,
+    decode_records,
+    encode_records,
+)
 from paimon_orch.format.row.binary_row import EMPTY_ROW
 from paimon_orch.format.row.simple_stats import EMPTY_STATS, SimpleStats
 
@@ -176,12 +181,12 @@ MANIFEST_FIELDS = collect_known_fields(MANIFEST_SCHEMA)
 
 
 def encode_manifest(
-    entries: Iterable[ManifestEntry], codec: str = "zstandard", level: int = 1
+    entries: Iterable[ManifestEntry], encoding: ManifestEncoding = AVRO_ENCODING
 ) -> bytes:
     """Return a manifest file."""
     entries = list(entries)
     schema = extend_schema(MANIFEST_SCHEMA, [entry.file.additional for entry in entries])
-    return avro.encode_avro_file(schema, map(_entry_to_avro, entries), codec, level)
+    return encode_records(schema, map(_entry_to_avro, entries), encoding)
 
 
 def decode_manifest(data: bytes, path: str) -> list[ManifestEntry]:

@@ -1,15 +1,17 @@
-"""Decodes manifest records from Avro, ORC or Parquet files (Paimon 0.9 to 1.x).
+"""Encodes and decodes the records of manifests in Avro, ORC and Parquet files.
 
 The first bytes identify the format of a file. Java Paimon reads all manifests of a table by the
-option ``manifest.format``, so the option must not change. Only Avro is written.
+option ``manifest.format``, so the option must not change.
 """
 
 import io
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from paimon_orch.errors import UnsupportedError, wrap_decode_errors
+from paimon_orch.errors import wrap_decode_errors
 from paimon_orch.format.manifest import avro_container as avro
 from paimon_orch.format.manifest.additional_fields import KnownFields, find_unknown_fields
 from paimon_orch.format.options import Options
@@ -19,14 +21,97 @@ _PARQUET_MAGIC = b"PAR1"
 _ORC_MAGIC = b"ORC"
 
 
-def check_manifest_format(options: Options) -> None:
-    """Refuse to write a table whose ``manifest.format`` is not Avro."""
-    kind = options.get(MANIFEST_FORMAT)
-    if kind != "avro":
-        raise UnsupportedError(
-            f"'manifest.format' = {kind}: only Avro manifests can be written; use Java "
-            "Paimon to change this table"
-        )
+@dataclass(frozen=True, slots=True)
+class ManifestEncoding:
+    """How manifests are written."""
+
+    format: str = "avro"
+    """``avro``, ``orc`` or ``parquet``."""
+
+    codec: str = "zstandard"
+    """The Avro name of the compression."""
+
+    level: int = 1
+
+    @classmethod
+    def of(cls, options: Options) -> "ManifestEncoding":
+        """Return the encoding that the options of a table name."""
+        return cls(options.get(MANIFEST_FORMAT), options.manifest_codec, options.zstd_level)
+
+
+AVRO_ENCODING = ManifestEncoding()
+"""The default of tables."""
+
+
+def encode_records(
+    schema: Any, records: Iterable[dict[str, Any]], encoding: ManifestEncoding
+) -> bytes:
+    """Return a manifest, manifest list or index manifest; ``schema`` is its Avro schema."""
+    if encoding.format == "avro":
+        return avro.encode_avro_file(schema, records, encoding.codec, encoding.level)
+    root = _to_arrow_type(schema, {})
+    table = pa.Table.from_pylist([*records], pa.schema([*root]))
+    sink = io.BytesIO()
+    name = _ARROW_CODECS.get(encoding.codec, encoding.codec)
+    if encoding.format == "parquet":
+        import pyarrow.parquet as pq
+
+        level = encoding.level if name == "zstd" else None
+        pq.write_table(table, sink, compression=name, compression_level=level, store_schema=False)
+    else:
+        from pyarrow import orc
+
+        orc.write_table(table, sink, compression=_ORC_CODECS.get(name, name))
+    return sink.getvalue()
+
+
+def _to_arrow_type(avro_type: Any, named: dict[str, pa.DataType], name: str = "") -> pa.DataType:
+    """Return the type of ORC and Parquet files for a type of Avro, as Java Paimon writes it."""
+    if isinstance(avro_type, list):
+        avro_type = next(each for each in avro_type if each != "null")
+    if isinstance(avro_type, str):
+        if name in _TINYINT_FIELDS:
+            return pa.int8()
+        return _ARROW_TYPES.get(avro_type) or named[avro_type]
+    kind = avro_type["type"]
+    if kind == "record":
+        fields = [
+            pa.field(
+                field["name"],
+                _to_arrow_type(field["type"], named, field["name"]),
+                nullable=isinstance(field["type"], list),
+            )
+            for field in avro_type["fields"]
+        ]
+        names = {field.name for field in fields}
+        further = _FURTHER_FIELDS.get(avro_type["name"], ())
+        fields += [field for field in further if field.name not in names]
+        named[avro_type["name"]] = pa.struct(fields)
+        return named[avro_type["name"]]
+    if kind == "array":
+        items = avro_type["items"]
+        is_nullable = isinstance(items, list)
+        return pa.list_(pa.field("element", _to_arrow_type(items, named), nullable=is_nullable))
+    if avro_type.get("logicalType") is not None:
+        return pa.timestamp("ms")
+    return _to_arrow_type(kind, named, name)
+
+
+_TINYINT_FIELDS = ("_KIND", "_FILE_SOURCE")
+_FURTHER_FIELDS = {"record__GLOBAL_INDEX": [pa.field("_SOURCE_META", pa.binary())]}
+"""Fields that Avro manifests have only if they are used; Java requires them in Parquet."""
+
+_ARROW_TYPES = {
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "bytes": pa.binary(),
+    "string": pa.string(),
+    "boolean": pa.bool_(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+}
+_ARROW_CODECS = {"zstandard": "zstd", "null": "none", "deflate": "gzip"}
+_ORC_CODECS = {"none": "uncompressed", "gzip": "zlib"}
 
 
 def decode_records(data: bytes, path: str, known_fields: KnownFields) -> avro.DecodedRecords:
@@ -53,10 +138,12 @@ def decode_records(data: bytes, path: str, known_fields: KnownFields) -> avro.De
 
 
 def _to_avro_structure(columns: "pa.Schema | pa.DataType") -> Any:
-    """Return field names as an Avro schema; types are None, so values are not preserved."""
+    """Return the fields as an Avro schema; a type that cannot be preserved is None."""
     if isinstance(columns, pa.Schema | pa.StructType):
         fields = [{"name": field.name, "type": _to_avro_structure(field.type)} for field in columns]
         return {"type": "record", "name": "", "fields": fields}
     if isinstance(columns, pa.ListType):
         return {"type": "array", "items": _to_avro_structure(columns.value_type)}
-    return None
+    simple = {kind: name for name, kind in _ARROW_TYPES.items()}
+    name = "int" if columns == pa.int8() else simple.get(columns)
+    return None if name is None else avro.union_with_null(name)

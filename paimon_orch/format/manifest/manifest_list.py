@@ -22,7 +22,12 @@ from paimon_orch.format.manifest.manifest_entry import (
     stats_from_avro,
     stats_to_avro,
 )
-from paimon_orch.format.manifest.manifest_format import decode_records
+from paimon_orch.format.manifest.manifest_format import (
+    AVRO_ENCODING,
+    ManifestEncoding,
+    decode_records,
+    encode_records,
+)
 from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.format.row.simple_stats import ColumnStats, SimpleStats
 from paimon_orch.format.types.data_types import Field
@@ -124,12 +129,12 @@ MANIFEST_LIST_FIELDS = collect_known_fields(MANIFEST_LIST_SCHEMA)
 
 
 def encode_manifest_list(
-    manifests: Iterable[ManifestFileMeta], codec: str = "zstandard", level: int = 1
+    manifests: Iterable[ManifestFileMeta], encoding: ManifestEncoding = AVRO_ENCODING
 ) -> bytes:
     """Return a manifest list file."""
     manifests = list(manifests)
     schema = extend_schema(MANIFEST_LIST_SCHEMA, [manifest.additional for manifest in manifests])
-    return avro.encode_avro_file(schema, map(_to_avro, manifests), codec, level)
+    return encode_records(schema, map(_to_avro, manifests), encoding)
 
 
 def _to_avro(manifest: ManifestFileMeta) -> dict[str, Any]:

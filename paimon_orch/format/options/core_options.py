@@ -363,9 +363,9 @@ MANIFEST_FORMAT = honoured(
     "manifest.format",
     KEYWORD,
     "avro",
-    choices=("avro",),
+    choices=("avro", "orc", "parquet"),
     steps=EVERY_CHANGE,
-    consequence="only Avro manifests can be written; readers of the table expect the other format",
+    consequence="manifests are written in Avro, ORC or Parquet only",
 )
 MANIFEST_FULL_COMPACTION_THRESHOLD_SIZE = honoured(
     "manifest.full-compaction-threshold-size", MEMORY, "16 mb"

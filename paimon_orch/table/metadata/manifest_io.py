@@ -22,7 +22,7 @@ from paimon_orch.format.manifest.index_manifest import (
 from paimon_orch.format.manifest.live_entries import DeletedFiles, iterate_live_rows
 from paimon_orch.format.manifest.live_files import LiveFiles, collect_live_files
 from paimon_orch.format.manifest.manifest_entry import ManifestEntry, encode_manifest
-from paimon_orch.format.manifest.manifest_format import check_manifest_format
+from paimon_orch.format.manifest.manifest_format import ManifestEncoding
 from paimon_orch.format.manifest.manifest_list import (
     ManifestFileMeta,
     decode_manifest_list,
@@ -278,10 +278,9 @@ class ManifestWriter:
     """Writes the manifests of one commit, and can delete them if the commit fails."""
 
     def __init__(self, io: FileIO, paths: TablePaths, schema: TableSchema) -> None:
-        check_manifest_format(schema.typed_options)
         options = schema.typed_options
         self._io, self._paths, self._schema = io, paths, schema
-        self._codec, self._level = options.manifest_codec, options.zstd_level
+        self._encoding = ManifestEncoding.of(options)
         self._target = options.get(MANIFEST_TARGET_FILE_SIZE)
         self._names = FileNameGenerator()
         self.written: list[str] = []
@@ -307,7 +306,7 @@ class ManifestWriter:
         step, start = self._estimate_entries_per_manifest(entries), 0
         while start < len(entries):
             part = entries[start : start + step]
-            data = encode_manifest(part, self._codec, self._level)
+            data = encode_manifest(part, self._encoding)
             if len(data) < self._target and start + step < len(entries):
                 step = max(step + 1, int(step * self._target / len(data) * _SIZE_MARGIN))
                 continue
@@ -325,17 +324,17 @@ class ManifestWriter:
         if len(entries) <= 1_000:
             return max(1, len(entries))
         sample = entries[:: len(entries) // 250]
-        size = len(encode_manifest(sample, self._codec, self._level))
+        size = len(encode_manifest(sample, self._encoding))
         return max(1, int(self._target * len(sample) / size * _SIZE_MARGIN))
 
     def manifest_list(self, manifests: Iterable[ManifestFileMeta]) -> tuple[str, int]:
         """Write a manifest list, which may be empty; return its name and size."""
-        data = encode_manifest_list(manifests, self._codec, self._level)
+        data = encode_manifest_list(manifests, self._encoding)
         return self._write(self._names.next("manifest-list-"), data)
 
     def index_manifest(self, entries: Iterable[IndexManifestEntry]) -> str:
         """Write an index manifest, which may be empty; return its name."""
-        data = encode_index_manifest(entries, self._codec, self._level)
+        data = encode_index_manifest(entries, self._encoding)
         return self._write(self._names.next("index-manifest-"), data)[0]
 
     def remove(self) -> None:

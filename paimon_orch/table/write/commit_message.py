@@ -20,6 +20,9 @@ from paimon_orch.format.manifest.manifest_entry import (
     ManifestEntry,
     encode_manifest,
 )
+from paimon_orch.format.manifest.manifest_format import ManifestEncoding
+
+_UNCOMPRESSED = ManifestEncoding(codec="null")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,9 +58,9 @@ class CommitMessage:
 
     def _encode_entries(self) -> dict[str, bytes]:
         return {
-            "entries": encode_manifest(self.entries, "null"),
-            "index": encode_index_manifest(self.index, "null"),
-            "changelog": encode_manifest(self.changelog, "null"),
+            "entries": encode_manifest(self.entries, _UNCOMPRESSED),
+            "index": encode_index_manifest(self.index, _UNCOMPRESSED),
+            "changelog": encode_manifest(self.changelog, _UNCOMPRESSED),
         }
 
     def _without_additional_fields(self, refusal: str) -> "CommitMessage":

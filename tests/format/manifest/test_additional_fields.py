@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow import orc
 from support.added_fields import (
     PLACES,
     PREFIX,
@@ -48,6 +49,7 @@ from paimon_orch.format.manifest.manifest_entry import (
     decode_manifest,
     encode_manifest,
 )
+from paimon_orch.format.manifest.manifest_format import ManifestEncoding, decode_records
 from paimon_orch.format.manifest.manifest_list import (
     ManifestFileMeta,
     decode_manifest_list,
@@ -324,15 +326,39 @@ def test_a_type_reference_is_preserved() -> None:
     assert read_records(encode_manifest(decode_manifest(source, "x"))) == read_records(source)
 
 
-def test_unknown_fields_of_parquet_manifests_are_refused_only_on_write() -> None:
-    records: Any = fastavro.reader(io.BytesIO(encode_manifest(KINDS["manifest"].records)))
-    changed = [{**r, "_FILE": {**r["_FILE"], "_X": 1}} for r in records]
-    sink = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist(changed), sink)
-    entries = decode_manifest(sink.getvalue(), "x")
+@pytest.mark.parametrize("kind", ["parquet", "orc"])
+def test_unknown_simple_fields_of_other_formats_are_preserved(kind: str) -> None:
+    source = rewrite_as(kind, {"_X": 1, "_Y": "a", "_Z": [b"b"]})
+    entries = decode_manifest(source, "x")
     assert entries == KINDS["manifest"].records
-    with pytest.raises(UnsupportedError, match=r"'_FILE\._X'.*not from an Avro file"):
+
+    for written in ("avro", "parquet", "orc"):
+        data = encode_manifest(entries, ManifestEncoding(written))
+        for record in decode_records(data, "x", manifest.MANIFEST_FIELDS).values:
+            file = record["_FILE"]
+            assert (file["_X"], file["_Y"], file["_Z"]) == (1, "a", [b"b"])
+
+
+@pytest.mark.parametrize("kind", ["parquet", "orc"])
+def test_unknown_nested_fields_of_other_formats_are_refused_only_on_write(kind: str) -> None:
+    entries = decode_manifest(rewrite_as(kind, {"_X": {"y": 1}}), "x")
+    assert entries == KINDS["manifest"].records
+    with pytest.raises(UnsupportedError, match=r"'_FILE\._X'.*cannot be preserved"):
         encode_manifest(entries)
+
+
+def rewrite_as(kind: str, fields: dict[str, Any]) -> bytes:
+    """Return the manifest in another format, with more fields of files."""
+    data = io.BytesIO(encode_manifest(KINDS["manifest"].records, ManifestEncoding(kind)))
+    table = pq.read_table(data) if kind == "parquet" else orc.ORCFile(data).read()
+    added = [pa.field(name, pa.array([value]).type) for name, value in fields.items()]
+    index = table.schema.get_field_index("_FILE")
+    file = pa.field("_FILE", pa.struct([*table.schema.field(index).type, *added]))
+    rows = [{**row, "_FILE": {**row["_FILE"], **fields}} for row in table.to_pylist()]
+    changed = pa.Table.from_pylist(rows, table.schema.set(index, file))
+    sink = io.BytesIO()
+    _ = pq.write_table(changed, sink) if kind == "parquet" else orc.write_table(changed, sink)
+    return sink.getvalue()
 
 
 def with_root_field(kind: Any, values: list[Any]) -> bytes:

@@ -36,6 +36,7 @@ from paimon_orch.format.manifest.manifest_entry import (
     decode_manifest,
     encode_manifest,
 )
+from paimon_orch.format.manifest.manifest_format import ManifestEncoding
 from paimon_orch.format.row.binary_row import serialize_row
 from paimon_orch.format.row.simple_stats import SimpleStats
 from paimon_orch.format.types.data_types import AtomicType, TypeRoot
@@ -173,7 +174,7 @@ def content_of(data: bytes) -> bytes:
 
 def container(count: int, content: bytes) -> bytes:
     """Return a manifest of one block."""
-    head = encode_manifest([], "null")
+    head = encode_manifest([], ManifestEncoding(codec="null"))
     return head + zigzag(count) + zigzag(len(content)) + content + head[-16:]
 
 

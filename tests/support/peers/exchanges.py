@@ -89,6 +89,7 @@ EXCHANGES = (
     Exchange("peers/test_merge_engines.py", _KINDS, _SAME),
     Exchange("peers/test_nullable_keys.py", _KINDS, _TURNS),
     Exchange("peers/test_partition_directories.py", _TYPES, _SAME),
+    Exchange("peers/test_manifest_formats.py", _KINDS, _TURNS),
     Exchange("peers/test_orc_times.py", _TYPES, _WE, engines=(JAVA_2_0,)),
     Exchange("peers/test_turns.py", _KINDS, _TURNS),
     Exchange("peers/test_lives.py", _SCHEMA, _THEY, "test_java_reads*type_changes"),
