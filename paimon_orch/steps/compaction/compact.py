@@ -268,4 +268,7 @@ def compact_written_partitions(
         format_partition_values(deserialize_row(partition, types), fields, schema.typed_options)
         for partition in partitions
     ]
-    return compact(table, executor, partitions=specs if fields else None, progress=progress)
+    # the commit may have emptied a partition, so this is not the check of :func:`compact`
+    request = CompactRequest(partitions=specs if fields else None)
+    planned = plan(table, request, executor=executor)
+    return run_compaction(table, planned, executor, progress=progress)

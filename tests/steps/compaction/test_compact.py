@@ -27,6 +27,7 @@ from paimon_orch.errors import InputError, StorageError
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.merge.compact.bucket_compaction import BucketCompaction
+from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction import compact as step
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.write.conform_rows import convert_rows
@@ -254,3 +255,14 @@ def test_runs_up_to_a_level_need_a_table_with_levels(tmp_path: Path) -> None:
 
     with pytest.raises(InputError, match="only in primary-key tables"):
         step.plan(table, step.CompactRequest(up_to_level=0))
+
+
+def test_the_partitions_of_a_commit_that_emptied_one_can_be_compacted(tmp_path: Path) -> None:
+    table = new_table(tmp_path, "p INT, k INT", key=("p", "k"), partition_by=["p"])
+    table.upsert(table_of("p k", [(1, 1), (2, 2)]))
+    dropped = table.drop_partitions(["p=1"])
+    assert dropped is not None
+
+    step.compact_written_partitions(table, dropped.id, InProcessExecutor())
+
+    assert rows_of(table) == [(2, 2)]

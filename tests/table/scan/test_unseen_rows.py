@@ -246,7 +246,7 @@ def test_a_diff_compares_scans_of_both_ends(tmp_path: Path) -> None:
     last = table.stores.snapshots.latest_id()
     assert last == 4
 
-    visible, merged = (table.incremental(2, 4, "diff", merge_level_0=m) for m in (None, True))
+    visible, merged = (table.incremental(2, 4, "diff", merge_level_0=m) for m in (False, None))
 
     assert visible.to_arrow().num_rows == 0
     assert visible.rows_not_visible == 3
