@@ -12,21 +12,19 @@ from support.golden import assert_rows_equal, records_to_rows
 from support.peers import ours
 from support.peers.environments import JAVA
 from support.peers.kinds import APPEND, ENGINES, KEYED, Kind, Record, compact
-from support.peers.limits import LIMITS
+from support.peers.limits import LIMITS, PeerAction
 from support.peers.peers import Peer
-
-from paimon_orch.errors import UnsupportedError
 
 FULL = compact()
 
 
-def cases(*needs: tuple[str, str]) -> list[Any]:
+def cases(*needs: PeerAction) -> list[Any]:
     """Return kinds and versions of Java, without the limits that other tests verify."""
     return [
         pytest.param(java, kind, id=f"{java}: {kind.name}")
         for kind in (*APPEND, *KEYED, *ENGINES)
         for java in JAVA
-        if not any((who.format(java), does, kind.name) in LIMITS for who, does in needs)
+        if not any((java, action, kind.name) in LIMITS for action in needs)
     ]
 
 
@@ -38,20 +36,14 @@ def assert_rows(kind: Kind, *readers: list[Record]) -> None:
         assert_rows_equal(lines[0], row_lines)
 
 
-@pytest.mark.parametrize(
-    ("peer", "kind"), cases(("us", "writes"), ("{}", "reads")), indirect=["peer"]
-)
+@pytest.mark.parametrize(("peer", "kind"), cases("reads"), indirect=["peer"])
 def test_java_compacts_our_tables(peer: Peer, kind: Kind, tmp_path: Path) -> None:
     ours.create_and_run_steps(tmp_path, kind)
     peer.run(warehouse=tmp_path, **FULL)
     assert_rows(kind, ours.read(tmp_path, kind), peer.read(tmp_path))
 
 
-@pytest.mark.parametrize(
-    ("peer", "kind"),
-    cases(("us", "writes"), ("{}", "writes"), ("{}", "reads")),
-    indirect=["peer"],
-)
+@pytest.mark.parametrize(("peer", "kind"), cases("writes", "reads"), indirect=["peer"])
 def test_we_compact_tables_that_java_wrote(peer: Peer, kind: Kind, tmp_path: Path) -> None:
     peer.run("create", tmp_path / "t", spec=ours.table_spec(tmp_path / "spec", kind))
     for step in kind.steps:
@@ -166,16 +158,3 @@ def changes(referee: Peer, warehouse: Path) -> list[str]:
         for row in rows
     )
     return sorted(str(sorted(row.items())) for row in row_lines)
-
-
-def test_writes_to_a_table_with_orc_manifests_are_refused(java: Peer, tmp_path: Path) -> None:
-    kind = of_engine("deduplicate", **{"manifest.format": "orc"})
-    java.run("create", tmp_path / "t", spec=ours.table_spec(tmp_path / "spec", kind))
-    for turn in range(3):
-        write_only(java, tmp_path / "t", turn, "deduplicate")
-    before = sorted((tmp_path / "t").rglob("*"))
-
-    with pytest.raises(UnsupportedError, match=r"manifest\.format"):
-        ours.run_step(tmp_path / "t", FULL)
-
-    assert sorted((tmp_path / "t").rglob("*")) == before

@@ -29,8 +29,6 @@ SIDECAR = "data-evolution.row-sidecar.enabled"
 COMPACTION_REFUSED = {
     "blob/db.t_pk": "BLOB",
     "data_evolution_sidecar": SIDECAR,
-    "manifest_options/db.t_orc": "manifest.format",
-    "manifest_options/db.t_parquet": "manifest.format",
     "map_shared_shredding": "fields.m.map.storage-layout",
     "text_formats/db.t_csv": "csv",
     "text_formats/db.t_json": "json",

@@ -79,24 +79,13 @@ def _kinds(notes: _Notes) -> Iterator[str]:
     yield _line(["table", "we", *TITLES.values()])
     yield _line(["---"] * (2 + len(TITLES)))
     for kind in KINDS:
-        our_cell = _cell("us", kind, tried=["writes"], shown=["writes"], notes=notes)
-        peer_cells = [
-            _cell(peer, kind, tried=["reads", "writes"], shown=_possible(kind), notes=notes)
-            for peer in TITLES
-        ]
-        yield _line([kind, our_cell, *peer_cells])
+        yield _line([kind, "writes", *(_cell(peer, kind, notes) for peer in TITLES)])
 
 
-def _possible(kind: str) -> list[PeerAction]:
-    # A peer can only read kinds of tables that we write.
-    return ["writes"] if ("us", "writes", kind) in LIMITS else ["reads", "writes"]
-
-
-def _cell(
-    who: str, kind: str, tried: Iterable[PeerAction], shown: list[PeerAction], notes: _Notes
-) -> str:
+def _cell(who: str, kind: str, notes: _Notes) -> str:
     marks = []
-    for does in tried:
+    shown: list[PeerAction] = ["reads", "writes"]
+    for does in tuple(shown):
         limit = LIMITS.get((who, does, kind))
         if limit is not None:
             marks.append(notes.mark(f"{_name(who)}: {limit.reason}"))

@@ -39,11 +39,6 @@ _LEVELS = ["primary key, a format per level"]
 _GROUPS = ["partial-update, sequence group"]
 
 
-def _our_limits() -> LimitEntries:
-    avro = PeerLimit("manifests are written in Avro only", "manifest.format")
-    yield "us", "writes", avro, _MANIFESTS
-
-
 def _pypaimon_limits() -> LimitEntries:
     magic = PeerLimit("does not support 64-bit deletion vectors", "Invalid magic number")
     yield "pypaimon", "reads", magic, _BITMAP64
@@ -105,7 +100,7 @@ def _java_limits() -> LimitEntries:
 
 LIMITS = {
     (who, does, kind): limit
-    for listed in (_our_limits(), _pypaimon_limits(), _rust_limits(), _java_limits())
+    for listed in (_pypaimon_limits(), _rust_limits(), _java_limits())
     for who, does, limit, kinds in listed
     for kind in kinds
 }
