@@ -98,13 +98,22 @@ def test_the_readme_of_the_tests_names_existing_tests_in_order() -> None:
     assert [file for file in chain(*rows.values()) if not (TESTS / file).exists()] == []
 
 
-def list_folders() -> set[str]:
-    """Return the folders that pages name: packages, and folders of the repository and the tests."""
+def list_tracked_files() -> list[str]:
+    """Return the paths of all files in the repository."""
     command = ["git", "ls-files", "-z"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if listed.returncode:
         pytest.skip("not a git checkout")
-    parents = [Path(name).parent.parts for name in listed.stdout.split("\0")]
+    return listed.stdout.rstrip("\0").split("\0")
+
+
+def test_the_repository_has_no_symbolic_link() -> None:
+    assert [name for name in list_tracked_files() if (ROOT / name).is_symlink()] == []
+
+
+def list_folders() -> set[str]:
+    """Return the folders that pages name: packages, and folders of the repository and the tests."""
+    parents = [Path(name).parent.parts for name in list_tracked_files()]
     tests = {"/".join(parts[:2]) for parts in parents if parts[:1] == ("tests",)}
     packages = {str(path.parent.relative_to(ROOT)) for path in PACKAGE.rglob("*.py")}
     return packages | tests | {parts[0] for parts in parents if parts}

@@ -143,8 +143,8 @@ class IncrementalScan(BaseScan):
     """A read of changes, from :meth:`Table.incremental`; the first column is ``rowkind``.
 
     A delta or changelog has the row kinds as written. A diff compares the scans of both snapshots,
-    with level 0, unless ``merge_level_0`` is False: it has ``+I`` for inserted rows, ``-D`` for deleted rows and, for tables
-    with a primary key, ``+U`` for updated rows.
+    with level 0, unless ``merge_level_0`` is False: it has ``+I`` for inserted rows, ``-D`` for
+    deleted rows and, for tables with a primary key, ``+U`` for updated rows.
     """
 
     label: TableLabel
