@@ -51,6 +51,8 @@ def _pypaimon_limits() -> LimitEntries:
     yield "pypaimon", "writes", field, _DELETED
     manifests = PeerLimit("ignores manifest.format and writes Avro", "ORC manifests")
     yield "pypaimon", "writes", manifests, _MANIFESTS
+    avro = PeerLimit("reads manifests in Avro only", "avro.schema")
+    yield "pypaimon", "reads", avro, _MANIFESTS
     yield "pypaimon", "writes", PeerLimit("ignores data-file.thin-mode", "no key columns"), _THIN
     level = PeerLimit("ignores file.format.per.level", "avro files")
     yield "pypaimon", "writes", level, _LEVELS
@@ -61,6 +63,8 @@ def _pypaimon_limits() -> LimitEntries:
 def _rust_limits() -> LimitEntries:
     manifests = PeerLimit("ignores manifest.format and writes Avro", "ORC manifests")
     yield "pypaimon-rust", "writes", manifests, _MANIFESTS
+    avro = PeerLimit("reads manifests in Avro only", "invalid magic bytes")
+    yield "pypaimon-rust", "reads", avro, _MANIFESTS
     level = PeerLimit("ignores file.format.per.level", "avro files")
     yield "pypaimon-rust", "writes", level, _LEVELS
     plain = PeerLimit("writes only uncompressed ORC, and zstd is the default", "ORC compression")
