@@ -86,7 +86,11 @@ class Quarantine:
     def open_rows(self, folder: str, name: str) -> IO[bytes]:
         """Create a file for rows in a folder; :meth:`restore` leaves it there."""
         self._check_not_links()
-        return self.io.open_output(f"{self.path}/{folder}/{_ROWS_FOLDER}/{name}")
+        return self.io.open_output(self.build_rows_path(folder, name))
+
+    def build_rows_path(self, folder: str, name: str) -> str:
+        """Return the path of a file for rows."""
+        return f"{self.path}/{folder}/{_ROWS_FOLDER}/{name}"
 
     def restore(self, folder: str | None = None) -> int:
         """Move the files of a folder, by default of all folders, to their original paths.

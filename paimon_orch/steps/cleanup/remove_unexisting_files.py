@@ -3,31 +3,45 @@
 See docs/format/orphan-files.md#removing-lost-files.
 """
 
+import logging
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from paimon_orch.errors import InputError
+from paimon_orch.errors import CorruptFileError, InputError, UnsupportedError
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.display import Displayable, format_count
 from paimon_orch.format.manifest.index_manifest import DELETION_VECTORS_INDEX, IndexManifestEntry
-from paimon_orch.format.manifest.manifest_entry import DataFileMeta, ManifestEntry
+from paimon_orch.format.manifest.manifest_entry import ManifestEntry
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.merge.compact.bucket_deletion_vectors import (
     BucketDeletionVectors,
     read_deletion_vectors,
 )
-from paimon_orch.merge.sort.key_order import decode_key_bounds
+from paimon_orch.steps.cleanup.older_values import (
+    OlderValues,
+    find_older_values,
+    read_older_values,
+)
+from paimon_orch.steps.cleanup.quarantine import Quarantine
 from paimon_orch.steps.common.step import (
     EmptyRequest,
     StepOutcome,
     build_metadata_step,
     run_step,
 )
+from paimon_orch.steps.repairs.replaced_rows import put_rows_aside
+from paimon_orch.steps.repairs.tag_before import tagged_before_repair
 from paimon_orch.storage.base import FileInfo, FileIO
 from paimon_orch.table.chain.chain_branches import refuse_chain_table
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.table import Table
+
+logger = logging.getLogger(__name__)
+
+_MAX_SHOWN_RANGES = 20
+_VISIBLE_ROWS = "visible-again.parquet"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +51,8 @@ class MissingFilesPlan(Displayable):
     request: EmptyRequest = field(default_factory=EmptyRequest)
     paths: tuple[str, ...] = ()
     entries: tuple[ManifestEntry, ...] = ()
-    older_rows: int = 0
-    """The number of physical rows of older files that may have the same keys.
+    older_values: tuple[OlderValues, ...] = ()
+    """The rows of older files that may have the same keys.
 
     Their values, which the missing files have replaced or deleted, become visible again.
     """
@@ -52,12 +66,18 @@ class MissingFilesPlan(Displayable):
         """Return the number of physical rows of the missing files."""
         return sum(entry.file.row_count for entry in self.entries)
 
+    @property
+    def older_rows(self) -> int:
+        """Return the number of physical rows of older files that may have the same keys."""
+        return sum(older.rows for older in self.older_values)
+
     def to_dict(self) -> dict[str, object]:
         """Return the report as JSON values."""
         return {
             "files": len(self.paths),
             "rows": self.rows,
             "older_rows": self.older_rows,
+            "older_values": [older.to_dict() for older in self.older_values],
             "paths": list(self.paths),
         }
 
@@ -68,7 +88,8 @@ class MissingFilesPlan(Displayable):
             return lost
         return (
             f"{lost}, and older values of the same keys become visible again: other files have "
-            f"{format_count(self.older_rows, 'row')} in the same key ranges"
+            f"{format_count(self.older_rows, 'row')} in the same key ranges "
+            f"({'; '.join(map(str, self.older_values[:_MAX_SHOWN_RANGES]))})"
         )
 
 
@@ -78,6 +99,31 @@ class MissingFilesResult(StepOutcome):
 
     plan: MissingFilesPlan
     snapshot: Snapshot | None = None
+    tag: str | None = None
+    """The tag of the state before."""
+    visible_rows: int = 0
+    """The number of rows that readers see now in the key ranges of the missing files."""
+    visible_rows_path: str | None = None
+    """The Parquet file with these rows."""
+
+    def describe_visible_rows(self) -> str:
+        """Say where the rows are that readers see now in the lost key ranges; empty without any."""
+        if not self.visible_rows:
+            return ""
+        rows = format_count(self.visible_rows, "row")
+        return (
+            f"; {rows} that readers now see in the key ranges of the missing files "
+            f"{'is' if self.visible_rows == 1 else 'are'} in {self.visible_rows_path}: compare "
+            "these with their source"
+        )
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the plan and the result as JSON values."""
+        return self.plan.to_dict() | {
+            "tag": self.tag,
+            "visible_rows": self.visible_rows,
+            "visible_rows_path": self.visible_rows_path,
+        }
 
 
 def plan(table: Table, request: EmptyRequest) -> MissingFilesPlan:
@@ -97,29 +143,8 @@ def plan(table: Table, request: EmptyRequest) -> MissingFilesPlan:
         request=request,
         paths=tuple(entries),
         entries=missing,
-        older_rows=_count_older_rows(table, missing) if schema.primary_keys else 0,
+        older_values=find_older_values(table, missing),
     )
-
-
-def _count_older_rows(table: Table, missing: Sequence[ManifestEntry]) -> int:
-    """Count the rows of older files whose key ranges overlap with those of missing files."""
-    fields = table.schema.key_fields
-    by_bucket: dict[PartitionBucket, list[DataFileMeta]] = {}
-    for entry in missing:
-        by_bucket.setdefault(PartitionBucket(entry.partition, entry.bucket), []).append(entry.file)
-    rows = 0
-    for split in table.files() if by_bucket else ():
-        lost = by_bucket.get(split.partition_bucket, [])
-        names = {file.file_name for file in lost}
-        ranges = [(file, *decode_key_bounds(file, fields)) for file in lost]
-        for file in (file for file in split.files if ranges and file.file_name not in names):
-            low, high = decode_key_bounds(file, fields)
-            rows += file.row_count * any(
-                low <= end and start <= high
-                for newer, start, end in ranges
-                if file.max_sequence_number < newer.max_sequence_number
-            )
-    return rows
 
 
 def find_missing_files(table: Table) -> dict[str, ManifestEntry]:
@@ -147,15 +172,15 @@ def _refuse_moved_files(table: Table, missing: Mapping[str, ManifestEntry]) -> N
     """
     levels = len(table.schema.partition_keys) + 2  # the bucket and the file are levels, too
     expected = {path.rpartition("/")[2]: path for path in missing}
+    # A name can be part of another one, and the search shall find the longer.
+    names = re.compile("|".join(map(re.escape, sorted(expected, key=len, reverse=True))))
     indexes = {name for entry in missing.values() for name in entry.file.extra_files}
     for root in dict.fromkeys(path.rsplit("/", levels)[0] for path in missing):
         for info in _list_data_files(table.io, root, levels - 1):
-            name = info.name if info.name in expected else ""
-            if not name and info.name not in indexes:
-                name = next((other for other in expected if other in info.name), "")
-            if name and info.path != expected[name]:
+            match = None if info.name in indexes else names.search(info.name)
+            if match and info.path != expected[match[0]]:
                 raise InputError(
-                    f"{table.identifier}: {expected[name]} is missing, but {info.path} exists. Move "
+                    f"{table.identifier}: {expected[match[0]]} is missing, but {info.path} exists. Move "
                     "it to that place, or delete it if it is another file, and repeat the step. "
                     "Nothing was changed"
                 )
@@ -173,14 +198,42 @@ def _list_data_files(io: FileIO, directory: str, levels: int) -> Iterator[FileIn
 def commit(
     table: Table, plan: MissingFilesPlan, _results: Sequence[bytes] = ()
 ) -> MissingFilesResult:
-    """Remove the files and their deletion vectors from the table in one snapshot."""
-    if not plan:
+    """Remove the files and their deletion vectors from the table in one snapshot.
+
+    First tags the state, and puts the rows aside that readers then see in the lost key ranges.
+    """
+    latest = table.stores.snapshots.latest()
+    if not plan or latest is None:
         return MissingFilesResult(plan=plan)
-    index = rewrite_deletion_vectors(table, {entry.file.file_name for entry in plan.entries})
-    entries = tuple(entry.deleted() for entry in plan.entries)
-    changes = CommitChanges(kind=CommitKind.OVERWRITE, entries=entries, index=tuple(index))
-    snapshot = table.stores.new_commit(StepKind.DELETE).commit(changes)
-    return MissingFilesResult(plan=plan, snapshot=snapshot)
+    with tagged_before_repair(table, latest) as tag:
+        count, path = _put_visible_rows_aside(table, plan)
+        index = rewrite_deletion_vectors(table, {entry.file.file_name for entry in plan.entries})
+        entries = tuple(entry.deleted() for entry in plan.entries)
+        changes = CommitChanges(kind=CommitKind.OVERWRITE, entries=entries, index=tuple(index))
+        snapshot = table.stores.new_commit(StepKind.DELETE).commit(changes)
+    return MissingFilesResult(
+        plan=plan, snapshot=snapshot, tag=tag, visible_rows=count, visible_rows_path=path
+    )
+
+
+def _put_visible_rows_aside(table: Table, plan: MissingFilesPlan) -> tuple[int, str | None]:
+    """Write the rows of the lost key ranges that become visible; return their number and the path.
+
+    Rows that cannot be read do not stop the removal.
+    """
+    if not plan.older_values:
+        return 0, None
+    quarantine = Quarantine.of(table)
+    folder = quarantine.build_folder_name()
+    try:
+        rows = read_older_values(table, plan.older_values, plan.entries)
+        count = put_rows_aside(table, folder, _VISIBLE_ROWS, rows)
+    except (CorruptFileError, UnsupportedError) as error:
+        logger.warning(
+            "%s: the rows that become visible again cannot be read: %s", table.identifier, error
+        )
+        return 0, None
+    return count, quarantine.build_rows_path(folder, _VISIBLE_ROWS) if count else None
 
 
 def rewrite_deletion_vectors(table: Table, names: set[str]) -> Iterable[IndexManifestEntry]:
@@ -210,5 +263,9 @@ REMOVE_UNEXISTING_FILES = build_metadata_step(
 
 
 def remove_unexisting_files(table: Table) -> MissingFilesPlan:
-    """Remove missing data files from the metadata in one snapshot; return the removed files."""
+    """Remove missing data files from the metadata in one snapshot; return the removed files.
+
+    The tag ``before-repair-<UTC time>`` keeps the state before, and the folder ``rows`` of the
+    quarantine has the rows that readers then see in the key ranges of the missing files.
+    """
     return run_step(REMOVE_UNEXISTING_FILES, table, plan(table, EmptyRequest())).plan

@@ -3,10 +3,13 @@
 See docs/format/orphan-files.md#removing-lost-manifests.
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
+from paimon_orch.errors import PaimonError
 from paimon_orch.format.display import Displayable
+from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.steps.common.step import (
@@ -15,6 +18,7 @@ from paimon_orch.steps.common.step import (
     build_metadata_step,
     run_step,
 )
+from paimon_orch.steps.repairs.tag_before import tagged_before_repair
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.commit.state_replacement import StateReplacement
 from paimon_orch.table.table import Table
@@ -31,6 +35,8 @@ class MissingManifestsPlan(Displayable):
     """The number of files that the missing manifests added."""
     deleted_files: int = 0
     """The number of files that the missing manifests deleted."""
+    comparable_id: int | None = None
+    """The newest older snapshot of the table whose manifests all exist."""
 
     def __bool__(self) -> bool:
         """Return whether any manifest is missing."""
@@ -42,8 +48,17 @@ class MissingManifestsPlan(Displayable):
             "manifests": len(self.paths),
             "added_files": self.added_files,
             "deleted_files": self.deleted_files,
+            "comparable_snapshot_id": self.comparable_id,
             "paths": list(self.paths),
         }
+
+    def describe_loss(self) -> str:
+        """Say what is lost, and what becomes visible."""
+        return (
+            f"the files that they added ({self.added_files}) are lost, and those that they deleted "
+            f"({self.deleted_files}) are read again if they exist; in a table with a primary key, "
+            "older values of the keys become visible again"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +67,12 @@ class MissingManifestsResult(StepOutcome):
 
     plan: MissingManifestsPlan
     snapshot: Snapshot | None = None
+    tag: str | None = None
+    """The tag of the state before."""
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the plan and the result as JSON values."""
+        return self.plan.to_dict() | {"tag": self.tag}
 
 
 def plan(table: Table, request: EmptyRequest) -> MissingManifestsPlan:
@@ -65,19 +86,37 @@ def plan(table: Table, request: EmptyRequest) -> MissingManifestsPlan:
         return MissingManifestsPlan(request=request)
     directory = table.paths.manifest_dir
     listed = {info.name for info in table.io.list_dir(directory)}
-    missing = [
-        meta
-        for meta in table.stores.manifests.manifests(snapshot)
-        # A listing may be outdated or not permitted, so each file is also checked.
-        if meta.file_name not in listed and not table.io.exists(f"{directory}/{meta.file_name}")
-    ]
+    missing = _find_missing(table, snapshot, listed)
     return MissingManifestsPlan(
         request=request,
         snapshot=snapshot,
         paths=tuple(f"{directory}/{meta.file_name}" for meta in missing),
         added_files=sum(meta.num_added_files for meta in missing),
         deleted_files=sum(meta.num_deleted_files for meta in missing),
+        comparable_id=_find_comparable(table, snapshot, listed) if missing else None,
     )
+
+
+def _find_missing(
+    table: Table, snapshot: Snapshot, listed: Container[str]
+) -> list[ManifestFileMeta]:
+    directory = table.paths.manifest_dir
+    return [
+        meta
+        for meta in table.stores.manifests.manifests(snapshot)
+        # A listing may be outdated or not permitted, so each file is also checked.
+        if meta.file_name not in listed and not table.io.exists(f"{directory}/{meta.file_name}")
+    ]
+
+
+def _find_comparable(table: Table, newest: Snapshot, listed: Container[str]) -> int | None:
+    store = table.stores.snapshots
+    for number in reversed(store.ids()):
+        if (store.earliest_id() or 0) <= number < newest.id:
+            with suppress(PaimonError):
+                if not _find_missing(table, store.get(number), listed):
+                    return number
+    return None
 
 
 def commit(
@@ -85,7 +124,8 @@ def commit(
 ) -> MissingManifestsResult:
     """Commit the state without the manifests in one snapshot.
 
-    Raises :class:`CommitConflictError` if another commit was made since the plan.
+    First tags the state. Raises :class:`CommitConflictError` if another commit was made since the
+    plan.
     """
     if not plan or plan.snapshot is None:
         return MissingManifestsResult(plan=plan)
@@ -94,8 +134,9 @@ def commit(
     changes = CommitChanges(
         kind=CommitKind.OVERWRITE, replacement=replacement, expected_latest=plan.snapshot.id
     )
-    snapshot = table.stores.new_commit(StepKind.DELETE).commit(changes)
-    return MissingManifestsResult(plan=plan, snapshot=snapshot)
+    with tagged_before_repair(table, plan.snapshot) as tag:
+        snapshot = table.stores.new_commit(StepKind.DELETE).commit(changes)
+    return MissingManifestsResult(plan=plan, snapshot=snapshot, tag=tag)
 
 
 REMOVE_UNEXISTING_MANIFESTS = build_metadata_step(
@@ -107,6 +148,6 @@ def remove_unexisting_manifests(table: Table) -> MissingManifestsPlan:
     """Remove missing manifests from the metadata in one snapshot; return the removed ones.
 
     The files that they added are lost, and files that they deleted may be read again: check the
-    table afterwards.
+    table afterwards. The tag ``before-repair-<UTC time>`` keeps the state before.
     """
     return run_step(REMOVE_UNEXISTING_MANIFESTS, table, plan(table, EmptyRequest())).plan

@@ -14,6 +14,7 @@ from paimon_orch.format.display import format_count
 from paimon_orch.format.paths import MAIN_BRANCH
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.steps.cleanup import remove_unexisting_files, remove_unexisting_manifests
+from paimon_orch.steps.cleanup.remove_unexisting_files import MissingFilesResult
 from paimon_orch.steps.common.step import (
     EmptyRequest,
     Step,
@@ -31,6 +32,7 @@ from paimon_orch.steps.repairs import (
     rebuild_indexes,
     repair_hints,
 )
+from paimon_orch.steps.repairs.tag_before import tag_before_repair
 from paimon_orch.table.iceberg.iceberg_settings import is_iceberg_enabled
 from paimon_orch.table.metadata.rollback import check_can_repair_earliest
 from paimon_orch.table.table import Table
@@ -98,10 +100,12 @@ class RepairResult(StepOutcome):
 
     plan: RepairPlan
     results: tuple[str, ...] = ()
+    tag: str | None = None
+    """The tag of the newest snapshot before the first repair that commits one."""
 
     def to_dict(self) -> dict[str, object]:
         """Return the plan and the results as JSON values."""
-        return self.plan.to_dict() | {"results": list(self.results)}
+        return self.plan.to_dict() | {"results": list(self.results), "tag": self.tag}
 
 
 def _plan_hints(table: Table) -> RepairAction | None:
@@ -152,8 +156,7 @@ def _plan_missing_manifests(table: Table) -> RepairAction | None:
     return _build_action(
         DoctorRule.MISSING_MANIFESTS,
         f"commit the state without {format_count(len(planned.paths), 'missing manifest')}; "
-        f"{format_count(planned.added_files, 'file')} that they added are lost, and "
-        f"{format_count(planned.deleted_files, 'file')} that they deleted are read again",
+        f"{planned.describe_loss()}",
         table,
         remove_unexisting_manifests.REMOVE_UNEXISTING_MANIFESTS,
         planned,
@@ -273,6 +276,8 @@ def _build_action(
 
 def _run_step(table: Table, step: Step[Any, Any, Any, Any, Any, Any], planned: Any) -> str:
     outcome = run_step(step, table, planned)
+    if isinstance(outcome, MissingFilesResult) and outcome.snapshot is not None:
+        return f"committed snapshot {outcome.snapshot.id}{outcome.describe_visible_rows()}"
     snapshot = getattr(outcome, "snapshot", None)
     if isinstance(outcome, CompactionResult):
         return f"committed snapshot {outcome.snapshot_id}"
@@ -292,6 +297,15 @@ _PLANNERS: Mapping[DoctorRule, Callable[[Table], RepairAction | None]] = {
     DoctorRule.STALE_ICEBERG_METADATA: _plan_iceberg,
     DoctorRule.STALE_CATALOG_PARTITIONS: _plan_partitions,
 }
+_STATE_RULES = {
+    DoctorRule.MISSING_MANIFESTS,
+    DoctorRule.MISSING_FILES,
+    DoctorRule.OVERLAPPING_FILES,
+    DoctorRule.DUPLICATE_KEYS,
+    DoctorRule.STALE_DELETION_VECTORS,
+    DoctorRule.MISSING_HASH_INDEX,
+}
+"""The rules whose repairs commit another state."""
 REPAIRABLE_RULES = tuple(_PLANNERS)
 """The rules that can be repaired, in the order of the repairs."""
 
@@ -345,13 +359,18 @@ def _check_rules(request: RepairRequest) -> None:
 def commit(table: Table, plan: RepairPlan, _results: Sequence[bytes] = ()) -> RepairResult:
     """Do the planned repairs, one after the other.
 
-    A repair commits, so the later ones are planned again: their files can be gone.
+    A repair commits, so the later ones are planned again: their files can be gone. Before the first
+    one that changes rows or indexes, the state is tagged; it can be read only after hints are
+    repaired.
     """
-    results = list[str]()
+    results, tag = list[str](), None
     for planned in plan.actions:
         action = _PLANNERS[planned.rule](table) if results else planned
+        if tag is None and planned.rule in _STATE_RULES:
+            latest = table.stores.snapshots.latest()
+            tag = None if latest is None else tag_before_repair(table, latest)
         results.append("not needed any more" if action is None else action.run())
-    return RepairResult(plan=plan, results=tuple(results))
+    return RepairResult(plan=plan, results=tuple(results), tag=tag)
 
 
 REPAIR = build_metadata_step("repair", plan, commit, max_attempts=1)
@@ -360,7 +379,8 @@ REPAIR = build_metadata_step("repair", plan, commit, max_attempts=1)
 def repair(table: Table, rules: Sequence[DoctorRule | str] | None = None) -> RepairResult:
     """Repair what the doctor finds in a table, or only the findings of some rules.
 
-    Nothing is deleted: each repair is a new snapshot, or puts a file or rows into the quarantine.
+    Nothing is deleted: each repair is a new snapshot, or puts a file or rows into the quarantine,
+    and the tag ``before-repair-<UTC time>`` keeps the state before.
     Rows that are lost already remain lost. Raises :class:`InputError` for a rule that cannot be
     repaired, and the errors of the steps; the repairs before the failed one are complete.
     """

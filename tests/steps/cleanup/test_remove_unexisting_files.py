@@ -4,21 +4,28 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from support.damage import data_files
 from support.histories import make_table
 from support.tables import deletion_vectors_of, new_table, rows_of, stored_files, table_of
 
 from paimon_orch import Catalog
-from paimon_orch.errors import InputError, PaimonError
-from paimon_orch.steps.cleanup.remove_unexisting_files import plan, remove_unexisting_files
+from paimon_orch.errors import CommitConflictError, InputError, PaimonError
+from paimon_orch.steps.cleanup.remove_unexisting_files import (
+    REMOVE_UNEXISTING_FILES,
+    plan,
+    remove_unexisting_files,
+)
 from paimon_orch.steps.common.executor import InProcessExecutor
-from paimon_orch.steps.common.step import EmptyRequest
+from paimon_orch.steps.common.step import EmptyRequest, run_step
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.steps.inspection.doctor_findings import DoctorRule
+from paimon_orch.steps.maintenance.rollback_as_latest import rollback_as_latest
 from paimon_orch.steps.repairs import repair as repair_step
 from paimon_orch.steps.repairs.repair import RepairRequest, repair
+from paimon_orch.table.commit.commit import TableCommit
 
 
 def test_the_remaining_files_can_be_read(tmp_path: Path) -> None:
@@ -65,26 +72,74 @@ def test_a_file_that_stands_under_another_name_is_not_removed(tmp_path: Path, to
     assert rows_of(table) == [(1, 1)]
 
 
-def test_older_values_that_become_visible_are_counted(tmp_path: Path) -> None:
+def test_older_values_that_become_visible_are_counted_and_put_aside(tmp_path: Path) -> None:
     table = new_table(tmp_path)
     table.upsert(table_of("k v", [(1, "old"), (2, "old")]))
     table.upsert(table_of("k v", [(7, "x"), (8, "x"), (9, "x")]))
     table.upsert(table_of("k v", [(1, "new")]))
     newest = max(data_files(table), key=lambda path: path.stat().st_mtime_ns)
+    data = newest.read_bytes()
     newest.unlink()
 
     planned = plan(table, EmptyRequest())
 
     assert (planned.rows, planned.older_rows) == (1, 2)
+    assert planned.to_dict()["older_values"] == [
+        {"bucket": "bucket-0", "min_key": "(1)", "max_key": "(1)", "rows": 2}
+    ]
     [action] = repair_step.plan(
         table, RepairRequest(rules=frozenset({DoctorRule.MISSING_FILES}))
     ).actions
     assert action.text == (
         "commit the state without 1 missing data file; 1 row of them is lost, and older values of "
-        "the same keys become visible again: other files have 2 rows in the same key ranges"
+        "the same keys become visible again: other files have 2 rows in the same key ranges "
+        "(bucket-0, keys (1) to (1): 2 rows of older files)"
     )
-    remove_unexisting_files(table)
+    result = run_step(REMOVE_UNEXISTING_FILES, table, planned)
     assert rows_of(table)[:2] == [(1, "old"), (2, "old")]
+    assert result.visible_rows == 1
+    assert pq.read_table(result.visible_rows_path).to_pylist() == [{"k": 1, "v": "old"}]
+
+    # The tag is comparable as soon as the lost file is restored, and then brings its rows back.
+    newest.write_bytes(data)
+    assert result.tag is not None
+    assert result.tag.startswith("before-repair-2")
+    changes = table.incremental(3, 4, mode="diff").to_arrow().to_pylist()
+    assert [(row["rowkind"], row["v"]) for row in changes] == [("+U", "old")]
+    rollback_as_latest(table, tag=result.tag)
+    assert rows_of(table)[:2] == [(1, "new"), (2, "old")]
+
+
+def test_rows_that_deletion_vectors_delete_stay_deleted_without_the_newer_file(
+    tmp_path: Path,
+) -> None:
+    table = new_table(tmp_path, deletion_vectors__enabled="true")
+    table.upsert(table_of("k v", [(1, "old"), (2, "old")]))
+    compact(table, InProcessExecutor(), strategy="full")
+    table.upsert(table_of("k v", [(1, "new")]))
+    compact(table, InProcessExecutor())
+    newest = max(data_files(table), key=lambda path: path.stat().st_mtime_ns)
+    newest.unlink()
+
+    assert plan(table, EmptyRequest()).older_rows == 0
+    remove_unexisting_files(table)
+
+    assert rows_of(table) == [(2, "old")]
+
+
+def test_the_tag_of_a_removal_that_is_refused_is_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise CommitConflictError("another commit was first")
+
+    table = new_table(tmp_path)
+    table.upsert(table_of("k v", [(1, "a")]))
+    data_files(table)[0].unlink()
+    monkeypatch.setattr(TableCommit, "commit", fail)
+    with pytest.raises(CommitConflictError):
+        remove_unexisting_files(table)
+    assert table.tags.names() == []
 
 
 def test_the_index_of_a_missing_file_is_not_the_file(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from paimon_orch.steps.cleanup.remove_unexisting_manifests import (
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.common.step import EmptyRequest
 from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.expiration.delete_tag import delete_tag
 from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.table.table import Table
 
@@ -42,10 +43,14 @@ def test_the_files_of_the_other_manifests_can_be_read(tmp_path: Path) -> None:
     shown = run_command("remove-unexisting-manifests", str(tmp_path), "db.t", "--dry-run")
     assert shown.splitlines() == [
         str(lost),
-        "would remove 1 manifests, which added 1 and deleted 0 files, from the metadata",
+        (
+            "would remove 1 missing manifest of db.t from the metadata; the files that they added (1) "
+            "are lost, and those that they deleted (0) are read again if they exist; in a table with a "
+            "primary key, older values of the keys become visible again; nothing was changed"
+        ),
     ]
     assert stored_files(table) == before
-    output = run_command("remove-unexisting-manifests", str(tmp_path), "db.t", "--json")
+    output = run_command("remove-unexisting-manifests", str(tmp_path), "db.t", "--yes", "--json")
 
     assert json.loads(output)["paths"] == [str(lost)]
     assert rows_of(table) == [(0, "0"), (2, "2")]
@@ -71,11 +76,27 @@ def test_files_that_only_a_lost_manifest_added_stay_deleted(tmp_path: Path) -> N
 
     found = remove_unexisting_manifests(table)
 
-    assert (found.added_files, found.deleted_files) == (1, 0)
+    assert (found.added_files, found.deleted_files, found.comparable_id) == (1, 0, None)
     assert rows_of(table) == [(1, "a"), (2, "b"), (3, "c")]
     newest = table.stores.snapshots.latest()
     assert newest is not None
     assert newest.total_record_count == 3
+
+
+def test_values_that_become_visible_can_be_compared_with_an_older_snapshot(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    table.upsert(table_of("k v", [(1, "a"), (2, "a")]))
+    table.upsert(table_of("k v", [(1, "b")]))
+    table.upsert(table_of("k v", [(1, "c"), (3, "c")]))
+    manifest_of(table, 3).unlink()
+
+    found = remove_unexisting_manifests(table)
+
+    assert found.comparable_id == 2
+    assert table.incremental(2, 4, mode="diff").to_arrow().num_rows == 0
+    [tag] = table.tags.names()
+    assert table.tags.get(tag).id == 3
+    delete_tag(table, tag)  # although its manifest is missing
 
 
 def test_a_commit_meanwhile_is_a_conflict(tmp_path: Path) -> None:

@@ -319,7 +319,10 @@ def test_missing_and_overlapping_files_of_one_bucket_are_repaired(tmp_path: Path
         DoctorRule.MISSING_FILES,
         DoctorRule.OVERLAPPING_FILES,
     ]
-    assert result.results == ("committed snapshot 5", "committed snapshot 6")
+    assert result.results[0].startswith("committed snapshot 5; 6 rows that readers now see in ")
+    assert result.results[1] == "committed snapshot 6"
+    assert result.tag is not None
+    assert table.tags.get(result.tag).id == 4
     assert rows_of(table) == EXPECTED
     assert not plan(table, RepairRequest())
 
@@ -330,7 +333,8 @@ def test_a_repair_that_an_earlier_one_made_needless_is_left_out(tmp_path: Path) 
 
     result = repair(table)
 
-    assert result.results == ("committed snapshot 4", "not needed any more")
+    assert result.results[0].startswith("committed snapshot 4; 2 rows that readers now see in ")
+    assert result.results[1] == "not needed any more"
     assert rows_of(table) == [(1, "old"), (2, "old"), (3, "old")]
 
 

@@ -1,0 +1,52 @@
+"""Tags the state of a table before a repair changes it.
+
+The tag keeps the files of the state, also after its snapshot has expired. See
+docs/how-to/recover-from-a-bad-commit.md.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from paimon_orch.errors import REFUSED_COMMIT_ERRORS
+from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.steps.cleanup.quarantine import Quarantine
+from paimon_orch.table.table import Table
+
+_PREFIX = "before-repair-"
+
+
+def tag_before_repair(table: Table, snapshot: Snapshot) -> str:
+    """Create the tag ``before-repair-<UTC time>`` of the newest snapshot, and return its name.
+
+    Returns the existing one if the snapshot has such a tag: a repair of several steps, or one that
+    is repeated after a failure, needs only one.
+    """
+    store = table.stores.snapshots
+    for name in store.tags():
+        if name.startswith(_PREFIX) and store.tag(name).id == snapshot.id:
+            return name
+    name = f"{_PREFIX}{Quarantine.of(table).build_folder_name()}"
+    table.tags.create(name, snapshot.id)
+    return name
+
+
+@contextmanager
+def tagged_before_repair(table: Table, snapshot: Snapshot) -> Iterator[str]:
+    """Tag the newest snapshot; a tag that was created is deleted if the commit is refused."""
+    before = table.tags.names()
+    name = tag_before_repair(table, snapshot)
+    try:
+        yield name
+    except REFUSED_COMMIT_ERRORS:
+        if name not in before:
+            table.tags.delete(name)
+        raise
+
+
+def describe_tag(table: Table, tag: str) -> str:
+    """Say how to return to the state of a tag."""
+    command = table.stores.label.format_command("rollback")
+    return (
+        f"the tag {tag} keeps the state before; to return to it, restore the lost files and run "
+        f"`{command} --tag {tag} --as-latest`"
+    )
