@@ -8,11 +8,12 @@ from typing import Annotated, Literal
 
 import typer
 
-from paimon_orch.cli.arguments import AsJson, CatalogLocation, DryRun, Identifier
-from paimon_orch.cli.common import open_catalog, parse_pair, print_values
+from paimon_orch.cli.arguments import AsJson, CatalogLocation, DryRun, Identifier, Yes
+from paimon_orch.cli.common import confirm, open_catalog, parse_pair, print_values
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
 from paimon_orch.errors import InputError
+from paimon_orch.format.display import format_count
 from paimon_orch.format.options.secret_options import hide_secrets
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.data_types import Field, type_to_sql
@@ -111,6 +112,7 @@ def alter(
     comment: _Comment = None,
     set_option: _Set = None,
     reset: _Reset = None,
+    yes: Yes = False,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
@@ -118,7 +120,8 @@ def alter(
 
     Every option except --comment may be repeated. All changes are made in one new schema, in the
     order of the options on this page. The field city of a nested column address is address.city.
-    No data file is rewritten: readers convert old files to the new schema.
+    No data file is rewritten: readers convert old files to the new schema. Asks before it drops a
+    column, whose values readers no longer see.
     """
     catalog = open_catalog(ctx, location)
     target = catalog.table(table)
@@ -140,6 +143,10 @@ def alter(
     ]
     if not changes:
         raise InputError("alter has nothing to change; see paimon-orch alter --help")
+    if drop and not dry_run and (rows := sum(split.row_count for split in target.files())):
+        _plan_schema(target, schema, changes)  # refuses invalid changes before the question
+        loss = f"the values of column {', '.join(drop)} in {format_count(rows, 'row')}"
+        confirm(f"drop {loss} of {table}", yes=yes)
     new_schema = (
         _plan_schema(target, schema, changes) if dry_run else catalog.alter_table(table, changes)
     )

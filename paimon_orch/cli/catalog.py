@@ -1,7 +1,8 @@
 """Commands on databases and whole tables: list, create, rename and drop."""
 
 import json
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
 
@@ -10,6 +11,7 @@ from paimon_orch.catalog.named_catalogs import describe_named_catalogs
 from paimon_orch.cli.arguments import AsJson, CatalogLocation, DryRun, Identifier, Yes
 from paimon_orch.cli.common import (
     confirm,
+    describe_loss,
     open_catalog,
     parse_names,
     parse_pair,
@@ -154,17 +156,15 @@ def drop_database(
     catalog = open_catalog(ctx, location)
     names = catalog.list_tables_to_drop(database, cascade=cascade, if_exists=if_exists)
     values: dict[str, object] = {"database": database, "tables": names}
-    count = format_count(len(names), "table")
-    if dry_run or (names and not yes):
+    if dry_run or (names and not yes):  # tables that are damaged can be dropped, not measured
         losses = [_measure_table(catalog, f"{database}.{name}") for name in names]
-    if dry_run:
-        lines = [f"would delete {_describe_loss(loss)}" for loss in losses]
-        text = f"would delete database {database} with {count}; nothing was changed"
-        print_values(values | {"tables": losses}, as_json, "\n".join([*lines, text]))
-        return
-    if names and not yes:
-        loss = "; ".join(map(_describe_loss, losses))
-        confirm(f"delete database {database} with {count}: {loss}? This cannot be undone.", yes=yes)
+        action = f"delete database {database} with {format_count(len(names), 'table')}"
+        action += f": {'; '.join(map(_describe_table, losses))}" if losses else ""
+        if dry_run:
+            text = f"would {action}; nothing was changed"
+            print_values(values | {"tables": losses}, as_json, text)
+            return
+        confirm(action)
     catalog.drop_database(database, cascade=cascade, if_exists=if_exists)
     print_values(values, as_json, f"deleted database {database}")
 
@@ -245,37 +245,33 @@ def drop(
     if not exists:
         print_values(missing, as_json, f"{table} does not exist; nothing was changed")
         return
-    if dry_run:
+    if dry_run or not yes:  # a table that is damaged can be dropped, not measured
         loss = _measure_table(catalog, table)
-        text = f"would delete {_describe_loss(loss)}; nothing was changed"
-        print_values(loss | {"deleted": False}, as_json, text)
-        return
-    if not yes:
-        text = _describe_loss(_measure_table(catalog, table))
-        confirm(f"delete {text}? This cannot be undone.", yes=yes)
+        action = f"delete {_describe_table(loss)}"
+        if dry_run:
+            text = f"would {action}; nothing was changed"
+            print_values(loss | {"deleted": False}, as_json, text)
+            return
+        confirm(action)
     catalog.drop_table(table, if_exists=if_exists)
     print_values({"table": table, "deleted": True}, as_json, f"deleted {table}")
 
 
-def _measure_table(catalog: Catalog, identifier: str) -> dict[str, object]:
-    """Count what dropping a table deletes: snapshots, tags, branches, files and bytes."""
+def _measure_table(catalog: Catalog, identifier: str) -> dict[str, Any]:
+    """List what dropping a table deletes: snapshots, tags, branches, files and bytes."""
     table = catalog.table(identifier)
     files, size = catalog.count_files(identifier)
     return {
         "table": identifier,
         "snapshots": len(table.stores.snapshots.ids()),
-        "tags": len(table.stores.snapshots.tags()),
-        "branches": len(table.branches.names()),
+        "tags": table.stores.snapshots.tags(),
+        "branches": table.branches.names(),
         "files": files,
         "bytes": size,
     }
 
 
-def _describe_loss(loss: dict[str, object]) -> str:
-    units = ("snapshots", "snapshot"), ("tags", "tag"), ("files", "file"), ("bytes", "byte")
-    counts = {key: format_count(loss[key], unit) for key, unit in units}
-    branches = format_count(loss["branches"], "branch", "branches")
-    return (
-        f"{loss['table']} with {counts['snapshots']}, {counts['tags']}, {branches} and "
-        f"{counts['files']} of {counts['bytes']}"
-    )
+def _describe_table(loss: Mapping[str, Any]) -> str:
+    units = {"snapshot": "snapshots", "tag": "tags", "branch": "branches", "file": "files"}
+    text = describe_loss({unit: loss[key] for unit, key in units.items()})
+    return f"{loss['table']} with {text} of {format_count(loss['bytes'], 'byte')}"

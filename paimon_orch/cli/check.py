@@ -26,6 +26,7 @@ from paimon_orch.cli.common import (
     open_progress_bars,
     open_table,
     print_values,
+    split_partitions,
 )
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
@@ -43,6 +44,7 @@ from paimon_orch.steps.maintenance import mark_done as mark_step
 from paimon_orch.steps.maintenance import sync_iceberg as iceberg_step
 from paimon_orch.steps.maintenance import sync_partitions as partition_step
 from paimon_orch.steps.repairs import repair as repair_step
+from paimon_orch.steps.repairs.tag_before import describe_tag
 from paimon_orch.table.iceberg.status import IcebergStatus
 
 _Drop = Annotated[
@@ -57,6 +59,7 @@ _PartitionsToMark = Annotated[
         "columns.",
     ),
 ]
+_RESTORE_FILES = "If a backup has the files, restore them instead."
 _Deep = Annotated[bool, typer.Option("--deep", help="Also read all data files.")]
 
 _Pattern = Annotated[
@@ -187,27 +190,28 @@ def repair(
 ) -> None:
     """Repair what doctor finds in a table.
 
-    Each repair commits a snapshot or writes a hint. Nothing is deleted: replaced hints and rows are
-    put into the quarantine. Rows that are lost already remain lost. The exit status is 1 if a
-    finding with severity error cannot be repaired.
+    Each repair commits a snapshot or writes a hint. Nothing is deleted: the tag
+    before-repair-<UTC time> keeps the state before, and replaced hints and rows are put into the
+    quarantine. Rows that are lost already remain lost. The exit status is 1 if a finding with
+    severity error cannot be repaired.
     """
     target = open_table(ctx, location, table)
     planned = repair_step.plan(target, repair_step.RepairRequest(rules=_parse_rules(rules)))
     lines = _format_repairs(planned)
     if dry_run or not planned:
         end = "nothing was changed" if planned else "nothing to repair"
-        values = planned.to_dict() | {"results": []}
+        values = planned.to_dict() | {"results": [], "tag": None}
         print_values(values, as_json, "\n".join([*lines, end]))
     else:
-        if not yes:
-            print("\n".join(lines), file=sys.stderr)
-        confirm(f"do {format_count(len(planned.actions), 'repair')} of {table}?", yes=yes)
+        repairs = "; ".join(lines[: len(planned.actions)])
+        confirm(f"repair {table}: {repairs}", yes=yes, undo="")
         result = run_step(repair_step.REPAIR, target, planned)
         done = [
             f"{action.rule}: {action.text}: {text}"
             for action, text in zip(planned.actions, result.results, strict=True)
         ]
-        print_values(result.to_dict(), as_json, "\n".join([*done, *lines[len(done) :]]))
+        tagged = [] if result.tag is None else [describe_tag(target, result.tag)]
+        print_values(result.to_dict(), as_json, "\n".join([*done, *lines[len(done) :], *tagged]))
     if planned.refused:
         sys.exit(1)
 
@@ -261,47 +265,64 @@ def remove_unexisting_files(
     ctx: typer.Context,
     location: CatalogLocation,
     table: Identifier,
+    yes: Yes = False,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """Remove missing data files from the metadata.
 
     Afterwards, the remaining rows of the newest snapshot can be read again. The rows of the missing
-    files are lost. In a table with a primary key, older values of the same keys become visible.
+    files are lost. In a table with a primary key, older values of the same keys become visible, and
+    are written to a Parquet file of the quarantine. The tag before-repair-<UTC time> keeps the
+    state before.
     """
     target = open_table(ctx, location, table)
     missing = missing_step.plan(target, EmptyRequest())
-    if not dry_run:
-        missing = run_step(missing_step.REMOVE_UNEXISTING_FILES, target, missing).plan
-    verb = "would remove" if dry_run else "removed"
-    text = f"{verb} {len(missing.paths)} files of {missing.rows:,} rows from the metadata"
-    if missing:
-        text += f"; {missing.describe_loss()}"
-    print_values(missing.to_dict(), as_json, "\n".join([*missing.paths, text]))
+    files = format_count(len(missing.paths), "missing file")
+    action = f"remove {files} of {table} from the metadata; {missing.describe_loss()}"
+    if dry_run or not missing:
+        text = f"would {action}; nothing was changed" if missing else "no file is missing"
+        print_values(missing.to_dict(), as_json, "\n".join([*missing.paths, text]))
+        return
+    confirm(action, yes=yes, undo=_RESTORE_FILES)
+    result = run_step(missing_step.REMOVE_UNEXISTING_FILES, target, missing)
+    text = f"removed {files} from the metadata{result.describe_visible_rows()}"
+    end = [] if result.tag is None else [describe_tag(target, result.tag)]
+    print_values(result.to_dict(), as_json, "\n".join([*missing.paths, text, *end]))
 
 
 def remove_unexisting_manifests(
     ctx: typer.Context,
     location: CatalogLocation,
     table: Identifier,
+    yes: Yes = False,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """Remove missing manifests from the metadata.
 
     Afterwards, the files of the other manifests can be read again. Files that the missing manifests
-    added are lost, and files that they deleted are read again if they exist: run check --deep.
+    added are lost, and files that they deleted are read again if they exist: run check --deep. The
+    tag before-repair-<UTC time> keeps the state before.
     """
     target = open_table(ctx, location, table)
     missing = manifest_step.plan(target, EmptyRequest())
-    if not dry_run:
-        missing = run_step(manifest_step.REMOVE_UNEXISTING_MANIFESTS, target, missing).plan
-    verb = "would remove" if dry_run else "removed"
-    text = (
-        f"{verb} {len(missing.paths)} manifests, which added {missing.added_files} and deleted "
-        f"{missing.deleted_files} files, from the metadata"
-    )
-    print_values(missing.to_dict(), as_json, "\n".join([*missing.paths, text]))
+    manifests = format_count(len(missing.paths), "missing manifest")
+    action = f"remove {manifests} of {table} from the metadata; {missing.describe_loss()}"
+    if dry_run or not missing:
+        text = f"would {action}; nothing was changed" if missing else "no manifest is missing"
+        print_values(missing.to_dict(), as_json, "\n".join([*missing.paths, text]))
+        return
+    confirm(action, yes=yes, undo=_RESTORE_FILES)
+    result = run_step(manifest_step.REMOVE_UNEXISTING_MANIFESTS, target, missing)
+    lines = [*missing.paths, f"removed {manifests} from the metadata"]
+    if missing.comparable_id is not None:
+        lines.append(
+            f"snapshot {missing.comparable_id} is the newest older one with all manifests: compare "
+            "the rows with its rows"
+        )
+    lines += [] if result.tag is None else [describe_tag(target, result.tag)]
+    print_values(result.to_dict(), as_json, "\n".join(lines))
 
 
 def sync_iceberg(
@@ -380,9 +401,7 @@ def mark_done(
     file _SUCCESS into the directory of each partition. The partitions need not have rows.
     """
     target = open_table(ctx, location, table)
-    specs = [spec.strip() for spec in partitions.split(";") if spec.strip()]
-    if not specs:
-        raise InputError("--partitions is empty; write for example dt=2026-01-31")
+    specs = split_partitions(partitions) or []
     planned = mark_step.plan(target, mark_step.MarkDoneRequest(partitions=specs))
     if not dry_run:
         planned = run_step(mark_step.MARK_DONE, target, planned).plan

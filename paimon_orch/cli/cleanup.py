@@ -21,6 +21,7 @@ from paimon_orch.cli.common import (
     append_refused_paths,
     build_executor,
     confirm,
+    describe_loss,
     open_table,
     parse_optional_cutoff,
     parse_partitions,
@@ -91,6 +92,7 @@ def remove_orphan_files(
     older_than: OlderThan = None,
     partitions: Partitions = None,
     quarantine: _Quarantine = False,
+    yes: Yes = False,
     dry_run: DryRun = False,
     executor: ExecutorOption = ExecutorKind.AUTO,
     master: Master = None,
@@ -100,36 +102,46 @@ def remove_orphan_files(
 
     These are files in the table's directories that no snapshot, tag, branch or changelog
     references. By default, files of the last day are kept, because running jobs may still commit
-    them.
+    them; with a later --older-than, the command asks before it deletes files.
     """
     many_units = build_executor(executor, master)
     runner = ThresholdExecutor(lambda: many_units)
     target = open_table(ctx, location, table)
+    cutoff = parse_optional_cutoff("--older-than", older_than)
     planned = orphan_step.plan(
         target,
         orphan_step.RemoveOrphanFilesRequest(
-            older_than=parse_optional_cutoff("--older-than", older_than),
+            older_than=cutoff,
             partitions=parse_partitions(target, partitions, with_directories=True),
             quarantine=quarantine,
         ),
         executor=runner,
     )
     skipped = [f"skipped: {text}" for text in planned.skipped_external_paths]
+    action = (
+        f"{'move' if quarantine else 'delete'} {format_count(len(planned.files), 'file')} of "
+        f"{format_count(planned.bytes, 'byte')} of {table}"
+    )
     if dry_run:
-        text = (
-            f"would remove {format_count(len(planned.files), 'file')} of "
-            f"{format_count(planned.bytes, 'byte')}; "
-            "nothing was changed"
-        )
+        text = f"would {action}; nothing was changed"
         paths = [file.path for file in planned.files]
         print_values(planned.to_dict(), as_json, "\n".join([*paths, *skipped, text]))
         return
+    if planned and not quarantine and _may_delete_files_of_jobs(cutoff):
+        confirm(f"{action}, also files that running jobs have written", yes=yes)
     result = run_step(orphan_step.REMOVE_ORPHAN_FILES, target, planned, runner)
     verb = "deleted" if result.quarantine is None else f"moved to quarantine {result.quarantine}:"
     text = f"{verb} {format_count(result.files, 'file')} of {format_count(result.bytes, 'byte')}"
     values = result.to_dict() | {"skipped_external_paths": list(planned.skipped_external_paths)}
     text = append_refused_paths("\n".join([*skipped, text]), result.refused)
     print_values(values, as_json, text)
+
+
+def _may_delete_files_of_jobs(cutoff: int | None) -> bool:
+    """Return whether a cutoff is later than the default one."""
+    return (
+        cutoff is not None and cutoff > (time.time() - orphan_step.DEFAULT_MIN_AGE_SECONDS) * 1000
+    )
 
 
 def purge_files(
@@ -147,16 +159,20 @@ def purge_files(
     """
     target = open_table(ctx, location, table)
     planned = purge_step.plan(target, EmptyRequest())
-    loss = (
-        f"{format_count(planned.rows, 'row')}, {format_count(planned.snapshots, 'snapshot')}, "
-        f"{format_count(len(planned.tags), 'tag')}, "
-        f"{format_count(len(planned.branches), 'branch', 'branches')} and "
-        f"{format_count(len(planned.consumers), 'consumer')}"
+    loss = describe_loss(
+        {
+            "row": planned.rows,
+            "snapshot": planned.snapshots,
+            "tag": planned.tags,
+            "branch": planned.branches,
+            "consumer": planned.consumers,
+        }
     )
+    action = f"delete {loss} of {table}, and its unreferenced files"
     if dry_run:
-        print_values(planned.to_dict(), as_json, f"would delete {loss}; nothing was changed")
+        print_values(planned.to_dict(), as_json, f"would {action}; nothing was changed")
         return
-    confirm(f"delete {loss} of {table}? This cannot be undone.", yes=yes)
+    confirm(action, yes=yes)
     result = run_step(purge_step.PURGE_FILES, target, planned)
     values = planned.to_dict() | {"files": result.files}
     files = format_count(result.files, "unreferenced file")
@@ -219,12 +235,12 @@ def empty_quarantine(
     assert cutoff is not None
     retention = timedelta(seconds=max(0.0, time.time() - cutoff / 1000))
     files = quarantine.count(quarantine.find_expired_folders(retention))
+    action = f"delete {describe_loss({'quarantined file': files})} of {table}"
     if dry_run:
-        text = f"would delete {format_count(files, 'file')}; nothing was changed"
+        text = f"would {action}; nothing was changed"
     else:
         if files:
-            loss = format_count(files, "quarantined file")
-            confirm(f"delete {loss} of {table}? This cannot be undone.", yes=yes)
+            confirm(action, yes=yes)
         files = quarantine.empty(retention)
         text = f"deleted {format_count(files, 'file')}"
     print_values({"files": files}, as_json, text)

@@ -4,7 +4,7 @@ import json
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -20,6 +20,7 @@ from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.catalog.open_catalog import open_catalog as open_located_catalog
 from paimon_orch.cli.arguments import DEFAULT_MASTER
 from paimon_orch.errors import InputError, NotFoundError, PaimonError
+from paimon_orch.format.display import format_count
 from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.times import parse_cutoff, parse_duration, parse_timestamp
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from paimon_orch.table.system_table import SystemTable
 
 console = Console(highlight=False, markup=False, emoji=False)
+KEPT_ROWS = "Older snapshots keep the rows until they expire."
+_PLURALS = {"branch": "branches"}
 error_console = Console(stderr=True, soft_wrap=True, highlight=False, markup=False, emoji=False)
 
 
@@ -92,13 +95,30 @@ def has_terminal() -> bool:
     return sys.stdin.isatty()
 
 
-def confirm(question: str, *, yes: bool) -> None:
+def describe_loss(losses: Mapping[str, int | Sequence[str]]) -> str:
+    """Return the sizes of losses, such as ``2 snapshots and 1 tag (late)``.
+
+    ``losses`` has numbers or names by unit; empty ones are left out.
+    """
+    parts = []
+    for unit, loss in losses.items():
+        count = loss if isinstance(loss, int) else len(loss)
+        names = "" if isinstance(loss, int) else f" ({', '.join(loss)})"
+        if count:
+            parts.append(format_count(count, unit, _PLURALS.get(unit)) + names)
+    *first, last = parts or ["nothing"]
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def confirm(action: str, *, yes: bool = False, undo: str = "This cannot be undone.") -> None:
     """Ask before something is deleted; stdout is for results, so the question is on stderr.
 
-    Raises :class:`InputError` unless the user agrees, or passed ``--yes``.
+    ``action`` says what is deleted; the dry run of the command says the same. ``undo`` says whether
+    it can be undone. Raises :class:`InputError` unless the user agrees, or passed ``--yes``.
     """
     if yes:
         return
+    question = f"{action}? {undo}".rstrip()
     if not has_terminal():
         raise InputError(
             f"{question} There is no terminal to ask on; add --yes to confirm. Nothing was changed"

@@ -23,6 +23,7 @@ from paimon_orch.cli.common import (
     add_progress_bar,
     build_executor,
     confirm,
+    describe_loss,
     open_catalog,
     open_progress_bars,
     open_table,
@@ -464,16 +465,22 @@ def rescale(
         target, rescale_step.RescaleRequest(bucket_num=bucket_num, partitions=specs)
     )
     snapshot = None
+    rows = describe_loss(
+        {
+            "row": sum(split.row_count for split in planned.splits),
+            "partition": [name for name in planned.partitions if name],
+        }
+    )
+    action = f"rewrite {rows} of {table} to {format_count(planned.buckets, 'bucket')}"
     if planned and not dry_run:
-        rows = format_count(sum(split.row_count for split in planned.splits), "row")
-        names = ", ".join(filter(None, planned.partitions)) or "the table"
-        buckets = format_count(planned.buckets, "bucket")
-        confirm(f"rewrite {rows} of {table} to {buckets}: {names}?", yes=yes)
+        confirm(action, yes=yes, undo="No other job may write to these rows.")
         snapshot = run_step(rescale_step.RESCALE, target, planned, runner).snapshot
     committed = None if snapshot is None else snapshot.id
-    outcome = "nothing was changed" if snapshot is None else f"snapshot {snapshot.id}"
     partitions = format_count(len(planned.partitions), "partition")
-    text = f"{partitions} to {format_count(planned.buckets, 'bucket')}; {outcome}"
+    text = f"{partitions} to {format_count(planned.buckets, 'bucket')}; "
+    text += "nothing was changed" if snapshot is None else f"snapshot {snapshot.id}"
+    if planned and dry_run:
+        text = f"would {action}; nothing was changed"
     print_values(planned.to_dict() | {"committed": committed}, as_json, text)
 
 

@@ -5,9 +5,19 @@ from typing import Annotated
 
 import typer
 
-from paimon_orch.cli.arguments import AsJson, CatalogLocation, DryRun, Identifier, OlderThan
+from paimon_orch.cli.arguments import (
+    AsJson,
+    CatalogLocation,
+    DryRun,
+    Identifier,
+    OlderThan,
+    Yes,
+)
 from paimon_orch.cli.common import (
+    KEPT_ROWS,
     append_refused_paths,
+    confirm,
+    describe_loss,
     open_table,
     parse_optional_cutoff,
     parse_optional_duration,
@@ -107,20 +117,26 @@ def expire_snapshots(
     retain_min: _RetainMin = None,
     older_than: OlderThan = None,
     max_deletes: _MaxDeletes = None,
+    yes: Yes = False,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """Delete old snapshots and their files.
 
     A file is deleted if no remaining snapshot, tag, branch or changelog references it. --dry-run
-    also lists the snapshots that a tag, branch or consumer retains.
+    also lists the snapshots that a tag, branch or consumer retains. Asks if an option of the
+    command replaces the retention of the table's options.
     """
     target = open_table(ctx, location, table)
     limits = _parse_retention(retain_max, retain_min, older_than, max_deletes)
     planned = expire_step.plan(target, expire_step.ExpireSnapshotsRequest(**limits))
+    action = f"expire {_describe_expiration(planned)} of {table}"
     if dry_run:
-        print_values(planned.to_dict(), as_json, _format_expiration_plan(planned))
+        lines = [*planned.held_by, f"would {action}; nothing was changed"]
+        print_values(planned.to_dict(), as_json, "\n".join(lines))
         return
+    if planned and _replaces_retention(retain_max, retain_min, older_than):
+        confirm(action, yes=yes)
     result = expire_step.run_expiration(target, planned)
     text = (
         f"expired {format_count(result.snapshots, 'snapshot')}, deleted "
@@ -142,10 +158,17 @@ def _parse_retention(
     }
 
 
-def _format_expiration_plan(planned: expire_step.SnapshotExpirationPlan) -> str:
+def _replaces_retention(
+    retain_max: int | None, retain_min: int | None, older_than: str | None
+) -> bool:
+    """Return whether the command deletes by other limits than the table's options."""
+    return (retain_max, retain_min, older_than) != (None, None, None)
+
+
+def _describe_expiration(planned: expire_step.SnapshotExpirationPlan) -> str:
     files, changelogs = planned.files_to_delete, planned.changelog_plan
     text = (
-        f"would expire {format_count(len(planned.snapshots), 'snapshot')} with "
+        f"{format_count(len(planned.snapshots), 'snapshot')} with "
         f"{format_count(len(files), 'file')}, "
         f"{format_count(files.bytes, 'byte')} of data"
     )
@@ -154,7 +177,7 @@ def _format_expiration_plan(planned: expire_step.SnapshotExpirationPlan) -> str:
             f", and {format_count(len(changelogs.changelogs), 'changelog')} with "
             f"{format_count(len(changelogs.files_to_delete), 'file')}"
         )
-    return "\n".join([*planned.held_by, f"{text}; nothing was changed"])
+    return text
 
 
 def expire_changelogs(
@@ -165,22 +188,30 @@ def expire_changelogs(
     retain_min: _RetainMin = None,
     older_than: OlderThan = None,
     max_deletes: _MaxDeletes = None,
+    yes: Yes = False,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """Delete old changelogs and their files.
 
-    Applies to tables that keep changelogs longer than snapshots.
+    Applies to tables that keep changelogs longer than snapshots. Asks if an option of the command
+    replaces the retention of the table's options.
     """
     target = open_table(ctx, location, table)
     limits = _parse_retention(retain_max, retain_min, older_than, max_deletes)
     expired = changelog_step.plan(target, changelog_step.ExpireChangelogsRequest(**limits))
     if not dry_run:
+        if expired and _replaces_retention(retain_max, retain_min, older_than):
+            confirm(f"expire {_describe_changelogs(expired)} of {table}", yes=yes)
         expired = run_step(changelog_step.EXPIRE_CHANGELOGS, target, expired).plan
-    verb = "would expire" if dry_run else "expired"
-    files = format_count(len(expired.files_to_delete), "file")
-    text = f"{verb} {format_count(len(expired.changelogs), 'changelog')} with {files}"
+    loss = _describe_changelogs(expired)
+    text = f"would expire {loss} of {table}; nothing was changed" if dry_run else f"expired {loss}"
     print_values(expired.to_dict(), as_json, text)
+
+
+def _describe_changelogs(planned: changelog_step.ChangelogExpirationPlan) -> str:
+    files = format_count(len(planned.files_to_delete), "file")
+    return f"{format_count(len(planned.changelogs), 'changelog')} with {files}"
 
 
 def expire_partitions(
@@ -192,12 +223,14 @@ def expire_partitions(
     timestamp_formatter: _TimestampFormatter = None,
     timestamp_pattern: _TimestampPattern = None,
     max_expires: _MaxExpires = None,
+    yes: Yes = False,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """Drop partitions older than a given age.
 
-    Their files are deleted when the snapshots that reference them expire.
+    Asks first, because readers see the rows. Their files are deleted when the snapshots that
+    reference them expire.
     """
     target = open_table(ctx, location, table)
     request = partition_step.ExpirePartitionsRequest(
@@ -209,11 +242,17 @@ def expire_partitions(
     )
     dropped = partition_step.plan(target, request)
     if not dry_run:
+        if dropped:
+            confirm(f"drop {_describe_partitions(dropped)} of {table}", yes=yes, undo=KEPT_ROWS)
         dropped = run_step(partition_step.EXPIRE_PARTITIONS, target, dropped).plan
-    verb = "would drop" if dry_run else "dropped"
-    partitions = format_count(len(dropped.names), "partition")
-    text = f"{verb} {partitions} of {format_count(dropped.rows, 'row')}"
-    print_values(dropped.to_dict(), as_json, "\n".join([*dropped.names, text]))
+    loss = _describe_partitions(dropped)
+    text = f"would drop {loss} of {table}; nothing was changed" if dry_run else f"dropped {loss}"
+    print_values(dropped.to_dict(), as_json, text)
+
+
+def _describe_partitions(planned: partition_step.PartitionExpirationPlan) -> str:
+    partitions = describe_loss({"partition": planned.names})
+    return f"{partitions} with {format_count(planned.rows, 'row')}"
 
 
 def expire_tags(
@@ -221,12 +260,13 @@ def expire_tags(
     location: CatalogLocation,
     table: Identifier,
     older_than: OlderThan = None,
+    yes: Yes = False,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """Delete expired tags and their files.
 
-    Prints the names of the tags.
+    Prints the names of the tags. With --older-than, asks before it deletes them.
     """
     before = parse_optional_cutoff("--older-than", older_than)
     # Tags store local times.
@@ -234,5 +274,7 @@ def expire_tags(
     target = open_table(ctx, location, table)
     expired = tag_step.plan(target, tag_step.ExpireTagsRequest(older_than=local))
     if not dry_run:
+        if expired and older_than is not None:
+            confirm(f"delete {describe_loss({'tag': expired.names})} of {table}", yes=yes)
         expired = run_step(tag_step.EXPIRE_TAGS, target, expired).plan
     print_names(expired.names, as_json=as_json)

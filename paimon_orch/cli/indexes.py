@@ -14,10 +14,12 @@ from paimon_orch.cli.arguments import (
     Master,
     PartitionFilter,
     Partitions,
+    Yes,
 )
 from paimon_orch.cli.common import (
     add_progress_bar,
     build_executor,
+    confirm,
     open_progress_bars,
     open_table,
     parse_partitions,
@@ -166,6 +168,7 @@ def drop_global_index(
     ] = None,
     partitions: Partitions = None,
     where: PartitionFilter = None,
+    yes: Yes = False,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
@@ -178,8 +181,12 @@ def drop_global_index(
         where=where,
     )
     planned, snapshot_id = drop_step.plan(target, request), None
+    files = format_count(len(planned.entries), "index file")
+    action = f"drop {files} of column {column} of {table}"
     if not dry_run:
+        if planned:
+            confirm(action, yes=yes, undo="create-global-index builds the index again.")
         snapshot_id = run_step(drop_step.DROP_GLOBAL_INDEX, target, planned).snapshot_id
     outcome = "nothing was changed" if snapshot_id is None else f"snapshot {snapshot_id}"
-    text = f"{format_count(len(planned.entries), 'index file')}; {outcome}"
+    text = f"would {action}; nothing was changed" if dry_run else f"{files}; {outcome}"
     print_values(planned.to_dict() | {"snapshot_id": snapshot_id}, as_json, text)

@@ -21,12 +21,16 @@ from paimon_orch.cli.arguments import (
     Identifier,
     Master,
     SourceFiles,
+    Yes,
 )
 from paimon_orch.cli.common import (
+    KEPT_ROWS,
     add_progress_bar,
     build_executor,
     check_files_exist,
     compact_after_write,
+    confirm,
+    describe_loss,
     error_console,
     open_catalog,
     open_progress_bars,
@@ -183,6 +187,7 @@ def ingest(
     commit_user: _CommitUser = None,
     commit_identifier: _CommitIdentifier = None,
     compact_after: CompactAfter = False,
+    yes: Yes = False,
     dry_run: DryRun = False,
     executor: ExecutorOption = ExecutorKind.AUTO,
     master: Master = None,
@@ -192,7 +197,7 @@ def ingest(
 
     Reads Parquet, CSV and JSON lines. Nullable columns that the files lack are null, or have the
     default value of the column. With --dry-run, all rows are read and checked, but no rows are
-    written.
+    written. An overwrite does the same first, and asks before it replaces rows.
     """
     runner = build_executor(executor, master)
     target = open_table_for_write(ctx, location, table, compact=compact_after)
@@ -211,6 +216,10 @@ def ingest(
     )
     load.check_formats()
     reopen = partial(open_catalog, ctx, location)
+    if load.mode == "overwrite" and not (dry_run or yes):
+        trial = replace(load, dry_run=True)
+        trial = _merge_schema(trial, reopen)[0] if merge_schema else trial
+        _confirm_overwrite(trial, runner, master)
     load, added = _merge_schema(load, reopen) if merge_schema else (load, [])
     with open_progress_bars() as bars:
         progress = add_progress_bar(bars, f"ingest {target.identifier}")
@@ -266,6 +275,19 @@ class _Load:
             commit_id=self.commit_id,
         )
         return ingest_step.plan(self.table, request)
+
+
+def _confirm_overwrite(trial: _Load, runner: ChoosingExecutor, master: str | None) -> None:
+    """Ask before an overwrite replaces rows; ``trial`` is a dry run of it."""
+    preview = _run(trial, runner, master, lambda _completed, _total: None)
+    assert isinstance(preview, IngestPreview)
+    if preview.replaced_rows:
+        names = [name for name in preview.replaced_partitions if name]
+        loss = describe_loss({"row": preview.replaced_rows, "partition": names})
+        confirm(
+            f"replace {loss} of {trial.table.identifier} by {format_count(preview.rows, 'row')}",
+            undo=KEPT_ROWS,
+        )
 
 
 def _run(

@@ -16,6 +16,7 @@ from paimon_orch.cli.arguments import (
 )
 from paimon_orch.cli.common import (
     confirm,
+    describe_loss,
     open_table,
     parse_optional_duration,
     parse_optional_timestamp,
@@ -32,20 +33,16 @@ from paimon_orch.steps.expiration import delete_tag as deletion_step
 from paimon_orch.steps.maintenance import create_automatic_tags as creation_step
 from paimon_orch.steps.maintenance import merge_branch as merge_step
 from paimon_orch.steps.maintenance import rollback_as_latest as rollback_step
-from paimon_orch.table.metadata.rollback import (
-    check_can_repair_earliest,
-    find_later_snapshots,
-    find_later_tags,
-    find_rollback_target,
-)
+from paimon_orch.table.metadata.rollback import check_can_repair_earliest
 from paimon_orch.table.metadata.time_travel import (
     SnapshotSelector,
     find_first_since_time,
     find_first_since_watermark,
 )
-from paimon_orch.table.older_state import check_same_rows_under_newest_options
 from paimon_orch.table.table import Table
 
+_LOST_WITH_CONSUMER = "Snapshots that only consumers retain can then expire."
+_LOST_WITH_TAG = "If the old snapshot has expired, its files can then be deleted."
 _TagName = Annotated[str, typer.Argument(metavar="TAG", help="Name of the tag.")]
 _NewTagName = Annotated[str, typer.Argument(metavar="NEW_TAG", help="New name of the tag.")]
 _BranchName = Annotated[str, typer.Argument(metavar="BRANCH", help="Name of the branch.")]
@@ -252,6 +249,7 @@ def create_tag(
     from_watermark: _FromWatermark = None,
     time_retained: _TimeRetained = None,
     replace: _Replace = False,
+    yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
     """Create a tag for a snapshot.
@@ -271,6 +269,11 @@ def create_tag(
         snapshot = find_first_since_time(stores.snapshots, millis).id
     if watermark is not None:
         snapshot = find_first_since_watermark(stores.snapshots, watermark).id
+    if replace:
+        previous, latest = tags.get(name).id, stores.snapshots.latest_id()
+        if previous != (snapshot or latest):
+            action = f"move tag {name} of {table} from snapshot {previous} to {snapshot or latest}"
+            confirm(action, yes=yes, undo=_LOST_WITH_TAG)
     create_or_replace = tags.replace if replace else tags.create
     tagged = create_or_replace(name, snapshot, time_retained=retention)
     values: dict[str, object] = {"tag": name, "snapshot_id": tagged.id}
@@ -289,13 +292,17 @@ def delete_tag(
     """Delete a tag and the files that only it references."""
     target = open_table(ctx, location, table)
     deleted = deletion_step.plan(target, deletion_step.DeleteTagRequest(name=name))
-    text = f"tag {name} with {format_count(len(deleted.files_to_delete), 'file')}"
-    if not dry_run:
-        confirm(f"delete {text}? This cannot be undone.", yes=yes)
-        deleted = run_step(deletion_step.DELETE_TAG, target, deleted).plan
-        text = f"tag {name} with {format_count(len(deleted.files_to_delete), 'file')}"
-    text = f"would delete {text}; nothing was changed" if dry_run else f"deleted {text}"
-    print_values(deleted.to_dict(), as_json, text)
+    action = f"delete tag {name} of {table} with {_count_files(deleted)}"
+    if dry_run:
+        print_values(deleted.to_dict(), as_json, f"would {action}; nothing was changed")
+        return
+    confirm(action, yes=yes)
+    deleted = run_step(deletion_step.DELETE_TAG, target, deleted).plan
+    print_values(deleted.to_dict(), as_json, f"deleted tag {name} with {_count_files(deleted)}")
+
+
+def _count_files(planned: deletion_step.TagDeletionPlan) -> str:
+    return format_count(len(planned.files_to_delete), "file")
 
 
 def rename_tag(
@@ -348,14 +355,14 @@ def delete_branch(
     target = open_table(ctx, location, table)
     target.branches.check_can_delete(name)
     branch = open_table(ctx, location, f"{table}$branch_{name}")
-    snapshots, tags = len(branch.stores.snapshots.ids()), len(branch.tags.names())
+    snapshots, tags = len(branch.stores.snapshots.ids()), branch.tags.names()
     values: dict[str, object] = {"branch": name, "snapshots": snapshots, "tags": tags}
-    loss = f"{format_count(snapshots, 'snapshot')} and {format_count(tags, 'tag')}"
+    loss = describe_loss({"snapshot": snapshots, "tag": tags})
+    action = f"delete branch {name} of {table} with {loss}"
     if dry_run:
-        text = f"would delete branch {name}, {loss}; nothing was changed"
-        print_values(values, as_json, text)
+        print_values(values, as_json, f"would {action}; nothing was changed")
         return
-    confirm(f"delete branch {name} of {table}, {loss}? This cannot be undone.", yes=yes)
+    confirm(action, yes=yes)
     target.branches.delete(name)
     print_values({"branch": name}, as_json, f"deleted branch {name}")
 
@@ -390,24 +397,19 @@ def fast_forward_branch(
     Snapshots and tags that were created on main after the start of the branch are deleted.
     """
     target = open_table(ctx, location, table)
-    previous = target.stores.snapshots.latest_id()
-    ids = target.branches.snapshots(name)
-    later, tags = target.branches.find_replaced(name)
-    loss = format_count(len(later), "snapshot") + (f" and the tags {', '.join(tags)}" * bool(tags))
+    planned = target.branches.plan_fast_forward(name)
+    snapshots, tags = planned.replaced_snapshots, planned.replaced_tags
+    previous, snapshot_id = planned.latest_id, planned.snapshots[-1]
+    action = (
+        f"move main of {table} from snapshot {previous} to snapshot {snapshot_id} of branch {name} "
+        f"and delete {describe_loss({'snapshot': len(snapshots), 'tag': tags})}"
+    )
     if dry_run:
-        snapshot_id: int | None = ids[-1]
-        text = (
-            f"would move main from snapshot {previous} to snapshot {snapshot_id} of branch {name}, "
-            f"in place of {loss}; nothing was changed"
-        )
+        text = f"would {action}; nothing was changed"
     else:
-        if later or tags:
-            confirm(
-                f"replace {loss} of main of {table} by branch {name}? This cannot be undone.",
-                yes=yes,
-            )
-        target.branches.fast_forward(name)
-        snapshot_id = target.stores.snapshots.latest_id()
+        if snapshots or tags:
+            confirm(action, yes=yes)
+        target.branches.run_fast_forward(planned)
         text = f"moved main to snapshot {snapshot_id} of branch {name}"
     values: dict[str, object] = {
         "branch": name,
@@ -478,29 +480,19 @@ def rollback(
     if as_latest:
         _roll_back_as_latest(target, selector, dry_run=dry_run, as_json=as_json)
         return
-    store = target.stores.snapshots
-    selected = find_rollback_target(store, selector)
-    check_same_rows_under_newest_options(target.stores, selected)
-    previous, snapshot_id = store.latest_id(), selected.id
-    later, tags = find_later_snapshots(store, snapshot_id), find_later_tags(store, snapshot_id)
+    planned = target.plan_rollback(selector)
+    previous, snapshot_id = target.stores.snapshots.latest_id(), planned.target.id
     values: dict[str, object] = {"snapshot_id": snapshot_id, "previous_snapshot_id": previous}
-    values |= {"deleted_snapshots": later, "deleted_tags": tags}
-    loss = format_count(len(later), "snapshot") + (f" and the tags {', '.join(tags)}" * bool(tags))
+    values |= {"deleted_snapshots": planned.snapshots, "deleted_tags": planned.tags}
+    loss = describe_loss({"snapshot": len(planned.snapshots), "tag": planned.tags})
+    action = f"roll back {table} from snapshot {previous} to {snapshot_id} and delete {loss}"
     if dry_run:
-        text = f"would roll back from snapshot {previous} to {snapshot_id} and delete {loss}"
-        print_values(values, as_json, f"{text}; nothing was changed")
+        print_values(values, as_json, f"would {action}; nothing was changed")
         return
-    if tags and not delete_tags:
-        raise InputError(
-            f"a rollback to snapshot {snapshot_id} deletes the tags {', '.join(tags)}; add "
-            "--delete-tags to delete them, or --as-latest to keep them. Nothing was changed"
-        )
-    if later or tags:
-        confirm(
-            f"roll back {table} to snapshot {snapshot_id} and delete {loss}? This cannot be undone.",
-            yes=yes,
-        )
-    target.rollback(snapshot, tag=tag, timestamp=millis, watermark=watermark_millis)
+    planned.check_tags(delete_tags=delete_tags)
+    if planned.snapshots or planned.tags:
+        confirm(action, yes=yes)
+    target.run_rollback(planned)
     print_values(values, as_json, f"rolled back to snapshot {snapshot_id}")
 
 
@@ -526,6 +518,7 @@ def repair_earliest(
     location: CatalogLocation,
     table: Identifier,
     snapshot: _EarliestSnapshot,
+    yes: Yes = False,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
@@ -535,11 +528,19 @@ def repair_earliest(
     Older snapshots are then treated as expired.
     """
     target = open_table(ctx, location, table)
+    store = target.stores.snapshots
+    previous = check_can_repair_earliest(store, snapshot)
+    older = sum(previous <= number < snapshot for number in store.ids())
+    action = (
+        f"set the earliest snapshot of {table} from {previous} to {snapshot} and no longer keep "
+        f"{describe_loss({'older snapshot': older})}"
+    )
     if dry_run:
-        previous = check_can_repair_earliest(target.stores.snapshots, snapshot)
-        text = f"would set the earliest snapshot from {previous} to {snapshot}; nothing was changed"
+        text = f"would {action}; nothing was changed"
     else:
-        previous = target.repair_earliest_snapshot(snapshot)
+        if older:
+            confirm(action, yes=yes)
+        target.repair_earliest_snapshot(snapshot)
         text = f"set the earliest snapshot from {previous} to {snapshot}"
     values: dict[str, object] = {"snapshot_id": snapshot, "previous_snapshot_id": previous}
     print_values(values, as_json, text)
@@ -580,6 +581,7 @@ def reset_consumer(
     table: Identifier,
     name: _ConsumerName,
     next_snapshot: _NextSnapshot = None,
+    yes: Yes = False,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
@@ -592,10 +594,11 @@ def reset_consumer(
     if next_snapshot is None:
         if previous is None:
             raise NotFoundError(f"{stores.identifier} has no consumer {name!r}")
-        text = f"consumer {name}"
+        action = f"delete consumer {name} of {table}, which reads snapshot {previous} next"
         if not dry_run:
+            confirm(action, yes=yes, undo=_LOST_WITH_CONSUMER)
             stores.consumers.delete([name])
-        text = f"would delete {text}; nothing was changed" if dry_run else f"deleted {text}"
+        text = f"would {action}; nothing was changed" if dry_run else f"deleted consumer {name}"
     else:
         snapshot = stores.snapshots.get(next_snapshot)
         text = f"consumer {name} to read snapshot {snapshot.id} next"
@@ -616,6 +619,7 @@ def clear_consumers(
     table: Identifier,
     including: _Including = None,
     excluding: _Excluding = None,
+    yes: Yes = False,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
@@ -627,5 +631,8 @@ def clear_consumers(
     consumers = open_table(ctx, location, table).stores.consumers
     names = consumers.find_matching(including, excluding)
     if not dry_run:
+        if names:
+            loss = describe_loss({"consumer": names})
+            confirm(f"delete {loss} of {table}", yes=yes, undo=_LOST_WITH_CONSUMER)
         consumers.delete(names)
     print_names(names, as_json=as_json)

@@ -18,18 +18,20 @@ from paimon_orch.cli.arguments import (
     Yes,
 )
 from paimon_orch.cli.common import (
+    KEPT_ROWS,
     add_progress_bar,
     build_executor,
     check_files_exist,
     compact_after_write,
     confirm,
+    describe_loss,
     open_progress_bars,
     open_table,
     open_table_for_write,
     parse_pair,
-    parse_partitions,
     print_values,
     print_write_result,
+    split_partitions,
     start_spark,
 )
 from paimon_orch.cli.help_page import Panel
@@ -44,10 +46,7 @@ from paimon_orch.steps.row_level.row_level_write import (
     RowLevelRequest,
     RowLevelResult,
 )
-from paimon_orch.table.filter.partition_spec import (
-    build_any_partition_matcher,
-    parse_partition_spec,
-)
+from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.table import Table
 
 AssignmentTexts = list[str] | None
@@ -196,7 +195,7 @@ def update(
     on_spark.check_update(target, values)
     if where is None:
         rows = format_count(sum(split.row_count for split in target.files()), "row")
-        confirm(f"update all rows of {table}, in files with {rows}?", yes=yes)
+        confirm(f"update all rows of {table}, in files with {rows}", yes=yes, undo=KEPT_ROWS)
     _silence_pyspark_loggers()
     with open_progress_bars() as bars:
         progress = add_progress_bar(bars, f"update {table}")
@@ -221,6 +220,7 @@ def merge_into(
     insert: _Insert = None,
     encoding: Encoding = None,
     compact_after: CompactAfter = False,
+    yes: Yes = False,
     dry_run: DryRun = False,
     master: Master = None,
     as_json: AsJson = False,
@@ -228,7 +228,8 @@ def merge_into(
     """Update, delete and insert rows from files.
 
     Conditions and values are Spark SQL expressions over target.COLUMN and source.COLUMN. All values
-    of CSV and JSON files are text. The changes are committed in one snapshot.
+    of CSV and JSON files are text. The changes are committed in one snapshot. With --delete, asks
+    before it deletes rows.
     """
     from paimon_orch.spark import update_and_merge as on_spark
     from paimon_orch.spark.execution.spark_executor import SparkExecutor
@@ -244,13 +245,18 @@ def merge_into(
     }
     on_spark.check_merge(target, **clauses)
     _silence_pyspark_loggers()
+    session = start_spark(master)
+    rows = read_files(session, source, csv_format=CsvFormat(encoding=encoding))
+    if dry_run or (matched_delete is not None and not yes):
+        preview = on_spark.preview_merge(rows, target, on, **clauses)
+        if dry_run:
+            _print_merge_preview(preview, as_json)
+            return
+        if preview.deleted:
+            loss = describe_loss({"row": preview.deleted})
+            confirm(f"delete {loss} of {table} that match --on and --delete", undo=KEPT_ROWS)
     with open_progress_bars() as bars:
         progress = add_progress_bar(bars, f"merge into {table}")
-        session = start_spark(master)
-        rows = read_files(session, source, csv_format=CsvFormat(encoding=encoding))
-        if dry_run:
-            _print_merge_preview(on_spark.preview_merge(rows, target, on, **clauses), as_json)
-            return
         result = on_spark.merge_into(rows, target, on, **clauses, progress=progress)
         compaction = (
             compact_after_write(target, result.snapshot_id, SparkExecutor(session), bars)
@@ -337,16 +343,15 @@ def drop_partitions(
     Commits one snapshot without the rows; older snapshots keep them.
     """
     target = open_table(ctx, location, table)
-    specs = parse_partitions(target, partitions) or []
-    schema = target.schema
-    is_dropped = build_any_partition_matcher(
-        [parse_partition_spec(spec, schema) for spec in specs], schema
-    )
-    rows = [split.row_count for split in target.files() if is_dropped(split.partition)]
+    specs = split_partitions(partitions) or []
+    dropped = set(target.plan_partition_drop(specs).partitions)
+    rows = [split.row_count for split in target.files() if split.partition in dropped]
+    names = sorted(format_partition(partition, target.schema) for partition in dropped)
+    loss = describe_loss({"row": sum(rows), "partition": names or specs})
     if dry_run:
-        _print_removal_plan(rows, as_json)
+        _print_removal_plan(rows, f"delete {loss} of {table}", as_json)
         return
-    confirm(f"delete {_describe_rows(rows)} of {table}: {'; '.join(specs)}?", yes=yes)
+    confirm(f"delete {loss} of {table}", yes=yes, undo=KEPT_ROWS)
     _print_removal(target.drop_partitions(specs), as_json)
 
 
@@ -364,22 +369,18 @@ def truncate(
     """
     target = open_table(ctx, location, table)
     rows = [split.row_count for split in target.files()]
+    action = f"delete all {describe_loss({'row': sum(rows)})} of {table}"
     if dry_run:
-        _print_removal_plan(rows, as_json)
+        _print_removal_plan(rows, action, as_json)
         return
     if rows:
-        confirm(f"delete {_describe_rows(rows)} of {table}?", yes=yes)
+        confirm(action, yes=yes, undo=KEPT_ROWS)
     _print_removal(target.truncate(), as_json)
 
 
-def _describe_rows(bucket_rows: list[int]) -> str:
-    rows, buckets = format_count(sum(bucket_rows), "row"), format_count(len(bucket_rows), "bucket")
-    return f"{rows} of {buckets}"
-
-
-def _print_removal_plan(bucket_rows: list[int], as_json: bool) -> None:
-    text = f"would delete {_describe_rows(bucket_rows)}; nothing was changed"
-    print_values({"buckets": len(bucket_rows), "rows": sum(bucket_rows)}, as_json, text)
+def _print_removal_plan(bucket_rows: list[int], action: str, as_json: bool) -> None:
+    values: dict[str, object] = {"buckets": len(bucket_rows), "rows": sum(bucket_rows)}
+    print_values(values, as_json, f"would {action}; nothing was changed")
 
 
 def _print_removal(snapshot: Snapshot | None, as_json: bool) -> None:

@@ -1,6 +1,6 @@
 """The user API of a table: reads, writes, tags, branches and system tables."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -23,12 +23,15 @@ from paimon_orch.table.commit.partition_statistics import format_partition_row
 from paimon_orch.table.filter.partition_spec import (
     PartitionSpec,
     build_any_partition_matcher,
+    build_partition_matcher,
     format_partition_spec,
-    parse_partition_spec,
+    missing_partition_error,
+    parse_partition_specs,
 )
 from paimon_orch.table.metadata.branches import Branches
 from paimon_orch.table.metadata.rollback import (
-    find_rollback_target,
+    RollbackPlan,
+    plan_rollback,
     repair_earliest_snapshot,
     rollback,
 )
@@ -41,7 +44,6 @@ from paimon_orch.table.table_stores import TableStores
 
 if TYPE_CHECKING:  # imported on first use, because many commands only read metadata
     from paimon_orch.table.commit.commit import CommitId
-    from paimon_orch.table.commit.commit_changes import PartitionFilter
     from paimon_orch.table.scan.incremental_scan import IncrementalScan
     from paimon_orch.table.scan.scan import Scan
     from paimon_orch.table.system_table import SystemTable
@@ -327,22 +329,37 @@ class Table:
         tag: str | None = None,
         timestamp: int | None = None,
         watermark: int | None = None,
+        delete_tags: bool = False,
     ) -> Snapshot:
         """Roll back to a snapshot, selected as in :meth:`scan`; return that snapshot.
 
-        Deletes later snapshots and tags, and keeps all schemas. No other process may write to the
-        table during the call. Raises :class:`InputError` if the newest options would show other
-        rows of the snapshot's files; the table is then unchanged.
+        Deletes later snapshots, and with ``delete_tags`` also their tags; keeps all schemas. No
+        other process may write to the table during the call. Raises :class:`InputError` if later
+        snapshots have tags and ``delete_tags`` is not set, or if the newest options would show
+        other rows of the snapshot's files; the table is then unchanged.
         """
-        self.stores.check_step(StepKind.METADATA)
         selector = SnapshotSelector(snapshot_id, tag, timestamp, watermark)
-        tags = self.tags.names()
-        target = find_rollback_target(self.stores.snapshots, selector)
-        check_same_rows_under_newest_options(self.stores, target)
-        target = rollback(self.stores.snapshots, selector)
-        self.stores.report_deleted_tags(sorted(set(tags) - set(self.tags.names())))
+        planned = self.plan_rollback(selector)
+        planned.check_tags(delete_tags=delete_tags)
+        return self.run_rollback(planned)
+
+    def plan_rollback(self, selector: SnapshotSelector) -> RollbackPlan:
+        """Return what :meth:`rollback` does; changes nothing, and raises the same errors."""
+        self.stores.check_step(StepKind.METADATA)
+        planned = plan_rollback(self.stores.snapshots, selector)
+        check_same_rows_under_newest_options(self.stores, planned.target)
+        return planned
+
+    def run_rollback(self, planned: RollbackPlan) -> Snapshot:
+        """Execute a planned rollback, including the deletion of tags; return its target.
+
+        Raises :class:`CommitConflictError` if snapshots were created since the plan; the table is
+        then unchanged.
+        """
+        rollback(self.stores.snapshots, planned)
+        self.stores.report_deleted_tags(planned.tags)
         self.stores.publish_iceberg_metadata()
-        return target
+        return planned.target
 
     def repair_earliest_snapshot(self, snapshot_id: int) -> int:
         """Make the snapshot after missing ones the earliest; return the previous earliest id.
@@ -358,9 +375,18 @@ class Table:
 
         As in Java Paimon, the table's catalog still lists the partitions.
         """
-        return self._drop_matching_partitions(lambda _: True)
+        stores = self.stores
+        stores.check_step(StepKind.WRITE_ROWS)
+        return stores.drop_partitions(
+            StepKind.WRITE_ROWS, lambda _: True, (), has_rows=bool(self.files())
+        )
 
-    def drop_partitions(self, partitions: Iterable[str | PartitionSpec]) -> Snapshot | None:
+    def drop_partitions(
+        self,
+        partitions: Iterable[str | PartitionSpec],
+        *,
+        commit_id: "CommitId | None" = None,
+    ) -> Snapshot | None:
         """Delete whole partitions in one snapshot; returns None if they have no files.
 
         A partition is ``"dt=2026-01-01/region=eu"`` or a mapping. If it names only some of the
@@ -369,28 +395,54 @@ class Table:
 
         If the table's catalog lists partitions, they are dropped there too, except for those with
         rows in other branches.
-        """
-        schema = self.schema
-        specs = [parse_partition_spec(p, schema) if isinstance(p, str) else p for p in partitions]
-        if not all(specs):
-            raise InputError(
-                "a partition to drop must name a partition column; use truncate to delete all rows"
-            )
-        return self._drop_matching_partitions(build_any_partition_matcher(specs, schema), specs)
 
-    def _drop_matching_partitions(
-        self, matches: "PartitionFilter", specs: Sequence[PartitionSpec] = ()
-    ) -> Snapshot | None:
-        """Delete the rows of partitions; those of ``specs`` are also dropped from the catalog."""
-        stores = self.stores
+        Raises :class:`NotFoundError` for a partition that neither the table nor its catalog has.
+        With a ``commit_id``, the call can be repeated: each id is committed once.
+        """
+        from paimon_orch.table.write.write_builder import WriteBuilder
+
+        stores, requested = self.stores, list(partitions)
+        builder = WriteBuilder(stores, commit_id=commit_id)
+        if (committed := builder.find_committed()) is not None:
+            builder.report_commit(committed)
+            return committed
+        planned = self.plan_partition_drop(requested)
+        return stores.drop_partitions(
+            StepKind.WRITE_ROWS,
+            build_any_partition_matcher(planned.specs, self.schema),
+            planned.catalog_names,
+            has_rows=bool(planned.partitions),
+            commit_id=commit_id,
+        )
+
+    def plan_partition_drop(self, partitions: Iterable[str | PartitionSpec]) -> "PartitionDropPlan":
+        """Return what :meth:`drop_partitions` deletes; changes nothing, and raises its errors."""
+        stores, schema = self.stores, self.schema
         stores.check_step(StepKind.WRITE_ROWS)
-        found = {split.partition for split in self.files() if matches(split.partition)}
-        names = list[dict[str, str]]()
-        if specs and self.environment.partitions is not None:
-            schema = self.schema
-            listed = stores.catalog_reports.find_listed(
-                [format_partition_spec(spec, schema) for spec in specs]
+        specs = parse_partition_specs(partitions, schema)
+        present = sorted({split.partition for split in self.files()})
+        listed, names = list[dict[str, str]](), list[dict[str, str]]()
+        dropped = [*filter(build_any_partition_matcher(specs, schema), present)]
+        if self.environment.partitions is not None:
+            spec_names = [format_partition_spec(spec, schema) for spec in specs]
+            listed = stores.catalog_reports.find_listed(spec_names)
+            names = [format_partition_row(partition, schema) for partition in dropped]
+            names += [name for name in listed if name not in names]
+        for spec in specs:
+            is_listed = any(
+                format_partition_spec(spec, schema).items() <= name.items() for name in listed
             )
-            names = [format_partition_row(partition, schema) for partition in sorted(found)]
-            names += [spec for spec in listed if spec not in names]
-        return stores.drop_partitions(StepKind.WRITE_ROWS, matches, names, has_rows=bool(found))
+            if not is_listed and not any(map(build_partition_matcher(spec, schema), dropped)):
+                raise missing_partition_error(spec, stores.label)
+        return PartitionDropPlan(specs=specs, partitions=dropped, catalog_names=names)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionDropPlan:
+    """The partitions that a drop deletes."""
+
+    specs: Sequence[PartitionSpec]
+    partitions: Sequence[bytes]
+    """The serialized partitions that have files."""
+    catalog_names: Sequence[Mapping[str, str]]
+    """The partitions to drop from the table's catalog, if it lists partitions."""

@@ -34,7 +34,7 @@ if TYPE_CHECKING:  # imported on first use, because commands that read metadata 
     from paimon_orch.files.data_file_reader import FileReader
     from paimon_orch.files.data_file_writer import FileWriterFactory
     from paimon_orch.table.catalog_reports import CatalogReports
-    from paimon_orch.table.commit.commit import CommitRules, TableCommit
+    from paimon_orch.table.commit.commit import CommitId, CommitRules, TableCommit
     from paimon_orch.table.commit.commit_changes import PartitionFilter
     from paimon_orch.table.iceberg.publish import IcebergPublisher
     from paimon_orch.table.partition_marks import PartitionMarker
@@ -318,6 +318,7 @@ class TableStores:
         partitions: Iterable[Mapping[str, str]],
         *,
         has_rows: bool = True,
+        commit_id: "CommitId | None" = None,
     ) -> Snapshot | None:
         """Drop partitions from the catalog, then delete their rows in one snapshot.
 
@@ -330,9 +331,12 @@ class TableStores:
         undo = self.catalog_reports.drop_partitions(names) if names else lambda: None
         if not has_rows:
             return None
-        commit = self.new_commit(step)
+        commit = self.new_commit(step, None if commit_id is None else commit_id.user)
+        changes = CommitChanges(kind=CommitKind.OVERWRITE, overwrite=matches)
+        if commit_id is not None:
+            changes = replace(changes, identifier=commit_id.identifier)
         try:
-            return commit.commit(CommitChanges(kind=CommitKind.OVERWRITE, overwrite=matches))
+            return commit.commit(changes)
         except BaseException:
             if commit.created is None:
                 undo()

@@ -43,7 +43,9 @@ def test_a_table_is_created_loaded_maintained_and_dropped(
     assert rows_of(table) == rows
 
     assert run("compact", "--strategy", "full")["snapshot_id"] == 4
-    assert run("expire-snapshots", "--retain-max", "1", "--retain-min", "1")["snapshots"] == 3
+    assert (
+        run("expire-snapshots", "--retain-max", "1", "--retain-min", "1", "--yes")["snapshots"] == 3
+    )
     (Path(table.paths.root) / "bucket-0" / "data-stray-0.parquet").write_bytes(b"stray")
     backdate_files(table)
     assert run("remove-orphan-files")["files"] == 1

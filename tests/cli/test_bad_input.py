@@ -48,7 +48,7 @@ WRITES = [
         ["truncate", "--yes"],
         ["rollback", "--tag", "t1", "--yes"],
     ),
-    ["expire-snapshots", "--retain-max", "1", "--retain-min", "1"],
+    ["expire-snapshots", "--retain-max", "1", "--retain-min", "1", "--yes"],
     *(
         ["remove-orphan-files"],
         ["rescale", "--bucket-num", "2", "--yes"],

@@ -125,7 +125,7 @@ def test_alter_makes_all_changes_in_one_schema(root: str, table: Table) -> None:
 def test_alter_resets_options_comments_and_columns(root: str, table: Table) -> None:
     run_command("alter", root, "db.t", "--set", "k=1", "--comment", "c", "--column-comment", "v=x")
     run_command("alter", root, "db.t", "--reset", "k", "--comment", "", "--column-comment", "v=")
-    run_command("alter", root, "db.t", "--drop", "a", "--add", "b INT FIRST")
+    run_command("alter", root, "db.t", "--drop", "a", "--add", "b INT FIRST", "--yes")
 
     schema = table.schema
     assert (schema.names, schema.comment, schema.field("v").description) == (

@@ -36,8 +36,8 @@ def test_missing_files_are_removed_from_the_metadata(tmp_path: Path, old_table: 
         path.unlink()
     command = ("remove-unexisting-files", str(tmp_path), "db.t")
 
-    assert "would remove 4 files" in invoke(*command, "--dry-run").stdout
-    assert json.loads(invoke(*command, "--json").stdout)["files"] == 4
+    assert "would remove 4 missing files of db.t" in invoke(*command, "--dry-run").stdout
+    assert json.loads(invoke(*command, "--json", "--yes").stdout)["files"] == 4
     assert rows_of(old_table) == []
 
 

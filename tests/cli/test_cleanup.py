@@ -24,7 +24,7 @@ def test_orphan_files_are_quarantined_restored_and_deleted(
 
     dry = invoke("remove-orphan-files", *where, "--dry-run")
     assert str(orphan) in dry.stdout
-    assert "would remove 1 file of 5 bytes" in dry.stdout
+    assert "would delete 1 file of 5 bytes" in dry.stdout
     aside = json.loads(invoke("remove-orphan-files", *where, "--quarantine", "--json").stdout)
     assert (aside["files"], aside["bytes"], orphan.exists()) == (1, 5, False)
     assert json.loads(invoke("quarantine", "list", *where, "--json").stdout) == [
@@ -48,7 +48,7 @@ def test_the_command_quarantine_empty_deletes_only_old_files(
 
     assert "deleted 0" in invoke("quarantine", "empty", *where).stdout
     at_once = ("quarantine", "empty", *where, "--older-than", "0 s")
-    assert "would delete 1 file" in invoke(*at_once, "--dry-run").stdout
+    assert "would delete 1 quarantined file" in invoke(*at_once, "--dry-run").stdout
     assert "deleted 1" in invoke(*at_once, "--yes").stdout
     assert "none" in invoke("quarantine", "list", *where).stdout
 

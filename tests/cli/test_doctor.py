@@ -92,6 +92,7 @@ def test_a_repair_shows_its_plan_and_asks_before_it_changes_anything(tmp_path: P
         "refused": [],
         "deferred": [],
         "results": ["done"],
+        "tag": None,
     }
     assert hint.read_text() == "1"
     assert invoke(*command).stdout == "nothing to repair\n"

@@ -24,7 +24,7 @@ def test_snapshots_expire_and_a_dry_run_changes_nothing(tmp_path: Path, old_tabl
     assert "would expire 2 snapshots" in invoke(*command, "--dry-run").stdout
     assert stored_files(old_table) == before
 
-    assert "expired 2 snapshots" in invoke(*command).stdout
+    assert "expired 2 snapshots" in invoke(*command, "--yes").stdout
     assert old_table.stores.snapshots.ids() == [3, 4]
     assert rows_of(old_table) == [(1, "d")]
     assert json.loads(invoke(*command, "--json").stdout)["snapshots"] == 0
@@ -55,9 +55,9 @@ def test_snapshots_expire_by_time(tmp_path: Path, old_table: Table) -> None:
     assert old_table.stores.snapshots.ids() == [1, 2, 3, 4]
     invoke(*command, "1 h")
     assert old_table.stores.snapshots.ids() == [1, 2, 3, 4]
-    invoke(*command, "2100-01-01T00:00:00", "--max-deletes", "1")
+    invoke(*command, "2100-01-01T00:00:00", "--max-deletes", "1", "--yes")
     assert old_table.stores.snapshots.ids() == [2, 3, 4]
-    invoke(*command, "0 s")
+    invoke(*command, "0 s", "--yes")
     assert old_table.stores.snapshots.ids() == [4]
 
 
@@ -66,11 +66,11 @@ def test_changelogs_expire(tmp_path: Path) -> None:
     table = new_table(tmp_path, changelog_producer="input", **options)
     for text in "abc":
         table.upsert(table_of("k v", [(1, text)]))
-    invoke("expire-snapshots", str(tmp_path), "db.t", "--retain-max", "1")
+    invoke("expire-snapshots", str(tmp_path), "db.t", "--retain-max", "1", "--yes")
     command = ("expire-changelogs", str(tmp_path), "db.t", "--retain-max", "2")
 
     assert "would expire 1 changelog" in invoke(*command, "--dry-run").stdout
-    assert "expired 1 changelog" in invoke(*command).stdout
+    assert "expired 1 changelog" in invoke(*command, "--yes").stdout
     assert json.loads(invoke(*command, "--json").stdout)["changelogs"] == 0
 
 
@@ -90,8 +90,11 @@ def test_partitions_expire(tmp_path: Path) -> None:
     table.append(table_of("dt k", [("20200101", 1), ("29990101", 2)]))
     command = ("expire-partitions", str(tmp_path), "db.t", "--expiration-time", "30 d", "--timestamp-formatter", "yyyyMMdd")  # fmt: skip
 
-    assert "would drop 1 partition of 1 row" in invoke(*command, "--dry-run").stdout
-    assert json.loads(invoke(*command, "--json").stdout)["partitions"] == ["dt=20200101"]
+    assert (
+        "would drop 1 partition (dt=20200101) with 1 row of db.t"
+        in invoke(*command, "--dry-run").stdout
+    )
+    assert json.loads(invoke(*command, "--json", "--yes").stdout)["partitions"] == ["dt=20200101"]
     assert rows_of(table) == [("29990101", 2)]
 
 
@@ -108,7 +111,7 @@ def test_due_tags_are_created_and_expired_tags_are_deleted(tmp_path: Path) -> No
     assert invoke("expire-tags", *where).stdout == "none\n"
     old = ("--older-than", "2999-01-01T00:00:00")
     assert invoke("expire-tags", *where, *old, "--dry-run").stdout.strip() == name
-    invoke("expire-tags", *where, *old)
+    invoke("expire-tags", *where, *old, "--yes")
     assert table.tags.names() == []
 
 

@@ -22,7 +22,9 @@ def test_an_index_is_created_and_dropped(tmp_path: Path) -> None:
     created = json.loads(
         invoke("create-global-index", *arguments, "--partitions", "p=x", "--type", "bitmap").stdout
     )
-    dropped = json.loads(invoke("drop-global-index", *arguments, "--type", "bitmap").stdout)
+    dropped = json.loads(
+        invoke("drop-global-index", *arguments, "--type", "bitmap", "--yes").stdout
+    )
 
     assert (planned["rows"], planned["index_files"], planned["snapshot_id"]) == (2, 2, None)
     assert (created["rows"], created["index_files"], created["snapshot_id"]) == (1, 1, 2)

@@ -54,7 +54,7 @@ STEPS: list[tuple[str, list[str], set[str]]] = [
     ("alter", ["--set", "metadata.iceberg.storage=table-location"], {"schema_id"}),
     ("sync-iceberg", ["--dry-run"], {"iceberg_snapshot_id", "problem"}),
     ("sync-iceberg", [], {"iceberg_snapshot_id", "published_snapshots"}),
-    ("expire-snapshots", ["--retain-max", "1", "--retain-min", "1"], {"snapshots"}),
+    ("expire-snapshots", ["--retain-max", "1", "--retain-min", "1", "--yes"], {"snapshots"}),
     ("expire-changelogs", [], {"changelogs"}),
     (
         "expire-partitions",

@@ -36,7 +36,7 @@ def test_tags_are_created_moved_renamed_and_deleted(table: Table) -> None:
     assert run(table, "tag create", "one", "--snapshot", "1") == "tag one keeps snapshot 1"
     run(table, "tag create", "two", "--time-retained", "30 d")
     assert json.loads(run(table, "tag list", "--json")) == ["one", "two"]
-    assert run(table, "tag create", "one", "--replace") == "tag one keeps snapshot 2"
+    assert run(table, "tag create", "one", "--replace", "--yes") == "tag one keeps snapshot 2"
     run(table, "tag rename", "one", "uno")
     run(table, "tag delete", "two", "--yes")
 
@@ -54,7 +54,10 @@ def test_a_tag_is_deleted_with_files_that_only_it_references(table: Table) -> No
     before = stored_files(table)
 
     output = run(table, "tag delete", "kept", "--dry-run")
-    assert (output.startswith("would delete tag kept with"), stored_files(table)) == (True, before)
+    assert (output.startswith("would delete tag kept of db.t with"), stored_files(table)) == (
+        True,
+        before,
+    )
     result = run(table, "tag delete", "kept", "--yes")
 
     deleted = before - stored_files(table)
@@ -120,8 +123,11 @@ def test_consumers_are_reset_and_cleared(table: Table) -> None:
     with pytest.raises(NotFoundError, match="no snapshot 9"):
         run(table, "consumer reset", "app", "--next-snapshot", "9")
     output = run(table, "consumer reset", "app", "--dry-run")
-    assert output == "would delete consumer app; nothing was changed"
-    assert run(table, "consumer reset", "app") == "deleted consumer app"
+    assert (
+        output
+        == "would delete consumer app of db.t, which reads snapshot 1 next; nothing was changed"
+    )
+    assert run(table, "consumer reset", "app", "--yes") == "deleted consumer app"
     with pytest.raises(NotFoundError, match="no consumer 'app'"):
         run(table, "consumer reset", "app")
 
@@ -130,11 +136,11 @@ def test_consumers_are_reset_and_cleared(table: Table) -> None:
     patterns = ("--including", ".1", "--excluding", "b.*")
     assert run(table, "consumer clear", *patterns, "--dry-run") == "a1"
     assert len(table.stores.consumers.read_all()) == 4
-    assert run(table, "consumer clear", *patterns) == "a1"
+    assert run(table, "consumer clear", *patterns, "--yes") == "a1"
     assert run(table, "consumer list").split() == ["a2", "b1", "b11"]
     with pytest.raises(InputError, match="not a regular expression"):
         run(table, "consumer clear", "--including", "(")
-    run(table, "consumer clear")
+    run(table, "consumer clear", "--yes")
     assert table.stores.consumers.read_all() == {}
 
 
@@ -150,9 +156,12 @@ def test_the_earliest_snapshot_is_set_after_a_gap(table: Table) -> None:
             run(table, "repair-earliest-snapshot", "--snapshot", wrong)
     assert store.earliest_id() == 1
     output = run(table, "repair-earliest-snapshot", "--snapshot", "4", "--dry-run")
-    assert output == "would set the earliest snapshot from 1 to 4; nothing was changed"
+    assert output == (
+        "would set the earliest snapshot of db.t from 1 to 4 and no longer keep 2 older snapshots; "
+        "nothing was changed"
+    )
     assert store.earliest_id() == 1
-    output = run(table, "repair-earliest-snapshot", "--snapshot", "4")
+    output = run(table, "repair-earliest-snapshot", "--snapshot", "4", "--yes")
     assert output == "set the earliest snapshot from 1 to 4"
     assert store.earliest_id() == 4
 
@@ -163,13 +172,13 @@ def test_branches_are_created_fast_forwarded_and_deleted(table: Table) -> None:
     run(table, "branch create", "empty")
     assert run(table, "branch list").split() == ["dev", "empty"]
     output = run(table, "branch fast-forward", "dev", "--dry-run")
-    assert output.startswith("would move main from snapshot 2 to snapshot 1 of branch dev")
+    assert output.startswith("would move main of db.t from snapshot 2 to snapshot 1 of branch dev")
     assert (
         run(table, "branch fast-forward", "dev", "--yes")
         == "moved main to snapshot 1 of branch dev"
     )
     output = run(table, "branch delete", "dev", "--dry-run")
-    assert output.startswith("would delete branch dev, 1 snapshot and 1 tag")
+    assert output.startswith("would delete branch dev of db.t with 1 snapshot and 1 tag (base)")
     run(table, "branch delete", "empty", "--yes")
 
     assert table.branches.names() == ["dev"]
@@ -178,7 +187,7 @@ def test_branches_are_created_fast_forwarded_and_deleted(table: Table) -> None:
 
 def test_a_dry_run_of_a_rollback_prints_both_snapshots(table: Table) -> None:
     assert run(table, "rollback", "--snapshot", "1", "--dry-run").startswith(
-        "would roll back from snapshot 2 to 1"
+        "would roll back db.t from snapshot 2 to 1"
     )
     assert table.stores.snapshots.latest_id() == 2
 
@@ -192,7 +201,10 @@ def test_a_dry_run_of_a_rollback_prints_both_snapshots(table: Table) -> None:
 def test_partitions_are_dropped(table: Table) -> None:
     null = "dt=__DEFAULT_PARTITION__"
     output = run(table, "drop-partitions", "--partitions", f"dt=a;{null}", "--dry-run")
-    assert output == "would delete 3 rows of 2 buckets; nothing was changed"
+    assert (
+        output
+        == "would delete 3 rows and 2 partitions (dt=__DEFAULT_PARTITION__, dt=a) of db.t; nothing was changed"
+    )
 
     result = run(table, "drop-partitions", "--partitions", f"dt=a;{null}", "--yes")
 

@@ -58,12 +58,14 @@ def test_files_are_merged_into_a_table(
     path.write_text("id,v\n3,three\n4,\n100,new\n", encoding="utf-8")
     clauses = ["--update", "*", "--delete", "source.v is null", "--insert", "*"]
 
-    document = json.loads(
-        run_command(
-            *("merge-into", root, "db.t", "--from", str(path)),
-            *("--on", "target.id = source.id", "--json", *clauses),
-        )
-    )
+    command = ["merge-into", root, "db.t", "--from", str(path), "--on", "target.id = source.id"]
+    before = rows_of(table)
+    with pytest.raises(InputError, match=r"delete 1 row of db\.t that match .* add --yes"):
+        invoke(*command, *clauses)
+    with pytest.raises(InputError, match="nothing was changed"):
+        invoke(*command, *clauses, answer="n\n")
+    assert rows_of(table) == before
+    document = json.loads(run_command(*command, *clauses, "--json", "--yes"))
 
     assert [document[key] for key in ("updated", "deleted", "inserted")] == [1, 1, 1]
     assert rows_of(table)[2:5] == [(2, "old"), (3, "three"), (5, "old")]

@@ -114,7 +114,7 @@ STEPS: Mapping[str, Callable[[Table], object]] = {
     "rename tag": lambda table: table.tags.rename("t1", "renamed"),
     "branch": lambda table: table.branches.create("later", "t1"),
     "fast forward": lambda table: table.branches.fast_forward("dev"),
-    "rollback": lambda table: table.rollback(tag="t1"),
+    "rollback": lambda table: table.rollback(tag="t1", delete_tags=True),
     "alter": lambda table: alter(table, UpdateComment("later"), UpdateColumnComment("v", "x")),
 }
 """The steps for a table with a tag ``t1`` and a branch ``dev``."""

@@ -103,7 +103,7 @@ def test_a_rollback_restores_its_target_and_the_next_commit_follows_it(
         before, ids = read_versions(table), table.stores.snapshots.ids()
         target = ids[choice % len(ids)]
 
-        table.rollback(target)
+        table.rollback(target, delete_tags=True)
 
         after = read_versions(table)
         assert after == select_retained(before, after)

@@ -164,7 +164,7 @@ def test_a_killed_rollback_can_be_repeated(tmp_path: Path, tag: str | None) -> N
     before = read_all_branches(table) | {f"main {target}": list(map(repr, expected))}
 
     def action(table: Table) -> None:
-        table.rollback(3 if tag is None else None, tag=tag)
+        table.rollback(3 if tag is None else None, tag=tag, delete_tags=True)
 
     for dead in kill_at_each_change(table, tmp_path, action):
         after = read_all_branches(dead)
@@ -202,7 +202,7 @@ def test_a_killed_quarantine_command_can_be_repeated(
     tmp_path: Path, action: Callable[[Table], None]
 ) -> None:
     table = make_table(tmp_path / "table", "vectors", [*TAGGED, ("upsert", 3)])
-    table.rollback(1)
+    table.rollback(1, delete_tags=True)
     backdate_files(table)
     names = stored_names(table)
     result = remove_orphan_files(table, quarantine=True)

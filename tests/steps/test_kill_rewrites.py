@@ -36,6 +36,7 @@ from paimon_orch.steps.maintenance.reassign_row_ids import reassign_row_ids
 from paimon_orch.steps.maintenance.rescale import rescale
 from paimon_orch.steps.maintenance.rewrite_file_index import rewrite_file_index
 from paimon_orch.steps.row_level.row_level_write import RowSource, delete
+from paimon_orch.table.commit.commit import CommitId
 from paimon_orch.table.schema_change.schema_changes import SetOption
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.table_write import write_rows
@@ -138,7 +139,9 @@ REWRITES: dict[str, tuple[Callable[[Path], Table], Action]] = {
     "reassign_row_ids": (create_evolved_table, reassign_row_ids),
 }
 CHANGES: dict[str, tuple[Callable[[Path], Table], Action]] = {
-    "drop_partitions": (create_merged_table, lambda table: table.drop_partitions([{"p": 0}])),
+    "drop_partitions": (
+        create_merged_table, lambda table: table.drop_partitions([{"p": 0}], commit_id=CommitId("drop", 1)),
+    ),
     "truncate": (create_merged_table, lambda table: table.truncate()),
     "expire_partitions": (
         create_append_table, lambda table: expire_partitions(table, expiration_time=timedelta(days=30)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from support.damage import edit_snapshot
 from support.tables import catalog_of, new_table, rows_of, small_batches, stored_files, table_of
 
+from paimon_orch.errors import NotFoundError
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.storage import LocalFileIO
@@ -85,7 +87,7 @@ def apply_action(table: Table, action: str, number: int, text: str) -> None:
         "minor": (True, lambda: compact(table, InProcessExecutor())),
         "full": (True, lambda: compact(table, InProcessExecutor(), strategy="full")),
         "overwrite": (True, lambda: table.overwrite(rows)),
-        "drop": (True, lambda: table.drop_partitions([{"p": number % 2}])),
+        "drop": (True, lambda: drop_partition(table, {"p": number % 2})),
         "tag": (not tagged, lambda: table.tags.create(tag)),
         "untag": (tagged, lambda: table.tags.delete(tag)),
         "branch": (tagged and not branched, lambda: table.branches.create("dev", tag)),
@@ -94,6 +96,12 @@ def apply_action(table: Table, action: str, number: int, text: str) -> None:
     possible, act = actions[action]
     if possible:
         act()
+
+
+def drop_partition(table: Table, partition: dict[str, object]) -> None:
+    """Drop a partition, if the table has it."""
+    with suppress(NotFoundError):
+        table.drop_partitions([partition])
 
 
 def branch_of(table: Table, name: str) -> Table:

@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import pyarrow as pa
 from hypothesis import strategies as st
-from support.histories import backdate_files
+from support.histories import backdate_files, drop_partition
 from support.iceberg_metadata import HINT, IcebergTable, Row, sort_rows
 from support.iceberg_rewrites import rewrite_as_java
 from support.tables import new_table, rows_of
@@ -235,12 +235,12 @@ class History:
             table.branches.fast_forward("dev")
 
         def roll_back_to_tag() -> None:
-            table.rollback(tag=tag)
+            table.rollback(tag=tag, delete_tags=True)
 
         def roll_back() -> None:
             earliest = table.stores.snapshots.earliest_id() or 0
             targets = [i for i in ids if i >= earliest]
-            table.rollback(targets[number % len(targets)])
+            table.rollback(targets[number % len(targets)], delete_tags=True)
 
         def remove_orphans() -> None:
             backdate_files(table)
@@ -255,7 +255,7 @@ class History:
         actions: dict[str, tuple[object, Callable[[], object]]] = {
             "write": (True, lambda: table.append(rows)),
             "overwrite": (True, lambda: table.overwrite(rows.slice(0, 2))),
-            "drop partition": (True, lambda: table.drop_partitions([{"p": number % 2}])),
+            "drop partition": (True, lambda: drop_partition(table, {"p": number % 2})),
             "delete": (True, delete_some),
             "minor": (True, lambda: compact(table, EXECUTOR)),
             "full": (True, lambda: compact(table, EXECUTOR, strategy="full")),

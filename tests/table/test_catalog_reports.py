@@ -11,7 +11,12 @@ import pytest
 from support.recorded_partitions import RecordedPartitions, through_catalog
 
 from paimon_orch import Catalog, Table
-from paimon_orch.errors import CommitConflictError, StorageError, UnsupportedError
+from paimon_orch.errors import (
+    CommitConflictError,
+    NotFoundError,
+    StorageError,
+    UnsupportedError,
+)
 from paimon_orch.steps import InProcessExecutor, analyze, compact, expire_partitions
 from paimon_orch.steps.expiration.delete_tag import delete_tag
 from paimon_orch.table.catalog_environment import CatalogEnvironment
@@ -104,7 +109,6 @@ def test_a_change_without_partitions_calls_no_catalog(
     table.tags.create("base")
     table.branches.create("dev", tag="base")
     calls = len(catalog.calls)
-    table.drop_partitions(["dt=7"])
     analyze(table, InProcessExecutor())  # its snapshot changes no file
     assert len(catalog.calls) == calls
     table.truncate()
@@ -173,7 +177,10 @@ def test_only_listed_partitions_that_match_a_whole_spec_are_dropped(
     table: Table, catalog: RecordedPartitions
 ) -> None:
     catalog.add([{"dt": "7", "hr": "7"}, {"dt": "8", "hr": "8"}, {"dt": "9", "hr": "9"}])
-    table.drop_partitions(["dt=7/hr=7", "dt=8/hr=9", "hr=9"])
+    with pytest.raises(NotFoundError, match="no partition dt=8/hr=9"):
+        table.drop_partitions(["dt=7/hr=7", "dt=8/hr=9", "hr=9"])
+    assert len(catalog.values()) == 3
+    table.drop_partitions(["dt=7/hr=7", "hr=9"])
     assert catalog.values() == [("8", "8")]
 
 
@@ -326,7 +333,7 @@ def test_a_rollback_drops_the_partitions_of_later_tags(
     for name in ("a", "b"):
         table.append(rows((1, 1)))
         table.tags.create(name)
-    table.rollback(tag="a")
+    table.rollback(tag="a", delete_tags=True)
     assert catalog.specs == [{"tag": "a"}]
 
 

@@ -7,7 +7,7 @@ the buckets in parts; this process then holds only the files of the chosen bucke
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property, partial
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from paimon_orch.errors import NotFoundError, wrap_decode_errors
+from paimon_orch.errors import wrap_decode_errors
 from paimon_orch.format.arrays import Indices, to_numpy
 from paimon_orch.format.manifest.columnar_manifest import Manifest
 from paimon_orch.format.manifest.index_manifest import (
@@ -52,7 +52,11 @@ from paimon_orch.steps.common.partition_selection import (
     list_requested_columns,
     plan_live_buckets,
 )
-from paimon_orch.table.filter.partition_spec import build_partition_matcher, parse_partition_specs
+from paimon_orch.table.filter.partition_spec import (
+    build_partition_matcher,
+    missing_partition_error,
+    parse_partition_specs,
+)
 from paimon_orch.table.metadata.live_buckets import LiveBuckets, group_vectors
 from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.scan.bucket_split import BucketSplit
@@ -224,7 +228,7 @@ def require_partitions(
     A misspelled partition would otherwise look like one that needs no work. With
     ``with_directories``, a partition only needs a directory.
     """
-    if partitions:
+    if partitions is not None:
         scan = scan_latest_buckets(table, PartitionRequest(partitions=partitions))
         check_partitions_exist(table, partitions, scan, with_directories=with_directories)
 
@@ -240,19 +244,15 @@ def check_partitions_exist(
     from paimon_orch.table.cleanup.orphan_candidates import DataRoots, has_bucket_directories
 
     schema = table.schema
+    specs = parse_partition_specs(partitions, schema)
     present = [] if scan is None else scan.list_partitions()
     roots = DataRoots.of(table.io, table.paths, schema).roots if with_directories else ()
-    for spec in parse_partition_specs(partitions, schema):
+    for spec in specs:
         has_files = any(map(build_partition_matcher(spec, schema), present))
         if not has_files and not any(
             has_bucket_directories(table.io, root, schema, spec) for root in roots
         ):
-            name = "/".join(f"{column}={value}" for column, value in spec.items())
-            listed = f"{table.identifier}$partitions"
-            raise NotFoundError(
-                f"{table.identifier} has no partition {name}; to list its partitions, run "
-                f"{replace(table.stores.label, identifier=listed).format_command('read')}"
-            )
+            raise missing_partition_error(spec, table.stores.label)
 
 
 def _has_equal_places(one: LiveFiles, other: LiveFiles) -> bool:

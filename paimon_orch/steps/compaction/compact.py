@@ -249,7 +249,7 @@ def compact(  # noqa: PLR0913 - all but table and executor are keywords
         idle_for=idle_for,
     )
     scan = scan_latest_buckets(table, replace(request, where=None), executor, now=now)
-    if partitions:
+    if partitions is not None:
         check_partitions_exist(table, partitions, scan)
     planned = plan(table, request, None if where else scan, executor=executor)
     return run_compaction(table, planned, executor, progress=progress)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -19,6 +20,7 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import Field, type_to_sql
 from paimon_orch.format.types.predicate import to_exact_scalar
+from paimon_orch.table.table_label import TableLabel
 
 PartitionSpec = Mapping[str, object]
 
@@ -48,8 +50,30 @@ def parse_partition_spec(text: str, schema: TableSchema) -> dict[str, object]:
 def parse_partition_specs(
     specs: Iterable[str | PartitionSpec], schema: TableSchema
 ) -> list[PartitionSpec]:
-    """Return specs as mappings; parses strings with :func:`parse_partition_spec`."""
-    return [parse_partition_spec(spec, schema) if isinstance(spec, str) else spec for spec in specs]
+    """Return specs as mappings; parses strings with :func:`parse_partition_spec`.
+
+    Raises :class:`InputError` for a list that names no partition, and for a spec without values,
+    which would select all partitions.
+    """
+    parsed = [
+        parse_partition_spec(spec, schema) if isinstance(spec, str) else spec for spec in specs
+    ]
+    if not parsed or not all(parsed):
+        raise InputError(
+            f"the partitions {parsed} must name at least one partition, and each at least one "
+            "partition column, such as dt=2026-01-31"
+        )
+    return parsed
+
+
+def missing_partition_error(spec: PartitionSpec, label: TableLabel) -> NotFoundError:
+    """Return the error for a requested partition that the table does not have."""
+    name = "/".join(f"{column}={value}" for column, value in spec.items())
+    listed = replace(label, identifier=f"{label.identifier}$partitions")
+    return NotFoundError(
+        f"{label.identifier} has no partition {name}; to list its partitions, run "
+        f"{listed.format_command('read')}"
+    )
 
 
 def _check_partition_column(name: str, schema: TableSchema) -> None:

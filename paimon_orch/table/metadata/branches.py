@@ -4,10 +4,15 @@ See docs/format/tags-branches-consumers.md#overview-of-the-files.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from paimon_orch.errors import InputError, NotFoundError, UnsupportedError
+from paimon_orch.errors import (
+    CommitConflictError,
+    InputError,
+    NotFoundError,
+    UnsupportedError,
+)
 from paimon_orch.format.paths import MAIN_BRANCH, TablePaths
 from paimon_orch.storage import FileInfo, FileIO
 from paimon_orch.table.catalog_environment import CatalogBranches
@@ -24,6 +29,24 @@ _FALLBACK_OPTIONS = (
     "scan.fallback-delta-branch",
 )
 _REFERENCE_FOLDERS = ("snapshot", "changelog", "tag")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FastForwardPlan:
+    """The files of main that a fast-forward deletes, and those that it copies from the branch."""
+
+    branch: str
+    snapshots: Sequence[int]
+    """The ids of the branch's snapshots, ascending."""
+    latest_id: int | None
+    """The id of the newest snapshot of main."""
+    replaced_snapshots: Sequence[int]
+    """The ids of the snapshots of main that the branch does not have, or has with other content."""
+    replaced_tags: Sequence[str]
+    deleted_paths: Sequence[str]
+    """The files of main to delete, in this order."""
+    sources: Mapping[str, str]
+    """The file of the branch to copy, for each path of main."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,56 +191,70 @@ class Branches:
         call failed, repeat it to complete the move. Raises :class:`InputError` if the branch has no
         snapshot.
         """
+        self.run_fast_forward(self.plan_fast_forward(name))
+
+    def plan_fast_forward(self, name: str) -> FastForwardPlan:
+        """Return what :meth:`fast_forward` does; changes nothing, and raises the same errors."""
         self.check()
         ids, paths = self.snapshots(name), TablePaths(self.root, name)
+        branch, main = SnapshotStore(self.io, paths), SnapshotStore(self.io, TablePaths(self.root))
+        schemas, main_schemas = SchemaStore(self.io, paths), SchemaStore(self.io, main.paths)
+        latest_id = main.latest_id()
+        first, first_schema = ids[0], branch.get(ids[0]).schema_id
+        sources = {
+            main_schemas.path(i): schemas.path(i) for i in schemas.ids() if i >= first_schema
+        }
+        sources |= {Tags(main).path(tag): Tags(branch).path(tag) for tag in branch.tags()}
+        sources |= {main.path(i): branch.path(i) for i in ids}
+
+        def is_replaced(path: str) -> bool:  # files that are equal on main and on the branch remain
+            return path not in sources or not self._have_equal_content(path, sources[path])
+
+        snapshots = [i for i in main.ids() if i >= first and is_replaced(main.path(i))]
+        tags = [
+            t for t in main.tags() if main.tag(t).id >= first and is_replaced(Tags(main).path(t))
+        ]
+        old_schemas = (main_schemas.path(i) for i in main_schemas.ids() if i >= first_schema)
+        return FastForwardPlan(
+            branch=name,
+            snapshots=ids,
+            latest_id=latest_id,
+            replaced_snapshots=snapshots,
+            replaced_tags=tags,
+            deleted_paths=[
+                *map(main.path, reversed(snapshots)),
+                *map(Tags(main).path, tags),
+                *reversed([*filter(is_replaced, old_schemas)]),
+            ],
+            sources=sources,
+        )
+
+    def run_fast_forward(self, plan: FastForwardPlan) -> None:
+        """Execute a planned fast-forward.
+
+        Raises :class:`CommitConflictError` if main got a snapshot since the plan; main is then
+        unchanged.
+        """
         if self.catalog is not None:
-            self.catalog.fast_forward(name)
+            self.catalog.fast_forward(plan.branch)
             self.on_change()
             return
-        branch, main = SnapshotStore(self.io, paths), SnapshotStore(self.io, TablePaths(self.root))
-        first = ids[0]
-        schemas, main_schemas = SchemaStore(self.io, paths), SchemaStore(self.io, main.paths)
-        first_schema = branch.get(first).schema_id
-        new = {main_schemas.path(i): schemas.path(i) for i in schemas.ids() if i >= first_schema}
-        new |= {Tags(main).path(tag): Tags(branch).path(tag) for tag in branch.tags()}
-        new |= {main.path(i): branch.path(i) for i in ids}
-        old = [main.path(i) for i in reversed(main.ids()) if i >= first]
-        old += [Tags(main).path(tag) for tag in main.tags() if main.tag(tag).id >= first]
-        old += [main_schemas.path(i) for i in reversed(main_schemas.ids()) if i >= first_schema]
-        self.io.delete(f"{main.paths.snapshot_dir}/{LATEST}")
-        for path in old:  # files that are equal on main and on the branch are kept
-            if path not in new or not self._have_equal_content(path, new[path]):
-                self.io.delete(path)
-        for path, source in new.items():
-            self._copy_file(source, path)
-        if (main.hint(EARLIEST) or 0) > first:
-            main.write_hint(EARLIEST, first)
-        main.write_hint(LATEST, ids[-1])
-        self.on_change()
-
-    def find_replaced(self, name: str) -> tuple[list[int], list[str]]:
-        """Return the snapshots and the tags of main that :meth:`fast_forward` replaces or deletes."""
-        ids = self.snapshots(name)
-        branch = SnapshotStore(self.io, TablePaths(self.root, name))
         main = SnapshotStore(self.io, TablePaths(self.root))
-        snapshots = [
-            number
-            for number in main.ids()
-            if number >= ids[0]
-            and not (
-                number in ids and self._have_equal_content(main.path(number), branch.path(number))
+        if main.latest_id() != plan.latest_id:
+            raise CommitConflictError(
+                f"{self.root}: the newest snapshot of main is {main.latest_id()}, not "
+                f"{plan.latest_id} as when the fast-forward to branch {plan.branch!r} was planned; "
+                "stop the writers, and repeat it. Nothing was changed"
             )
-        ]
-        own, other = Tags(main), Tags(branch)
-        tags = [
-            tag
-            for tag in main.tags()
-            if main.tag(tag).id >= ids[0]
-            and not (
-                tag in branch.tags() and self._have_equal_content(own.path(tag), other.path(tag))
-            )
-        ]
-        return snapshots, tags
+        self.io.delete(f"{main.paths.snapshot_dir}/{LATEST}")
+        for path in plan.deleted_paths:
+            self.io.delete(path)
+        for path, source in plan.sources.items():
+            self._copy_file(source, path)
+        if (main.hint(EARLIEST) or 0) > plan.snapshots[0]:
+            main.write_hint(EARLIEST, plan.snapshots[0])
+        main.write_hint(LATEST, plan.snapshots[-1])
+        self.on_change()
 
     def snapshots(self, name: str) -> list[int]:
         """Return the snapshot ids of a branch for :meth:`fast_forward`, ascending.

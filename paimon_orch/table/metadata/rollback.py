@@ -5,7 +5,9 @@ Also repairs the hint of the earliest snapshot.
 See docs/format/rollback.md.
 """
 
-from paimon_orch.errors import InputError, NotFoundError
+from dataclasses import dataclass
+
+from paimon_orch.errors import CommitConflictError, InputError, NotFoundError
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.table.metadata.changelog_store import ChangelogStore
 from paimon_orch.table.metadata.snapshot_store import EARLIEST, LATEST, SnapshotStore
@@ -32,43 +34,77 @@ def find_rollback_target(store: SnapshotStore, selector: SnapshotSelector) -> Sn
     return target
 
 
-def find_later_snapshots(store: SnapshotStore, snapshot_id: int) -> list[int]:
-    """Return the ids of the snapshots after a snapshot, which a rollback to it deletes."""
-    return [number for number in store.ids() if number > snapshot_id]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollbackPlan:
+    """The target of a rollback, and what is deleted."""
+
+    target: Snapshot
+    tag: str | None
+    """The tag that selects the target, if one does."""
+    snapshots: list[int]
+    """The ids of the later snapshots, which are deleted."""
+    tags: list[str]
+    """The names of the tags of later snapshots, which are deleted, too."""
+
+    def check_tags(self, *, delete_tags: bool) -> None:
+        """Raise :class:`InputError` if the rollback deletes tags without ``delete_tags``."""
+        if self.tags and not delete_tags:
+            raise InputError(
+                f"a rollback to snapshot {self.target.id} deletes the tags {', '.join(self.tags)}; "
+                "to delete them, add --delete-tags (in Python delete_tags=True), and to keep them, "
+                "use --as-latest (in Python rollback_as_latest). Nothing was changed"
+            )
 
 
-def find_later_tags(store: SnapshotStore, snapshot_id: int) -> list[str]:
-    """Return the names of the tags of later snapshots, which a rollback deletes, too."""
-    return [name for name in store.tags() if store.tag(name).id > snapshot_id]
+def plan_rollback(store: SnapshotStore, selector: SnapshotSelector) -> RollbackPlan:
+    """Find the target of a rollback, and the later snapshots and tags.
+
+    Raises :class:`NotFoundError` if the snapshot does not exist or is being expired.
+    """
+    target = find_rollback_target(store, selector)
+    return RollbackPlan(
+        target=target,
+        tag=selector.tag,
+        snapshots=_find_later_snapshots(store, target),
+        tags=[name for name in store.tags() if store.tag(name).id > target.id],
+    )
 
 
-def rollback(store: SnapshotStore, selector: SnapshotSelector) -> Snapshot:
+def _find_later_snapshots(store: SnapshotStore, target: Snapshot) -> list[int]:
+    return [number for number in store.ids() if number > target.id]
+
+
+def rollback(store: SnapshotStore, plan: RollbackPlan) -> None:
     """Make an older snapshot the newest one: delete later snapshots, changelogs and tags.
 
     No other process may write to the table during the call. Schemas are kept. Orphan file removal
     deletes the unreferenced data files later. An expired snapshot is restored from its tag. Raises
-    :class:`NotFoundError` if the snapshot does not exist or is being expired; the table is then
+    :class:`CommitConflictError` if snapshots were created since the plan; the table is then
     unchanged. If the call failed, repeat it to complete the rollback.
     """
-    target = find_rollback_target(store, selector)
+    target = plan.target
+    if new := sorted({*_find_later_snapshots(store, target)} - {*plan.snapshots}):
+        raise CommitConflictError(
+            f"{store.paths.root}: the rollback to snapshot {target.id} would also delete the "
+            f"snapshots {', '.join(map(str, new))}, which were created after it was planned; stop "
+            "the writers, and repeat it. Nothing was changed"
+        )
     if store.catalog is not None:
-        store.catalog.rollback(target, selector.tag)
-        return target
-    later_tags = find_later_tags(store, target.id)
-    if selector.tag is not None and not store.exists(target.id):
-        path = Tags(store).path(selector.tag)
+        store.catalog.rollback(target, plan.tag)
+        return
+    if plan.tag is not None and not store.exists(target.id):
+        path = Tags(store).path(plan.tag)
         store.io.create(store.path(target.id), extract_snapshot(store.io.read_bytes(path), path))
         store.write_hint(EARLIEST, target.id)
     elif target.id < (store.earliest_id() or 0):
         store.write_hint(EARLIEST, target.id)
     store.write_hint(LATEST, target.id)
     # The newest snapshot is deleted first, so that an interrupted rollback leaves no gap in the ids.
-    for snapshot_id in reversed(find_later_snapshots(store, target.id)):
+    for snapshot_id in reversed(plan.snapshots):
         store.io.delete(store.path(snapshot_id))
     ChangelogStore(store.io, store.paths).delete_after(target.id)
-    for name in later_tags:
+    for name in plan.tags:
         store.io.delete(f"{store.paths.tag_dir}/tag-{name}")
-    return target
 
 
 def check_can_repair_earliest(store: SnapshotStore, snapshot_id: int) -> int:

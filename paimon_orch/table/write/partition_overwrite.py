@@ -5,7 +5,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from paimon_orch.errors import InputError
 from paimon_orch.format.options.core_options import DYNAMIC_PARTITION_OVERWRITE
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.table.filter.partition_spec import PartitionSpec, build_any_partition_matcher
+from paimon_orch.table.filter.partition_spec import (
+    PartitionSpec,
+    build_any_partition_matcher,
+    parse_partition_specs,
+)
 
 
 def build_overwrite_filter(
@@ -16,10 +20,14 @@ def build_overwrite_filter(
     """Return a filter of the partitions to replace, or None if no partition is replaced.
 
     All ``written`` partitions must match ``spec``.
-    Raises :class:`NotFoundError` for a column that is not a partition column.
+    Raises :class:`NotFoundError` for a column that is not a partition column, and
+    :class:`InputError` for a list that names no partition.
     """
     dynamic = schema.typed_options.get(DYNAMIC_PARTITION_OVERWRITE)
-    specs = [spec] if isinstance(spec, Mapping) else spec
+    if spec is None or isinstance(spec, Mapping):
+        specs = None if spec is None else [spec]
+    else:
+        specs = parse_partition_specs(spec, schema)
     matches = None if specs is None else build_any_partition_matcher(specs, schema)
     if not schema.partition_keys or (spec is None and not dynamic) or spec == {}:
         return lambda _: True

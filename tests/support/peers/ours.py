@@ -79,7 +79,7 @@ def run_step(warehouse: Path, step: Step) -> None:
         case {"do": "delete_tag", "name": name}:
             delete_tag(table, name)
         case {"do": "rollback", "snapshot": snapshot_id}:
-            table.rollback(snapshot_id)
+            table.rollback(snapshot_id, delete_tags=True)
         case {"do": "expire", "retain": retain}:
             expire_snapshots(table, retain_max=retain)
         case {"do": "branch", "name": name, "at": at}:

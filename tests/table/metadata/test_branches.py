@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.golden import GOLDEN, copy_warehouse
-from support.tables import assert_healthy, new_table, rows_of, table_of
+from support.tables import assert_healthy, new_table, rows_of, stored_files, table_of
 
 from paimon_orch import Catalog
-from paimon_orch.errors import InputError, NotFoundError, UnsupportedError
+from paimon_orch.errors import (
+    CommitConflictError,
+    InputError,
+    NotFoundError,
+    UnsupportedError,
+)
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
 from paimon_orch.steps.inspection.check_table import check
-from paimon_orch.storage import LocalFileIO
+from paimon_orch.storage import FileInfo, LocalFileIO
 from paimon_orch.table.schema_change.schema_changes import AddColumn, SetOption
 from paimon_orch.table.table import Table
 
@@ -205,6 +212,42 @@ def test_changes_of_branches_are_checked_first_and_only_a_moved_main_is_reported
     assert changes == []
     reporting.fast_forward("dev")
     assert changes == ["moved"]
+
+
+def test_the_plan_of_a_fast_forward_lists_the_tags_once_and_changes_nothing(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table.branches.create("dev", "base")
+    for name in ("a", "b", "c"):
+        table.tags.create(name)
+    before, listed = stored_files(table), Counter[str]()
+    list_dir = LocalFileIO.list_dir
+
+    def count(io: LocalFileIO, path: str) -> Iterator[FileInfo]:
+        listed[path] += 1
+        return list_dir(io, path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalFileIO, "list_dir", count)
+        planned = table.branches.plan_fast_forward("dev")
+
+    assert {path: number for path, number in listed.items() if path.endswith("/tag")} == {
+        table.paths.tag_dir: 1,
+        f"{table.paths.root}/branch/branch-dev/tag": 1,
+    }
+    assert planned.replaced_tags == ["a", "b", "c"]
+    assert stored_files(table) == before
+
+
+def test_a_fast_forward_replaces_no_snapshot_that_was_created_after_its_plan(table: Table) -> None:
+    table.branches.create("dev", "base")
+    planned = table.branches.plan_fast_forward("dev")
+    table.upsert(table_of("k v", [(1, "later")]))
+
+    with pytest.raises(CommitConflictError, match="the newest snapshot of main is"):
+        table.branches.run_fast_forward(planned)
+
+    assert value(table) == ["later"]
 
 
 def test_a_partially_created_branch_is_completed(table: Table) -> None:

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 from support.golden import GOLDEN, copy_warehouse
-from support.tables import assert_healthy, new_table, rows_of, table_of
+from support.tables import assert_healthy, new_table, rows_of, stored_files, table_of
 
 from paimon_orch import Catalog
-from paimon_orch.errors import InputError, NotFoundError
+from paimon_orch.errors import CommitConflictError, InputError, NotFoundError
 from paimon_orch.table.metadata.tags import Tags
+from paimon_orch.table.metadata.time_travel import SnapshotSelector
 from paimon_orch.table.schema_change.schema_changes import AddColumn
 from paimon_orch.table.table import Table
 
@@ -179,7 +180,7 @@ def test_a_rollback_restores_the_rows_of_its_snapshot(table: Table, target: str)
         "timestamp": {"timestamp": when},
     }
 
-    snapshot = table.rollback(**arguments[target])
+    snapshot = table.rollback(**arguments[target], delete_tags=True)
 
     # If several snapshots have the same time, the newest one is selected.
     assert snapshot.id == 2 or (target == "timestamp" and snapshot.time_millis == when)
@@ -191,6 +192,30 @@ def test_a_rollback_restores_the_rows_of_its_snapshot(table: Table, target: str)
         assert table.stores.snapshots.latest_id() == 3
         assert rows_of(table) == [(1, "new")]
         assert_healthy(table)
+
+
+def test_a_rollback_deletes_the_tags_of_later_snapshots_only_on_request(table: Table) -> None:
+    table.tags.create("two", 2)
+    table.tags.create("three", 3)
+    before = stored_files(table)
+
+    with pytest.raises(InputError, match=r"deletes the tags three; .*delete_tags=True"):
+        table.rollback(2)
+    assert stored_files(table) == before
+    table.rollback(2, delete_tags=True)
+
+    assert table.tags.names() == ["two"]
+
+
+def test_a_rollback_deletes_no_snapshot_that_was_created_after_its_plan(table: Table) -> None:
+    planned = table.plan_rollback(SnapshotSelector(2))
+    table.upsert(table_of("k v", [(1, "4")]))
+    before = stored_files(table)
+
+    with pytest.raises(CommitConflictError, match="would also delete the snapshots 4"):
+        table.run_rollback(planned)
+
+    assert stored_files(table) == before
 
 
 def test_a_rollback_to_the_newest_snapshot_changes_nothing(table: Table) -> None:
@@ -258,7 +283,7 @@ def test_tags_written_by_java_are_read_and_kept(tmp_path: Path) -> None:
     before = str(rows_of(table, tag="ttl"))
 
     table.tags.rename("ttl", "other")
-    table.rollback(tag="other")
+    table.rollback(tag="other", delete_tags=True)
 
     assert str(rows_of(table)) == str(rows_of(table, tag="other")) == before
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,8 @@ from support.tables import assert_healthy, new_table, rows_of, stored_files, tab
 from paimon_orch import Catalog
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.format.snapshot import CommitKind
+from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.table.commit.commit import CommitId
 from paimon_orch.table.schema_change.schema_changes import SetOption
 from paimon_orch.table.table import Table
 
@@ -84,17 +86,51 @@ def test_a_partial_spec_drops_every_matching_partition(tmp_path: Path) -> None:
     assert remaining_rows(table) == {(2, "x", 3)}
 
 
-def test_dropping_missing_partitions_commits_nothing(table: Table) -> None:
-    assert table.drop_partitions(["dt=nope"]) is None
-    assert table.drop_partitions([]) is None
+@pytest.mark.parametrize(
+    ("partitions", "error", "message"),
+    [
+        (["dt=a", "dt=nope"], NotFoundError, "has no partition dt=nope"),
+        (["dt=a,dt=b"], InputError, "has two values of 'dt'"),
+        (["dt=a;dt=b"], NotFoundError, "has no partition dt=a;dt=b"),
+        ([], InputError, "must name at least one partition"),
+        ([{}], InputError, "must name at least one partition"),
+        ([{"dt": "a"}, {}], InputError, "must name at least one partition"),
+        ([{"k": 1}], NotFoundError, "'k' is not a partition column"),
+        ([""], InputError, "must look like"),
+    ],
+)
+def test_partitions_that_are_misspelled_or_missing_are_refused_by_every_call(
+    table: Table, partitions: list[Any], error: type[Exception], message: str
+) -> None:
+    calls: list[Callable[[], object]] = [
+        lambda: table.drop_partitions(partitions),
+        lambda: compact(table, partitions=partitions),
+    ]
+    if partitions[1:] != ["dt=nope"] and partitions != ["dt=a;dt=b"]:  # an overwrite creates them
+        calls.append(lambda: table.overwrite(table_of("dt k v", ROWS[:1]), partitions))
+    for call in calls:
+        with pytest.raises(error, match=message):
+            call()
     assert table.stores.snapshots.latest_id() == 1
 
 
-def test_dropping_by_a_column_other_than_partition_columns_is_refused(table: Table) -> None:
-    with pytest.raises(NotFoundError, match="dt"):
-        table.drop_partitions([{"k": 1}])
-    with pytest.raises(InputError, match="truncate"):
-        table.drop_partitions([{}])
+def test_a_drop_of_partitions_can_be_repeated_with_its_commit_id(table: Table) -> None:
+    commit_id = CommitId("cleanup", 7)
+    snapshot = table.drop_partitions(["dt=a"], commit_id=commit_id)
+
+    assert table.drop_partitions(["dt=a"], commit_id=commit_id) == snapshot
+    with pytest.raises(NotFoundError, match="has no partition dt=a"):
+        table.drop_partitions(["dt=a"])
+
+    assert table.stores.snapshots.latest_id() == 2
+
+
+def test_no_partition_is_dropped_from_a_table_without_partitions(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    table.upsert(table_of("k v", [(1, "a")]))
+    with pytest.raises(NotFoundError, match="'dt' is not a partition column"):
+        table.drop_partitions(["dt=a"])
+    assert len(rows_of(table)) == 1
 
 
 @pytest.mark.parametrize("spec", [{"dt": None}, {"dt": NULL}])
