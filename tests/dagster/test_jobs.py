@@ -93,6 +93,17 @@ def read_observation(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
     return {key: value.value for key, value in observation.metadata.items()}
 
 
+@pytest.mark.parametrize(
+    "build",
+    [build_expire_snapshots_job, build_expire_partitions_job, build_remove_orphan_files_job],
+)
+def test_launchpads_of_jobs_that_delete_start_with_a_dry_run(
+    build: Callable[[str], dg.JobDefinition],
+) -> None:
+    ops = (build("lake.orders").run_config or {})["ops"]
+    assert [op["config"]["dry_run"] for op in ops.values()] == [True]
+
+
 def test_an_expiration_is_a_dry_run_by_default(
     snapshots: Table, resources: Mapping[str, object]
 ) -> None:
