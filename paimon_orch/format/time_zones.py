@@ -6,7 +6,7 @@ Arrow knows the regions of the time zone database and offsets such as ``+05:30``
 
 import re
 from datetime import UTC, datetime, timedelta
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,11 @@ import pyarrow.compute as pc
 from paimon_orch.errors import InputError
 from paimon_orch.format.arrays import Int64Array, to_arrow_array, to_numpy
 
-_OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2})(?::?(\d{2}))?)?")
+_OFFSET = re.compile(
+    r"(?:UTC|GMT|UT)?([+-])"
+    r"(?:(\d{1,2})(?::([0-5]?\d)(?::([0-5]\d))?)?|(\d\d)([0-5]\d)([0-5]\d)?)"
+)
+_LARGEST_OFFSET = 18 * 3600
 _ZERO = {"Z", "UTC", "GMT", "UT", "GMT0"}
 _EPOCH = datetime(1970, 1, 1)
 _FIRST_LATE_QUARTER = int((datetime(2037, 12, 31) - _EPOCH).total_seconds()) // 900
@@ -84,13 +88,13 @@ def to_instants(local_times: pa.Array, zone: str) -> pa.Array:
         except pa.ArrowInvalid as error:
             raise _unknown_zone_error(zone) from error
         offsets = pc.subtract(_find_arrow_times(near, zone), near)
-        offsets = _replace_late_offsets(offsets, local_times, ZoneInfo(zone), is_local=True)
+        offsets = _replace_late_offsets(offsets, local_times, zone, is_local=True)
     return pc.subtract(local_times, offsets).view(pa.timestamp(unit, "UTC"))
 
 
 def _find_local_times(utc: pa.Array, zone: str) -> pa.Array:
     offsets = pc.subtract(_find_arrow_times(utc, zone), utc)
-    return pc.add(utc, _replace_late_offsets(offsets, utc, ZoneInfo(zone), is_local=False))
+    return pc.add(utc, _replace_late_offsets(offsets, utc, zone, is_local=False))
 
 
 def _find_arrow_times(utc: pa.Array, zone: str) -> pa.Array:
@@ -101,7 +105,7 @@ def _find_arrow_times(utc: pa.Array, zone: str) -> pa.Array:
 
 
 def _replace_late_offsets(
-    offsets: pa.Array, times: pa.Array, zone: ZoneInfo, *, is_local: bool
+    offsets: pa.Array, times: pa.Array, name: str, *, is_local: bool
 ) -> pa.Array:
     """Return offsets with those after 2037, when Arrow knows no summer time, replaced."""
     per_second = _UNITS_PER_SECOND[times.type.unit]
@@ -109,6 +113,10 @@ def _replace_late_offsets(
     is_late = (quarters >= _FIRST_LATE_QUARTER) & (quarters < _END_OF_LATE_QUARTERS)
     if not is_late.any():
         return offsets
+    try:
+        zone = ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError) as error:
+        raise _unknown_zone_error(name) from error
     distinct, positions = np.unique(quarters[is_late], return_inverse=True)
     found = [_find_offset(quarter, zone, is_local=is_local) for quarter in distinct.tolist()]
     values = to_numpy(offsets.view(pa.int64())).copy()
@@ -137,13 +145,17 @@ def _parse_offset(zone: str) -> int | None:
     match = _OFFSET.fullmatch(zone)
     if match is None:
         return None
-    hours, minutes, seconds = (int(digits or 0) for digits in match.groups()[1:])
+    groups = match.groups()[1:]
+    with_colons, without = groups[:3], groups[3:]
+    hours, minutes, seconds = (int(a or b or 0) for a, b in zip(with_colons, without, strict=True))
     total = 3600 * hours + 60 * minutes + seconds
+    if total > _LARGEST_OFFSET:
+        raise _unknown_zone_error(zone)
     return -total if match[1] == "-" else total
 
 
 def _unknown_zone_error(zone: str) -> InputError:
     return InputError(
         f"{zone!r} is not a time zone of this machine; use a name such as Europe/Berlin, or an "
-        "offset such as +02:00"
+        "offset such as +02:00, of at most 18 hours"
     )

@@ -146,7 +146,7 @@ def convert_footer_stats(
     null_count = footer.null_count if footer.has_null_count else None
     try:
         low, high = (footer.min, footer.max) if footer.has_min_max else (None, None)
-    except UnicodeDecodeError:  # a bound is not valid UTF-8
+    except (OverflowError, ValueError):  # a year above 9999, or text that is not UTF-8
         low, high = None, None
     bounds = _convert_footer_value(low, stored_type), _convert_footer_value(high, stored_type)
     stats = ColumnStats(*bounds, null_count)

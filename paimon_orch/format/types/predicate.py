@@ -6,15 +6,13 @@ comparisons with NaN are false, and ``-0.0`` equals ``0.0``.
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from datetime import time
-from decimal import Decimal
 from enum import StrEnum
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.errors import InputError
+from paimon_orch.format.types.literals import cast_exactly, describe_literal
 
 
 class Operator(StrEnum):
@@ -193,9 +191,7 @@ def _leaf_to_arrow_expression(leaf: Leaf) -> pc.Expression:
                 Or(tuple(replace(leaf, op=Operator.EQUAL, values=(v,)) for v in leaf.values))
             )
         case Operator.IN:
-            is_in = column.isin(
-                pa.array([value.as_py() for value in leaf.values], leaf.values[0].type)
-            )
+            is_in = column.isin(pa.array(leaf.values, leaf.values[0].type))
             # isin returns false for null; the result must be unknown, or NOT IN returns the row
             return pc.if_else(column.is_null(), pc.scalar(pa.scalar(None, pa.bool_())), is_in)
         case Operator.LIKE:
@@ -273,132 +269,8 @@ def _cast_literal(
     if not value.is_valid:
         raise InputError(f"comparison with null is never true; use IS NULL on column {leaf.name!r}")
     try:
-        return _cast_exactly(_unwrap(value), target)
+        return cast_exactly(value, target)
     except (pa.ArrowException, ValueError, OverflowError) as error:
         raise InputError(
-            f"{value.as_py()!r} is not a value of column {leaf.name!r} ({target})"
+            f"{describe_literal(value)} is not a value of column {leaf.name!r} ({target}): {error}"
         ) from error
-
-
-def _cast_exactly(value: "pa.Scalar[pa.DataType]", target: pa.DataType) -> "pa.Scalar[pa.DataType]":
-    """Cast to the type of a column; raise ``ValueError`` or an Arrow error if a value changes.
-
-    Only a constant of a ``FLOAT`` column is rounded, because 0.1 has no exact value.
-    """
-    if value.type == target:
-        return value
-    if pa.types.is_string(value.type):
-        literal = parse_literal(value.as_py(), target)
-    elif not _is_comparable_type(value.type, target):
-        raise ValueError(f"{value.type} is not comparable with {target}")
-    elif pa.types.is_decimal(target) and not pa.types.is_decimal(value.type):
-        literal = parse_literal(str(value.as_py()), target)  # Arrow would round
-    else:
-        literal = value.cast(target)
-    if pa.types.is_date(target) or pa.types.is_boolean(target):
-        is_exact = pa.types.is_string(value.type) or literal.cast(value.type) == value
-    else:
-        is_exact = not pa.types.is_floating(target) or _is_infinite(literal) == _is_infinite(value)
-    if not is_exact:
-        raise ValueError(f"{target} has no such value")
-    return literal
-
-
-def _unwrap(value: "pa.Scalar[pa.DataType]") -> "pa.Scalar[pa.DataType]":
-    """Return a value of a dictionary, and text or bytes in another layout, in its simple type."""
-    kind = value.type
-    if isinstance(value, pa.DictionaryScalar | pa.ExtensionScalar | pa.RunEndEncodedScalar):
-        return _unwrap(value.value if hasattr(value, "value") else pa.scalar(value.as_py()))
-    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        return value.cast(pa.string())
-    is_bytes = pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind)
-    return value.cast(pa.binary()) if is_bytes or pa.types.is_fixed_size_binary(kind) else value
-
-
-def _is_infinite(value: "pa.Scalar[pa.DataType]") -> bool:
-    text = str(value.as_py()).strip().lower().lstrip("+-")
-    return text in ("inf", "infinity")
-
-
-def _is_comparable_type(literal_type: pa.DataType, column_type: pa.DataType) -> bool:
-    """Return whether a constant of this type may be cast to a column's type.
-
-    Arrow would also cast numbers to text, dates to numbers, times of a zone to those without one,
-    and timestamps to times.
-    """
-    literal, column = _find_family(literal_type), _find_family(column_type)
-    return literal == column or (literal, column) in _COMPARABLE_FAMILIES
-
-
-def _find_family(kind: pa.DataType) -> str:
-    if pa.types.is_timestamp(kind):
-        return "instant" if kind.tz is not None else "timestamp"
-    families = {
-        "text": (pa.types.is_string, pa.types.is_binary),
-        "boolean": (pa.types.is_boolean,),
-        "number": (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal),
-        "date": (pa.types.is_date,),
-        "time": (pa.types.is_time,),
-    }
-    return next(
-        (name for name, tests in families.items() if any(test(kind) for test in tests)), str(kind)
-    )
-
-
-_COMPARABLE_FAMILIES = {
-    ("number", "boolean"),
-    ("date", "timestamp"),
-    ("date", "instant"),
-    ("timestamp", "date"),
-    ("timestamp", "instant"),
-}
-"""Families of types whose values are equal or not: times without a zone are in UTC."""
-
-
-def to_exact_scalar(value: object) -> "pa.Scalar[pa.DataType]":
-    """Return a constant of Python, NumPy, pandas, Polars or Arrow as an Arrow scalar.
-
-    Arrow alone would drop the nanoseconds of pandas and the zone of a time.
-    """
-    if isinstance(value, pa.Scalar):
-        return value
-    if isinstance(value, int) and not -(2**63) <= value < 2**63:
-        return pa.scalar(Decimal(value))
-    if isinstance(value, time) and value.tzinfo is not None:
-        raise ValueError("a time of day with a zone")
-    numpy_value = getattr(value, "asm8", value)  # of a timestamp or duration of pandas
-    if not isinstance(numpy_value, np.datetime64):
-        return pa.scalar(value)
-    unit, _ = np.datetime_data(numpy_value)
-    if unit in ("generic", "Y", "M", "W", "D", "h", "m"):
-        numpy_value = _convert_exactly(numpy_value, "s")
-    elif unit in ("ps", "fs", "as"):
-        numpy_value = _convert_exactly(numpy_value, "ns")
-    scalar = pa.scalar(numpy_value)
-    is_zoned = getattr(value, "tzinfo", None) is not None
-    return scalar.cast(pa.timestamp(scalar.type.unit, "UTC")) if is_zoned else scalar
-
-
-def _convert_exactly(value: np.datetime64, unit: str) -> np.datetime64:
-    converted = value.astype(f"datetime64[{unit}]")
-    if np.isnat(converted) or converted.astype(value.dtype) != value:
-        raise ValueError(f"{value} has no value in {unit}")
-    result: np.datetime64 = converted
-    return result
-
-
-def parse_literal(text: str, target: pa.DataType) -> "pa.Scalar[pa.DataType]":
-    """Parse a constant; timestamps without a zone are in UTC.
-
-    Raises ``ValueError`` or ``pyarrow.ArrowInvalid`` if the type has no such value.
-    """
-    if pa.types.is_binary(target):
-        return pa.scalar(text.encode(), target)
-    if pa.types.is_time32(target):
-        return pa.scalar(time.fromisoformat(text)).cast(target)
-    if pa.types.is_timestamp(target) and target.tz is not None:
-        try:
-            return pa.scalar(text).cast(target)
-        except pa.ArrowInvalid:
-            return pa.scalar(text).cast(pa.timestamp(target.unit)).cast(target)
-    return pa.scalar(text).cast(target)

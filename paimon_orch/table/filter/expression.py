@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from paimon_orch.errors import InputError
+from paimon_orch.format.types.literals import to_exact_scalar
 from paimon_orch.format.types.predicate import (
     And,
     Leaf,
@@ -13,7 +14,6 @@ from paimon_orch.format.types.predicate import (
     Operator,
     Predicate,
     VariantValue,
-    to_exact_scalar,
 )
 
 

@@ -19,7 +19,7 @@ from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import Field, type_to_sql
-from paimon_orch.format.types.predicate import to_exact_scalar
+from paimon_orch.format.types.literals import cast_exactly, to_exact_scalar
 from paimon_orch.table.table_label import TableLabel
 
 PartitionSpec = Mapping[str, object]
@@ -118,8 +118,10 @@ def build_partition_matcher(spec: PartitionSpec, schema: TableSchema) -> Callabl
 def _convert_to_internal(value: object, target: pa.DataType) -> object:
     """Convert a value to the internal form of a type; return None if that is not possible."""
     try:
-        values = pa.array([to_exact_scalar(value)])
-        return to_internal_value(convert_to_arrow_type(values, target)[0])
+        literal = to_exact_scalar(value)
+        if pa.types.is_string(target):  # a number may name the partition of its text
+            return to_internal_value(convert_to_arrow_type(pa.array([literal]), target)[0])
+        return to_internal_value(cast_exactly(literal, target))
     except (pa.ArrowException, OverflowError, TypeError, ValueError):
         return None
 

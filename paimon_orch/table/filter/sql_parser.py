@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 
 import pyarrow as pa
 import sqlglot
@@ -11,7 +12,8 @@ from sqlglot.errors import SqlglotError
 from paimon_orch.errors import InputError
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.arrow import to_arrow_type
-from paimon_orch.format.types.data_types import Field
+from paimon_orch.format.types.data_types import Field, parse_type
+from paimon_orch.format.types.literals import cast_exactly, parse_literal, to_exact_scalar
 from paimon_orch.format.types.predicate import (
     And,
     Leaf,
@@ -20,7 +22,6 @@ from paimon_orch.format.types.predicate import (
     Or,
     Predicate,
     VariantValue,
-    parse_literal,
 )
 from paimon_orch.table.filter.bind import resolve_filter_field
 
@@ -40,6 +41,12 @@ _FLIPPED_OPERATORS = {
 }
 # Supported conditions have only these arguments; others, such as SYMMETRIC, are refused.
 _KNOWN_ARGS = {"this", "expression", "expressions", "low", "high", "negate"}
+_TIMESTAMP_TYPES = (
+    exp.DType.TIMESTAMP,
+    exp.DType.TIMESTAMPLTZ,
+    exp.DType.TIMESTAMPNTZ,
+    exp.DType.TIMESTAMPTZ,
+)
 VARIANT_GET = "variant_get"
 _VARIANT_GET_FORM = f"{VARIANT_GET}(column, 'path', 'type')"
 _SUPPORTED_SYNTAX = (
@@ -198,8 +205,8 @@ class _FilterTranslator:
         return value
 
     def _parse_literal_text(self, node: exp.Expr) -> str:
-        if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal):
-            return f"-{node.this.name}"
+        if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal | exp.Cast):
+            return f"-{self._parse_literal_text(node.this)}"
         if isinstance(node, exp.Literal):
             return node.name
         if isinstance(node, exp.Boolean):
@@ -211,8 +218,26 @@ class _FilterTranslator:
     def _parse_literal(self, node: exp.Expr, field: Field) -> "pa.Scalar[pa.DataType]":
         text, target = self._parse_literal_text(node), to_arrow_type(field.type)
         try:
-            return parse_literal(text, target)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
+            return cast_exactly(_build_scalar(node, text, target), target)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ArithmeticError, ValueError) as error:
             raise self._build_error(
-                f"{text!r} is not a value of column {field.name!r} ({target})"
+                f"{text!r} is not a value of column {field.name!r} ({target}): {error}"
             ) from error
+
+
+def _build_scalar(node: exp.Expr, text: str, target: pa.DataType) -> "pa.Scalar[pa.DataType]":
+    """Return a literal in the type that SQL gives it; text takes the type of the column."""
+    if isinstance(node, exp.Neg):
+        node = node.this
+    if isinstance(node, exp.Boolean):
+        return pa.scalar(bool(node.this))
+    if isinstance(node, exp.Cast) and node.to.is_type(*_TIMESTAMP_TYPES):
+        # of the unit and the zone of the column
+        return parse_literal(text, target if pa.types.is_timestamp(target) else pa.timestamp("us"))
+    if isinstance(node, exp.Cast) and node.to.is_type(exp.DType.TIME):
+        return parse_literal(text, pa.time64("ns"))
+    if isinstance(node, exp.Cast):
+        return parse_literal(text, to_arrow_type(parse_type(node.to.sql(dialect="spark"))))
+    if isinstance(node, exp.Literal) and not node.is_string and not pa.types.is_floating(target):
+        return to_exact_scalar(int(text) if text.isdigit() else Decimal(text))
+    return pa.scalar(text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from decimal import Decimal
 from pathlib import Path
+from uuid import UUID
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -24,6 +25,7 @@ from paimon_orch.table.filter.bind import bind_filter
 NANOS = pd.Timestamp("2024-05-06 01:02:03.123456789")
 MICROS = dt.datetime(2024, 5, 6, 1, 2, 3, 123456)
 NEW_YORK = ZoneInfo("America/New_York")
+SECONDS_ZONE = dt.timezone(dt.timedelta(hours=5, minutes=30, seconds=15))
 # the second 01:30 of the day with 25 hours
 REPEATED = dt.datetime(2024, 11, 3, 1, 30, fold=1, tzinfo=NEW_YORK)
 
@@ -49,7 +51,10 @@ EXACT: list[tuple[str, object, str]] = [
     ("TIMESTAMP_LTZ(9)", NANOS.tz_localize(NEW_YORK), "2024-05-06 05:02:03.123456789Z"),
     ("TIMESTAMP_LTZ(6)", REPEATED, "2024-11-03 06:30:00.000000Z"),
     ("TIMESTAMP_LTZ(6)", pd.Timestamp(REPEATED), "2024-11-03 06:30:00.000000Z"),
+    ("TIMESTAMP(3)", np.datetime64(5, "10ms"), "1970-01-01 00:00:00.050"),
+    ("TIMESTAMP_LTZ(6)", MICROS.replace(tzinfo=SECONDS_ZONE), "2024-05-05 19:31:48.123456Z"),
     ("DATE", np.datetime64("2024-05-06"), "2024-05-06"),
+    ("DATE", np.datetime64("10000-01-01"), "10000-01-01"),
     ("DATE", pd.Timestamp("2024-05-06"), "2024-05-06"),
     ("TIME(3)", dt.time(1, 2, 3, 4000), "01:02:03.004"),
     ("DECIMAL(38, 0)", 2**70, "1180591620717411303424"),
@@ -61,6 +66,13 @@ EXACT: list[tuple[str, object, str]] = [
     ("DOUBLE", np.float32(0.1), "0.10000000149011612"),
     ("FLOAT", 0.1, "0.1"),
     ("FLOAT", float("inf"), "inf"),
+    ("FLOAT", 1e20, "1e+20"),
+    ("FLOAT", 0.10000000149011612, "0.1"),
+    ("FLOAT", "0.1", "0.1"),
+    ("DOUBLE", Decimal("1.00000000000"), "1"),
+    ("DOUBLE", Decimal("0.1"), "0.1"),
+    ("DOUBLE", 2**60, "1.152921504606847e+18"),
+    ("DOUBLE", "1e300", "1e+300"),
     ("BOOLEAN", np.bool_(True), "true"),
     ("STRING", np.str_("x"), "x"),
     ("STRING", pa.scalar("x", pa.large_string()), "x"),
@@ -83,7 +95,11 @@ REFUSED: list[tuple[str, object]] = [
     ("TIME(3)", MICROS),
     ("TIME(3)", dt.time(1, 2, 3, 4567)),
     ("TIME(3)", dt.time(1, 2, tzinfo=dt.UTC)),
+    ("TIME(3)", "01:02:03+01:00"),
+    ("TIME(3)", "01:02:03.1230009"),
     ("TIME(3)", pd.Timedelta("1h")),
+    ("TIMESTAMP(9)", np.datetime64("10000-01-01")),
+    ("INT", np.datetime64("10000-01-01")),
     ("INT", 2**40),
     ("INT", 1.5),
     ("INT", Decimal("1.5")),
@@ -94,7 +110,15 @@ REFUSED: list[tuple[str, object]] = [
     ("FLOAT", 2**24 + 1),
     ("FLOAT", 1e300),
     ("FLOAT", "1e300"),
+    ("FLOAT", 16777217.0),
+    ("FLOAT", "16777217"),
+    ("FLOAT", 1 / 3),
     ("DOUBLE", 2**53 + 1),
+    ("DOUBLE", 2**63 + 1),
+    ("DOUBLE", Decimal("0.10000000000000000001")),
+    ("DOUBLE", "9007199254740993"),
+    ("DOUBLE", "1e400"),
+    ("DECIMAL(38, 20)", np.float32(0.1)),
     ("DECIMAL(5, 2)", 1.005),
     ("DECIMAL(5, 2)", "1.005"),
     ("BOOLEAN", 2),
@@ -102,6 +126,7 @@ REFUSED: list[tuple[str, object]] = [
     ("STRING", dt.date(2024, 5, 6)),
     ("STRING", b"\xff"),
     ("STRING", 1j),
+    ("STRING", UUID(int=0x41)),
 ]
 
 
@@ -116,6 +141,16 @@ def test_a_constant_keeps_its_value(column_type: str, value: object, expected: s
 def test_a_constant_that_would_change_is_refused(column_type: str, value: object) -> None:
     with pytest.raises(InputError, match="'c'"):
         bound(column_type, value)
+
+
+def test_a_constant_of_a_zone_that_python_does_not_know_is_an_instant() -> None:
+    second = pa.scalar(1, pa.timestamp("s", "PST"))
+
+    assert bound("TIMESTAMP_LTZ(3)", second).cast(pa.int64()).as_py() == 1000
+    with pytest.raises(
+        InputError, match="1 \\(timestamp\\[s, tz=PST\\]\\) is not a value of column 'c'"
+    ):
+        bound("INT", second)
 
 
 def test_a_timestamp_of_pandas_selects_its_own_row(tmp_path: Path) -> None:
@@ -136,3 +171,28 @@ def test_a_timestamp_of_pandas_names_its_own_partition(tmp_path: Path) -> None:
     table.drop_partitions([{"t": NANOS}])
 
     assert table.scan().to_arrow()["v"].to_pylist() == [1]
+
+
+def test_a_timestamp_between_the_values_of_a_partition_column_names_no_partition(
+    tmp_path: Path,
+) -> None:
+    table = Catalog(str(tmp_path)).create_table("db.t", "v INT, t TIMESTAMP(6)", partition_by=["t"])
+    table.append(pa.table({"v": pa.array([1], pa.int32()), "t": [MICROS]}))
+
+    table.drop_partitions([{"t": NANOS}])
+
+    assert table.scan().to_arrow().num_rows == 1
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "avro"])
+def test_filters_find_years_that_python_does_not_have(tmp_path: Path, file_format: str) -> None:
+    table = new_table(
+        tmp_path, "t TIMESTAMP(3)", key=(), bucket="-1", **{"file.format": file_format}
+    )
+    millis = [-(10**14), 0, 253402300800000]
+    table.append(pa.table({"t": pa.array(millis, pa.timestamp("ms"))}))
+    first, _, last = (np.datetime64(number, "ms") for number in millis)
+
+    for condition in (col("t").is_in([first, last]), (col("t") == first) | (col("t") >= last)):
+        rows = table.scan(filter=condition).to_arrow()
+        assert rows["t"].cast(pa.int64()).to_pylist() == [millis[0], millis[2]]
