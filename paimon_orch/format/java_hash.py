@@ -15,7 +15,6 @@ See docs/format/java-hash-order.md.
 import math
 import struct
 from collections.abc import Callable, Sequence
-from datetime import date, time
 from decimal import Decimal, localcontext
 from typing import Any
 
@@ -32,7 +31,6 @@ _MASK = 0xFFFFFFFF
 _FIRST_CAPACITY = 16
 _TREE_CAPACITY = 64
 _MAX_CHAIN_LENGTH = 7
-_EPOCH = date(1970, 1, 1).toordinal()
 
 
 def compute_java_hash_code(value: object, data_type: DataType) -> int | None:
@@ -73,15 +71,6 @@ def _hash_decimal(value: Decimal) -> int:
     return 31 * (-code if unscaled < 0 else code) + scale
 
 
-def _hash_date(value: date) -> int:
-    return value.toordinal() - _EPOCH
-
-
-def _hash_time(value: time) -> int:
-    seconds = (value.hour * 60 + value.minute) * 60 + value.second
-    return seconds * 1000 + value.microsecond // 1000
-
-
 _HASH_FUNCTIONS: dict[str, Callable[[Any], int]] = {
     TypeRoot.CHAR: _hash_text,
     TypeRoot.VARCHAR: _hash_text,
@@ -93,8 +82,8 @@ _HASH_FUNCTIONS: dict[str, Callable[[Any], int]] = {
     TypeRoot.FLOAT: _hash_float,
     TypeRoot.DOUBLE: _hash_double,
     TypeRoot.DECIMAL: _hash_decimal,
-    TypeRoot.DATE: _hash_date,
-    TypeRoot.TIME: _hash_time,
+    TypeRoot.DATE: int,
+    TypeRoot.TIME: int,
 }
 
 

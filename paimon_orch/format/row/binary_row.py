@@ -158,8 +158,9 @@ def _encode_nested(value: object, data_type: DataType) -> bytes:
         case MultisetType(element=element):
             return _encode_map(value, element, _MULTISET_COUNT_TYPE)
         case RowType(fields=fields):
-            assert isinstance(value, list | tuple)
-            return encode_row(value, [field.type for field in fields])
+            assert isinstance(value, list | tuple | dict)
+            values = list(value.values()) if isinstance(value, dict) else value
+            return encode_row(values, [field.type for field in fields])
     raise TypeError(data_type)
 
 

@@ -27,10 +27,9 @@ class PythonAggregator(ComputingAggregator):
         take_back: CombineFunction | None = None,
         commutes: bool = False,
     ) -> None:
-        # text is read as bytes, because nested text that Java stored can be invalid UTF-8
         super().__init__(name, column, groups)
         self._target = column.values.type
-        self._column = column.values.view(replace_text_by_binary(self._target))
+        self._column = column.values.view(to_internal_type(self._target))
         self._combine, self._take_back, self._is_commutative = combine, take_back, commutes
         self._state: list[Any] = [None] * groups
 
@@ -106,17 +105,24 @@ class ElementAggregator(PythonAggregator):
         ]
 
 
-def replace_text_by_binary(kind: pa.DataType) -> pa.DataType:
-    """Return the type with strings replaced by binary at any depth, so that text is not decoded."""
+def to_internal_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type of internal values, which are bytes of text and numbers of times.
+
+    Text may be invalid UTF-8, and times may be in years that Python does not have.
+    """
     if pa.types.is_string(kind):
         return pa.binary()
+    if pa.types.is_date32(kind) or pa.types.is_time32(kind):
+        return pa.int32()
+    if pa.types.is_timestamp(kind):
+        return pa.int64()
     if isinstance(kind, pa.ListType):
-        return pa.list_(kind.value_field.with_type(replace_text_by_binary(kind.value_type)))
+        return pa.list_(kind.value_field.with_type(to_internal_type(kind.value_type)))
     if isinstance(kind, pa.MapType):
         return pa.map_(
-            kind.key_field.with_type(replace_text_by_binary(kind.key_type)),
-            kind.item_field.with_type(replace_text_by_binary(kind.item_type)),
+            kind.key_field.with_type(to_internal_type(kind.key_type)),
+            kind.item_field.with_type(to_internal_type(kind.item_type)),
         )
     if isinstance(kind, pa.StructType):
-        return pa.struct([field.with_type(replace_text_by_binary(field.type)) for field in kind])
+        return pa.struct([field.with_type(to_internal_type(field.type)) for field in kind])
     return kind

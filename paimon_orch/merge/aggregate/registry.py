@@ -257,6 +257,13 @@ def _parse_nested_table(
             )
         return {field: types[field] for field in names}
 
+    sequence = select_fields(FIELD_NESTED_SEQUENCE_FIELD.named(name))
+    for field, kind in sequence.items():
+        if not isinstance(kind, AtomicType):
+            raise InputError(
+                f"option 'fields.{name}.nested-sequence-field': rows cannot be ordered by "
+                f"{field!r}, whose type is {type_to_sql(kind)}; use a field of a simple type"
+            )
     strategy = options.get(FIELD_NESTED_KEY_NULL_STRATEGY.named(name))
     if strategy not in ("merge", "ignore", "error"):
         raise InputError(
@@ -268,7 +275,7 @@ def _parse_nested_table(
         column=name,
         key=select_fields(FIELD_NESTED_KEY.named(name)),
         null_key_strategy=strategy,
-        sequence=select_fields(FIELD_NESTED_SEQUENCE_FIELD.named(name)),
+        sequence=sequence,
         limit=limit,
     )
 

@@ -7,10 +7,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from support.tables import new_table
 
 from paimon_orch import Catalog
+from paimon_orch.errors import InputError
 from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import parse_columns
+from paimon_orch.merge.aggregate.python_aggregator import to_internal_type
 
 NAN = float("nan")
 ROWS = "ARRAY<ROW<a DOUBLE>>"
@@ -60,3 +63,65 @@ def test_elements_are_compared_as_in_java(
 
     (result,) = table.scan().to_arrow()["v"].to_pylist()
     assert repr(result) == repr(expected)
+
+
+@pytest.mark.parametrize(
+    ("sql", "key", "other"),
+    [
+        ("DATE", 19723, 3000000),
+        ("TIME(3)", 3600000, 1),
+        ("TIMESTAMP(3)", 1704067200000, 253402300800000),
+        ("TIMESTAMP(6)", 1704067200000001, 1704067200000002),
+        ("TIMESTAMP(9)", 1704067200000000001, 1704067200000000002),
+        ("TIMESTAMP_LTZ(6)", 1704067200000001, -62135596800000001),
+        ("ROW<a STRING, b DATE>", {"a": "x", "b": 1}, {"a": "x", "b": 2}),
+        ("ARRAY<ROW<a TIMESTAMP(3)>>", [{"a": 1}], [{"a": 2}, None]),
+        ("MAP<STRING, ROW<a DATE>>", [("x", {"a": 1})], [("x", {"a": 2})]),
+    ],
+)
+def test_nested_tables_have_keys_of_all_types(
+    tmp_path: Path, sql: str, key: object, other: object
+) -> None:
+    [column] = parse_columns(f"v ARRAY<ROW<k {sql}, x INT>>")
+    target = to_arrow_type(column.type)
+    table = new_table(
+        tmp_path,
+        f"k BIGINT, v ARRAY<ROW<k {sql}, x INT>>",
+        merge_engine="aggregation",
+        fields__v__aggregate_function="nested_update",
+        fields__v__nested_key="k",
+    )
+    for rows in ([{"k": key, "x": 1}, {"k": other, "x": 2}], [{"k": key, "x": 3}]):
+        values = pa.array([rows], to_internal_type(target)).view(target)
+        table.upsert(pa.table({"k": pa.array([1], pa.int64()), "v": values}))
+
+    merged = table.scan().to_arrow()["v"].combine_chunks()
+    [rows] = merged.view(to_internal_type(target)).to_pylist()
+    assert sorted(row["x"] for row in rows) == [2, 3]
+
+
+def test_nested_tables_are_not_ordered_by_rows(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be ordered by 's', whose type is ROW<a INT>"):
+        new_table(
+            tmp_path,
+            "k BIGINT, v ARRAY<ROW<k INT, s ROW<a INT>>>",
+            merge_engine="aggregation",
+            fields__v__aggregate_function="nested_update",
+            fields__v__nested_key="k",
+            fields__v__nested_sequence_field="s",
+        )
+
+
+def test_times_that_python_does_not_have_are_collected(tmp_path: Path) -> None:
+    table = new_table(
+        tmp_path,
+        "k BIGINT, v ARRAY<TIMESTAMP(3)>",
+        merge_engine="aggregation",
+        fields__v__aggregate_function="collect",
+    )
+    for millis in (253402300800000, -(10**14)):
+        values = pa.array([[millis]], pa.list_(pa.timestamp("ms")))
+        table.upsert(pa.table({"k": pa.array([1], pa.int64()), "v": values}))
+
+    collected = table.scan().to_arrow()["v"].combine_chunks().flatten()
+    assert collected.cast(pa.int64()).to_pylist() == [253402300800000, -(10**14)]

@@ -51,7 +51,7 @@ EXACT: list[tuple[str, object, str]] = [
     ("TIMESTAMP_LTZ(9)", NANOS.tz_localize(NEW_YORK), "2024-05-06 05:02:03.123456789Z"),
     ("TIMESTAMP_LTZ(6)", REPEATED, "2024-11-03 06:30:00.000000Z"),
     ("TIMESTAMP_LTZ(6)", pd.Timestamp(REPEATED), "2024-11-03 06:30:00.000000Z"),
-    ("TIMESTAMP(3)", np.datetime64(5, "10ms"), "1970-01-01 00:00:00.050"),
+    ("TIMESTAMP(3)", np.datetime64("1970-01-01T00:00:00.05").astype("datetime64[10ms]"), "1970-01-01 00:00:00.050"),
     ("TIMESTAMP_LTZ(6)", MICROS.replace(tzinfo=SECONDS_ZONE), "2024-05-05 19:31:48.123456Z"),
     ("DATE", np.datetime64("2024-05-06"), "2024-05-06"),
     ("DATE", np.datetime64("10000-01-01"), "10000-01-01"),
@@ -191,7 +191,7 @@ def test_filters_find_years_that_python_does_not_have(tmp_path: Path, file_forma
     )
     millis = [-(10**14), 0, 253402300800000]
     table.append(pa.table({"t": pa.array(millis, pa.timestamp("ms"))}))
-    first, _, last = (np.datetime64(number, "ms") for number in millis)
+    first, _, last = (np.datetime64(0, "ms") + np.timedelta64(number, "ms") for number in millis)
 
     for condition in (col("t").is_in([first, last]), (col("t") == first) | (col("t") >= last)):
         rows = table.scan(filter=condition).to_arrow()
