@@ -68,6 +68,8 @@ def convert_to_arrow_type(array: pa.Array, target: pa.DataType) -> pa.Array:
         return array.cast(wide).cast(target)
     if pa.types.is_nested(target):
         return _convert_nested(array, target)
+    if isinstance(array, pa.UuidArray) and pa.types.is_string(target):
+        raise pa.ArrowInvalid("a UUID has 16 bytes, and is not text; convert it with str")
     return array.cast(target)
 
 

@@ -161,9 +161,21 @@ def test_lists_in_any_layout_are_written(tmp_path: Path, layout: str) -> None:
     assert table.scan().to_arrow()["l"].to_pylist() == LISTS
 
 
-def test_a_data_frame_with_categories_is_written(tmp_path: Path) -> None:
-    table = new_table(tmp_path, "s STRING, l ARRAY<STRING>", key=(), bucket="-1")
-    frame = {"s": ["x", None], "l": [["x"], None]}
-    table.append(pl.DataFrame(frame, schema={"s": pl.Categorical, "l": pl.List(pl.Enum(["x"]))}))
+@pytest.mark.parametrize("kind", [pl.Categorical(), pl.Enum(["x", "y"])], ids=str)
+def test_a_data_frame_with_categories_is_written(tmp_path: Path, kind: pl.DataType) -> None:
+    columns = "s STRING, l ARRAY<STRING>, r ROW<a STRING>"
+    table = new_table(tmp_path, columns, key=(), bucket="-1")
+    frame = pl.DataFrame(
+        {"s": ["x", None], "l": [["y", None], None], "r": [{"a": "y"}, {"a": None}]},
+        schema={"s": kind, "l": pl.List(kind), "r": pl.Struct({"a": kind})},
+    )
+    table.append(pl.concat([frame, frame], rechunk=False))
 
-    assert table.scan().to_arrow().to_pydict() == frame
+    assert table.scan().to_arrow().to_pylist() == [*frame.to_dicts()] * 2
+
+
+def test_a_uuid_is_not_stored_as_the_text_of_its_bytes(tmp_path: Path) -> None:
+    table = new_table(tmp_path, "s STRING", key=(), bucket="-1")
+
+    with pytest.raises(InputError, match="a UUID has 16 bytes, and is not text"):
+        table.append(pa.table({"s": pa.array([b"a" * 16], pa.uuid())}))
