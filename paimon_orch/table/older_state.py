@@ -1,36 +1,70 @@
-"""Whether the files of an older snapshot have the same rows under the newest schema's options.
+"""Reads and restores an older snapshot by the options that its rows were merged by.
 
 A rollback keeps all schemas, so readers then use the newest options. See docs/format/rollback.md.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from paimon_orch.errors import InputError
+from paimon_orch.format.options import Options
+from paimon_orch.format.options.core_options import (
+    AGGREGATION_REMOVE_RECORD_ON_DELETE,
+    CHANGELOG_PRODUCER,
+    DELETION_VECTORS_ENABLED,
+    FAMILIES,
+    FIELD_STATS_MODE,
+    FIELDS_DEFAULT_AGGREGATE_FUNCTION,
+    FORCE_LOOKUP,
+    MERGE_ENGINE,
+    PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE,
+    PARTIAL_UPDATE_REMOVE_RECORD_ON_SEQUENCE_GROUP,
+    PK_CLUSTERING_OVERRIDE,
+    SEQUENCE_FIELD,
+    SEQUENCE_FIELD_SORT_ORDER,
+    SEQUENCE_SNAPSHOT_ORDERING,
+)
+from paimon_orch.format.options.option_lookup import find_option
+from paimon_orch.format.options.table_option import AnyOption, OptionClass
+from paimon_orch.format.options.typed_options import IGNORE_DELETE_OPTIONS
+from paimon_orch.format.options.validation import parse_option_columns, rename_option_columns
+from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.table.filter.partition_spec import format_partition
+from paimon_orch.table.scan.bucket_split import BucketSplit
 
 if TYPE_CHECKING:
     from paimon_orch.table.table_stores import TableStores
 
-_DEFAULTS = {
-    "deletion-vectors.enabled": "false",
-    "merge-engine": "deduplicate",
-    "sequence.field": "",
-    "sequence.field.sort-order": "ascending",
-    "sequence.snapshot-ordering": "false",
-    "pk-clustering-override": "false",
-    "ignore-delete": "false",
-}
-"""Options by which readers merge files, and their defaults."""
-_COLUMN_OPTIONS = (
-    ".sequence-group",
-    ".aggregate-function",
-    ".default-aggregate-function",
-    ".distinct",
-    ".ignore-retract",
-    ".nested-key",
+_LOOKUP_OPTIONS: tuple[AnyOption, ...] = (CHANGELOG_PRODUCER, FORCE_LOOKUP)
+"""Options that matter to readers only by :attr:`Options.needs_lookup`."""
+_MERGE_OPTIONS: tuple[AnyOption, ...] = (
+    DELETION_VECTORS_ENABLED,
+    MERGE_ENGINE,
+    SEQUENCE_FIELD,
+    SEQUENCE_FIELD_SORT_ORDER,
+    SEQUENCE_SNAPSHOT_ORDERING,
+    PK_CLUSTERING_OVERRIDE,
+    AGGREGATION_REMOVE_RECORD_ON_DELETE,
+    PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE,
+    PARTIAL_UPDATE_REMOVE_RECORD_ON_SEQUENCE_GROUP,
+    FIELDS_DEFAULT_AGGREGATE_FUNCTION,
+    *IGNORE_DELETE_OPTIONS,
+    *_LOOKUP_OPTIONS,
+    *(
+        option
+        for option in FAMILIES
+        if option.key.startswith("fields.")
+        and option.option_class is OptionClass.HONOURED
+        and option is not FIELD_STATS_MODE
+    ),
 )
+"""Options by which readers merge files.
+
+Expiration of records is none of them: only compactions drop expired rows.
+"""
+_MERGE_KEYS = frozenset(option.key for option in _MERGE_OPTIONS)
 
 
 def check_same_rows_under_newest_options(stores: "TableStores", target: Snapshot) -> None:
@@ -39,37 +73,106 @@ def check_same_rows_under_newest_options(stores: "TableStores", target: Snapshot
     Options matter only while a bucket has files to merge or deletion vectors.
     """
     newest, older = stores.schemas.latest(), stores.schemas.get(target.schema_id)
-    if newest.id == older.id:
-        return
-    changed = _find_changed_options(older.options, newest.options)
+    changed = _find_changed_options(older, newest)
     if not changed:
         return
-    for split in stores.files(target):
+    bucket = find_bucket_to_merge(stores.files(target), older, stores.paths.root)
+    if bucket is None:
+        return
+    names = ", ".join(map(repr, changed))
+    actions = " and ".join(
+        f"reset {key!r}" if value is None else f"set {key!r} to {value!r} again"
+        for key, value in changed.items()
+    )
+    raise InputError(
+        f"option {names} has changed since snapshot {target.id}, and {bucket} in that snapshot, "
+        f"so the table would show other rows than the snapshot; to roll back, {actions} first, "
+        "after the full compaction that this may need"
+    )
+
+
+def find_bucket_to_merge(
+    splits: Iterable[BucketSplit], schema: TableSchema, table: str
+) -> str | None:
+    """Describe the first bucket with rows to merge or deletion vectors, or return None."""
+    for split in splits:
         levels = {file.level for file in split.files}
-        merges = bool(older.primary_keys) and (len(levels) > 1 or 0 in levels)
-        if merges or any(entry.ranges for entry in split.vectors):
-            name, value = next(iter(changed.items()))
-            where = format_partition(split.partition, older) or str(stores.paths.root)
-            action = f"set it to {value!r} again" if value else "reset it"
-            raise InputError(
-                f"option {name!r} has changed since snapshot {target.id}, and bucket {split.bucket} "
-                f"of {where} has rows to merge or deletion vectors in that snapshot, so the table "
-                f"would show other rows than the snapshot; to roll back, {action} first, after the "
-                "full compaction that this may need"
-            )
+        merges = bool(schema.primary_keys) and (len(levels) > 1 or 0 in levels)
+        if merges or has_vectors_of_live_files(split):
+            where = format_partition(split.partition, schema) or table
+            return f"bucket {split.bucket} of {where} has rows to merge or deletion vectors"
+    return None
 
 
-def _find_changed_options(older: Mapping[str, str], newest: Mapping[str, str]) -> dict[str, str]:
-    """Return the older values of the options by which readers merge and that differ."""
-    columns = {
-        name
-        for name in older.keys() | newest.keys()
-        if name.startswith("fields.") and name.endswith(_COLUMN_OPTIONS)
+def has_vectors_of_live_files(split: BucketSplit) -> bool:
+    """Return whether a deletion vector of the bucket belongs to one of its files."""
+    names = {file.file_name for file in split.files}
+    return any(item.data_file in names for entry in split.vectors for item in entry.ranges or ())
+
+
+def apply_older_options(newest: TableSchema, older: TableSchema) -> TableSchema:
+    """Return the newest columns with the options by which an older schema merges rows.
+
+    Raises :class:`InputError` if such an option needs a column that was dropped.
+    """
+    if newest.id == older.id:
+        return newest
+    merging = {key: value for key, value in _translate(older, newest).items() if _merges(key)}
+    for key, value in merging.items():
+        for name in parse_option_columns(key, value):
+            if name not in newest.names:
+                raise InputError(
+                    f"the rows of schema {older.id} are merged by option {key!r} = {value!r}, but "
+                    f"the newest schema has no column {name!r}; read the snapshots of schema "
+                    f"{older.id} by time travel"
+                )
+    others = {key: value for key, value in newest.options.items() if not _merges(key)}
+    return replace(newest, options=others | merging)
+
+
+def _merges(key: str) -> bool:
+    option = find_option(key)
+    return option is not None and option.key in _MERGE_KEYS
+
+
+def _translate(older: TableSchema, newest: TableSchema) -> Mapping[str, str]:
+    """Return the options of a schema with the newest names of its columns."""
+    names = {field.id: field.name for field in newest.fields}
+    renamed = {
+        field.name: names[field.id]
+        for field in older.fields
+        if names.get(field.id, field.name) != field.name
     }
+    values = older.options
+    for name in renamed:  # columns may have exchanged their names
+        values = rename_option_columns(values, name, f"\0{name}")
+    for name, new in renamed.items():
+        values = rename_option_columns(values, f"\0{name}", new)
+    return values
+
+
+def _find_changed_options(older: TableSchema, newest: TableSchema) -> dict[str, str | None]:
+    """Return the older values of the options by which readers merge and that differ."""
+    if older.id == newest.id:
+        return {}
+    before, after = Options(_translate(older, newest)), newest.typed_options
+    unchanged = set[str]()
+    if before.ignores_delete == after.ignores_delete:
+        unchanged |= {option.key for option in IGNORE_DELETE_OPTIONS}
+    if before.needs_lookup == after.needs_lookup:
+        unchanged |= {option.key for option in _LOOKUP_OPTIONS}
     changed = {}
-    for name in (*_DEFAULTS, *sorted(columns)):
-        default = _DEFAULTS.get(name, "")
-        before, after = older.get(name, default).strip(), newest.get(name, default).strip()
-        if before.lower() != after.lower():
-            changed[name] = before
+    for key in sorted({*before.values, *after.values} - unchanged):
+        option = find_option(key)
+        if option is None or option.key not in _MERGE_KEYS:
+            continue
+        if not newest.primary_keys and option is not DELETION_VECTORS_ENABLED:
+            continue
+        member, value = replace(option, key=key), before.values.get(key)
+        # an explicit false of one name of ``ignore-delete`` overrules the next name
+        is_equal = value == after.values.get(key) or (
+            option not in IGNORE_DELETE_OPTIONS and before.get(member) == after.get(member)
+        )
+        if not is_equal:
+            changed[key] = value
     return changed

@@ -40,12 +40,13 @@ from paimon_orch.format.options.table_option import AnyOption, TableOption
 
 T = TypeVar("T")
 
-_IGNORE_DELETE_OPTIONS = (
+IGNORE_DELETE_OPTIONS = (
     IGNORE_DELETE,
     FIRST_ROW_IGNORE_DELETE,
     DEDUPLICATE_IGNORE_DELETE,
     PARTIAL_UPDATE_IGNORE_DELETE,
 )
+"""The names of one option; the first one that is set counts."""
 _CODEC_EXTENSIONS = {"gzip": "gz", "bzip2": "bz2", "zstd": "zst"}
 
 
@@ -102,7 +103,7 @@ class Options:
     @property
     def ignores_delete(self) -> bool:
         """Return whether -D and -U rows are ignored, also by an older name of the option."""
-        option = next((option for option in _IGNORE_DELETE_OPTIONS if self.has(option)), None)
+        option = next((option for option in IGNORE_DELETE_OPTIONS if self.has(option)), None)
         return option is not None and self.get(option)
 
     @property

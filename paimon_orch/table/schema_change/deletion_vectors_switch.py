@@ -10,7 +10,7 @@ See docs/format/lookup-compaction.md#options-for-deletion-vectors.
 from collections.abc import Iterable
 
 from paimon_orch.errors import InputError
-from paimon_orch.table.filter.partition_spec import format_partition
+from paimon_orch.table.older_state import find_bucket_to_merge
 from paimon_orch.table.schema_change.schema_changes import ResetOption, SchemaChange, SetOption
 from paimon_orch.table.table import Table
 
@@ -27,13 +27,9 @@ def check_deletion_vectors_change(table: Table, changes: Iterable[SchemaChange])
             is_enabled_after = False
     if is_enabled_after == table.options.has_deletion_vectors:
         return
-    for split in table.files():
-        levels = {file.level for file in split.files}
-        merges = bool(table.schema.primary_keys) and (len(levels) > 1 or 0 in levels)
-        if merges or any(entry.ranges for entry in split.vectors):
-            where = format_partition(split.partition, table.schema) or table.identifier
-            raise InputError(
-                f"option {_DELETION_VECTORS_OPTION!r} can only change after a full compaction of "
-                f"the whole table, because bucket {split.bucket} of {where} has rows to merge or "
-                "deletion vectors; run compact(table, executor, strategy='full') first"
-            )
+    bucket = find_bucket_to_merge(table.files(), table.schema, table.identifier)
+    if bucket is not None:
+        raise InputError(
+            f"option {_DELETION_VECTORS_OPTION!r} can only change after a full compaction of the "
+            f"whole table, because {bucket}; run compact(table, executor, strategy='full') first"
+        )
