@@ -24,9 +24,14 @@ from paimon_orch.format.types.predicate import collect_columns
 from paimon_orch.spark.column_types import build_target_schema, convert_batch
 from paimon_orch.spark.datasource.datasource_options import DataSourceOptions
 from paimon_orch.spark.datasource.option_names import STREAM_READ_OPTIONS
-from paimon_orch.spark.datasource.stream_follower import StreamFollower, StreamOffset
+from paimon_orch.spark.datasource.stream_follower import (
+    FROM_SNAPSHOT_FULL,
+    StreamFollower,
+    StreamOffset,
+)
 from paimon_orch.table.chain.chain_branches import find_chain_branches
 from paimon_orch.table.metadata.manifest_io import ManifestReader
+from paimon_orch.table.older_state import apply_older_options
 from paimon_orch.table.scan.base_scan import ROW_KIND
 from paimon_orch.table.scan.bucket_reader import add_constant_row_kind
 from paimon_orch.table.scan.bucket_split import BucketSplit
@@ -121,6 +126,8 @@ class StreamInputPartition(InputPartition):
     splits: tuple[BucketSplit, ...]
     kind: str | None
     """The kind of all rows of a merged read, or None if the files contain the kinds of rows."""
+    schema_id: int | None = None
+    """The schema whose options decide how a merged read merges files; None means the newest."""
 
 
 class PaimonStreamReader(DataSourceStreamReader, _AvailableNow):
@@ -176,7 +183,7 @@ class PaimonStreamReader(DataSourceStreamReader, _AvailableNow):
         self._check_types((*([batch.whole] if batch.whole else []), *batch.changes))
         parts: list[InputPartition] = []
         if batch.whole is not None:
-            parts += self._plan_full_parts(self._plan_first_splits(batch.whole), _INSERT)
+            parts += self._plan_whole(batch.whole)
         for is_overwrite, snapshots in groupby(batch.changes, self._is_visible_overwrite):
             if is_overwrite:
                 parts += chain.from_iterable(map(self._plan_overwrite, snapshots))
@@ -201,20 +208,16 @@ class PaimonStreamReader(DataSourceStreamReader, _AvailableNow):
         scan, manifests = self._full_scan, self._manifests
         entries = [entry for entry in manifests.read_delta_entries(snapshot) if entry.bucket >= 0]
         deleted = [entry for entry in entries if entry.kind is FileKind.DELETE]
-        added = build_bucket_splits([e for e in entries if e.kind is FileKind.ADD], ())
-        if not (deleted and scan.schema.primary_keys and ROW_KIND.name in self._target.names):
-            return self._plan_full_parts(added, _INSERT)
-        has_deletion_vectors = scan.schema.typed_options.has_deletion_vectors
-        before = (
-            self._follower.table.stores.snapshots.get(snapshot.id - 1)
-            if has_deletion_vectors
-            else None
+        added = self._plan_full_parts(
+            build_bucket_splits([e for e in entries if e.kind is FileKind.ADD], ()),
+            _INSERT,
+            snapshot.schema_id,
         )
+        if not (deleted and scan.schema.primary_keys and ROW_KIND.name in self._target.names):
+            return added
+        before = self._follower.table.stores.snapshots.get(snapshot.id - 1)
         removed = build_bucket_splits(deleted, manifests.read_index_entries(before))
-        return [
-            *self._plan_full_parts(removed, _DELETE),
-            *self._plan_full_parts(added, _INSERT),
-        ]
+        return [*self._plan_full_parts(removed, _DELETE, before.schema_id), *added]
 
     def _check_types(self, snapshots: Sequence[Snapshot]) -> None:
         """Raise an error if the type of a column was changed after the query started."""
@@ -237,42 +240,75 @@ class PaimonStreamReader(DataSourceStreamReader, _AvailableNow):
                         "from its position, with the new type"
                     )
 
-    def _plan_first_splits(self, snapshot: Snapshot) -> list[BucketSplit]:
-        """Return the files whose rows are not in later changelogs."""
-        schema = self._full_scan.schema
+    def _plan_whole(self, snapshot: Snapshot) -> list[StreamInputPartition]:
+        """Plan the files whose rows are not in later changelogs.
+
+        As in batch reads, the newest options decide how the files of the newest snapshot are
+        merged, and those of the snapshot otherwise.
+        """
+        follower, schema = self._follower, self._full_scan.schema
+        is_past = follower.mode == FROM_SNAPSHOT_FULL or snapshot.id != follower.newest()
+        if is_past:
+            self._check_changelog_producer(snapshot)
         splits = ScanPlanner(self._manifests, schema).splits(
             snapshot, levels=_choose_levels(schema)
         )
-        return [split for split in splits if split.bucket >= 0]
+        in_buckets = [split for split in splits if split.bucket >= 0]
+        return self._plan_full_parts(in_buckets, _INSERT, snapshot.schema_id if is_past else None)
+
+    def _check_changelog_producer(self, snapshot: Snapshot) -> None:
+        """Raise an error if the rows that the first read leaves out have no changelog."""
+        scan = self._full_scan
+        producer = scan.schema.typed_options.changelog_producer
+        before = scan.schemas.get(snapshot.schema_id).typed_options.changelog_producer
+        if before != producer and _choose_levels(scan.schema) != ALL_LEVELS:
+            raise PaimonError(
+                f"{self._follower.table.identifier}: option 'changelog-producer' was {before!r} at "
+                f"snapshot {snapshot.id} and is {producer!r} now, so the changes after the snapshot "
+                "are unknown; start the query with a newer snapshot or with scan-mode latest-full"
+            )
 
     @property
     def _manifests(self) -> ManifestReader:
         return ManifestReader(self._full_scan.io, self._full_scan.paths)
 
-    def _plan_full_parts(self, splits: list[BucketSplit], kind: str) -> list[StreamInputPartition]:
-        return self._pack_parts(divide_splits(splits, self._full_scan), kind)
+    def _plan_full_parts(
+        self, splits: list[BucketSplit], kind: str, schema_id: int | None
+    ) -> list[StreamInputPartition]:
+        divided = divide_splits(splits, self._build_full_scan(schema_id))
+        return self._pack_parts(divided, kind, schema_id)
+
+    def _build_full_scan(self, schema_id: int | None) -> Scan:
+        """Return the scan that merges files by the options of a schema."""
+        scan = self._full_scan
+        if schema_id is None:
+            return scan
+        return replace(scan, schema=apply_older_options(scan.schema, scan.schemas.get(schema_id)))
 
     def _pack_parts(
-        self, splits: list[BucketSplit], kind: str | None
+        self, splits: list[BucketSplit], kind: str | None, schema_id: int | None = None
     ) -> list[StreamInputPartition]:
         return [
-            StreamInputPartition(tuple(packed), kind)
+            StreamInputPartition(tuple(packed), kind, schema_id)
             for packed in pack_splits(splits, self._full_scan.schema)
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one task; without a column of row kinds, only added rows."""
         assert isinstance(partition, StreamInputPartition)
+        scan = self._build_full_scan(partition.schema_id)
         for split in partition.splits:
-            for batch in self._rows(split, partition.kind):
+            for batch in self._rows(split, partition.kind, scan):
                 if batch.num_rows:
                     yield convert_batch(batch, self._target)
 
-    def _rows(self, split: BucketSplit, kind: str | None) -> Iterator[pa.RecordBatch]:
+    def _rows(
+        self, split: BucketSplit, kind: str | None, full_scan: Scan
+    ) -> Iterator[pa.RecordBatch]:
         if kind is None:
             yield from self._read_changes(split)
         else:
-            for batch in self._full_scan.read_split(split):
+            for batch in full_scan.read_split(split):
                 yield add_constant_row_kind(batch, kind)
 
     def _read_changes(self, split: BucketSplit) -> Iterator[pa.RecordBatch]:

@@ -3,7 +3,7 @@
 See docs/format/incremental-and-streaming-reads.md#incremental-reads.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -27,13 +27,14 @@ from paimon_orch.table.metadata.changelog_store import ChangelogStore
 from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
+from paimon_orch.table.older_state import apply_older_options
 from paimon_orch.table.scan.base_scan import ROW_KIND, BaseScan, filter_batches
 from paimon_orch.table.scan.bucket_reader import BucketReader
 from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.scan.data_evolution import has_data_evolution
 from paimon_orch.table.scan.file_pruner import FilePruner
 from paimon_orch.table.scan.scan_planner import ScanPlanner, build_bucket_splits
-from paimon_orch.table.scan.snapshot_diff import diff_bucket, find_changed_buckets
+from paimon_orch.table.scan.snapshot_diff import DiffSide, diff_bucket, find_changed_buckets
 from paimon_orch.table.scan.unseen_rows import Visibility
 from paimon_orch.table.table_label import TableLabel
 
@@ -164,10 +165,12 @@ class IncrementalScan(BaseScan):
 
         The records become visible with the next compaction.
         """
-        if self.snapshot_range.mode != "diff":
+        after = self.snapshot_range.after
+        if after is None:
             return 0
-        return self._visibility.rows_not_visible(
-            self._build_manifest_reader(), self.snapshot_range.after, self._build_pruner()
+        schema = apply_older_options(self.schema, self.schemas.get(after.schema_id))
+        return self._build_visibility(schema).rows_not_visible(
+            self._build_manifest_reader(), after, self._build_pruner()
         )
 
     @property
@@ -181,10 +184,9 @@ class IncrementalScan(BaseScan):
             return filter_batches(self._read_diff(), self.predicate, self.arrow_schema)
         return (batch for split in self.plan() for batch in self.read_split(split))
 
-    @property
-    def _visibility(self) -> Visibility:
+    def _build_visibility(self, schema: TableSchema) -> Visibility:
         """Level 0 is compared unless it is left out explicitly, as in Java Paimon."""
-        return Visibility(self.schema, self.merge_level_0 is not False)
+        return Visibility(schema, self.merge_level_0 is not False)
 
     def _build_manifest_reader(self) -> ManifestReader:
         return ManifestReader(self.io, self.paths)
@@ -198,10 +200,10 @@ class IncrementalScan(BaseScan):
             return None
         return FilePruner(self.schema, predicate, self.schemas.get)
 
-    def _build_reader(self, *splits: BucketSplit | None) -> FileReader:
-        files = [file for split in splits if split is not None for file in split.files]
+    def _build_reader(self, schema: TableSchema, split: BucketSplit | None) -> FileReader:
+        files = () if split is None else split.files
         schemas = self.schemas.get_all(file.schema_id for file in files)
-        return FileReader(self.io, self.paths, self.schema, schemas, batch_sizes=self.batch_sizes)
+        return FileReader(self.io, self.paths, schema, schemas, batch_sizes=self.batch_sizes)
 
     def plan(self) -> list[BucketSplit]:
         """Return the files of changes by snapshot and bucket, in row order. A diff has none."""
@@ -220,7 +222,7 @@ class IncrementalScan(BaseScan):
             names |= collect_columns(self.predicate)
         fields = [field for field in self.schema.fields if field.name in names]
         changes = BucketReader(
-            self._build_reader(split), split, fields, self.predicate
+            self._build_reader(self.schema, split), split, fields, self.predicate
         ).read_changes()
         yield from filter_batches(changes, self.predicate, self.arrow_schema)
 
@@ -231,7 +233,10 @@ class IncrementalScan(BaseScan):
             entries = manifests.read_delta_entries(snapshot) if kind is CommitKind.APPEND else []
             return [entry for entry in entries if entry.kind is FileKind.ADD]
         name = snapshot.changelog_manifest_list
-        if name is None or kind is CommitKind.OVERWRITE:
+        if kind is CommitKind.OVERWRITE:
+            return []
+        if name is None:
+            self._check_needs_no_changelog(snapshot)
             return []
         size = snapshot.changelog_manifest_list_size
         entries = manifests.entries(manifests.manifest_list(name, size))
@@ -240,16 +245,51 @@ class IncrementalScan(BaseScan):
                 raise CorruptFileError(name, f"a changelog deletes the file {entry.file.file_name}")
         return entries
 
+    def _check_needs_no_changelog(self, snapshot: Snapshot) -> None:
+        """Raise an error if rows were written before the table had a changelog producer."""
+        producer = self.schema.typed_options.changelog_producer
+        before = self.schemas.get(snapshot.schema_id).typed_options.changelog_producer
+        is_write = snapshot.commit_kind is CommitKind.APPEND and snapshot.delta_record_count != 0
+        if is_write and before == "none" != producer:
+            raise InputError(
+                f"{self.label.identifier}: snapshot {snapshot.id} has no changelog, because it was "
+                f"written before option 'changelog-producer' became {producer!r}; read the changes "
+                "after a later snapshot, or with the incremental mode 'delta' or 'diff'"
+            )
+
     def _read_diff(self) -> Iterator[pa.RecordBatch]:
-        planner = ScanPlanner(self._build_manifest_reader(), self.schema)
-        ends = self.snapshot_range.before, self.snapshot_range.after
-        levels = self._visibility.levels_to_read()
-        states = (planner.splits(end, levels=levels) for end in ends)
-        before, after = ([split for split in state if split.bucket >= 0] for state in states)
-        pruner = self._build_pruner()
-        for old, new in find_changed_buckets(before, after, self.schema):
+        """Compare the rows that a scan of each snapshot returns, by the options of that snapshot."""
+        before, after = (self._plan_end(end) for end in self._get_ends())
+        pruner, merges_equally = self._build_pruner(), before.schema == after.schema
+        for old, new in find_changed_buckets(
+            before.splits, after.splits, self.schema, includes_same_files=not merges_equally
+        ):
             split = old or new
             if pruner is None or (
                 split is not None and pruner.select_partitions([split.partition])
             ):
-                yield from diff_bucket(self._build_reader(old, new), old, new)
+                sides = (
+                    DiffSide(self._build_reader(end.schema, split), split)
+                    for end, split in ((before, old), (after, new))
+                )
+                yield from diff_bucket(*sides)
+
+    def _get_ends(self) -> tuple[Snapshot | None, Snapshot | None]:
+        return self.snapshot_range.before, self.snapshot_range.after
+
+    def _plan_end(self, snapshot: Snapshot | None) -> "_DiffEnd":
+        schema = self.schema
+        if snapshot is not None:
+            schema = apply_older_options(schema, self.schemas.get(snapshot.schema_id))
+        levels = self._build_visibility(schema).levels_to_read()
+        splits = ScanPlanner(self._build_manifest_reader(), schema).splits(snapshot, levels=levels)
+        return _DiffEnd(schema, [split for split in splits if split.bucket >= 0])
+
+
+@dataclass(frozen=True, slots=True)
+class _DiffEnd:
+    """The state of a table at one end of a diff."""
+
+    schema: TableSchema
+    """The newest columns, with the options of the snapshot."""
+    splits: Sequence[BucketSplit]

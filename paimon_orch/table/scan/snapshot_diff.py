@@ -4,7 +4,7 @@ See docs/format/incremental-and-streaming-reads.md#incremental-reads.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -27,12 +27,25 @@ _INSERT, _, _UPDATE, _DELETE = ROW_KIND_SYMBOLS
 _BEFORE, _AFTER = 0, 1
 
 
+@dataclass(frozen=True, slots=True)
+class DiffSide:
+    """A bucket in one of the states, and the reader with the options of this state."""
+
+    reader: FileReader
+    split: BucketSplit | None
+
+
 def find_changed_buckets(
-    before: Iterable[BucketSplit], after: Iterable[BucketSplit], schema: TableSchema
+    before: Iterable[BucketSplit],
+    after: Iterable[BucketSplit],
+    schema: TableSchema,
+    *,
+    includes_same_files: bool = False,
 ) -> Iterator[BucketPair]:
     """Return the pairs of buckets whose files or deletion vectors differ between two states.
 
-    Raises :class:`InputError` if the states have different bucket counts in a partition.
+    With ``includes_same_files``, also returns the other buckets, because the states merge their
+    files differently. Raises :class:`InputError` if the states have different bucket counts in a partition.
     """
     old = {split.partition_bucket: split for split in before}
     new = {split.partition_bucket: split for split in after}
@@ -40,7 +53,7 @@ def find_changed_buckets(
         _check_bucket_counts(old.values(), new.values())
     for bucket in dict.fromkeys([*old, *new]):
         old_files = _collect_identities(old.get(bucket), schema)
-        if old_files != _collect_identities(new.get(bucket), schema):
+        if includes_same_files or old_files != _collect_identities(new.get(bucket), schema):
             yield old.get(bucket), new.get(bucket)
 
 
@@ -83,27 +96,24 @@ def _identify_files(split: BucketSplit, schema: TableSchema) -> list[object]:
     return [identities[file.file_name] for file in split.files]
 
 
-def diff_bucket(
-    reader: FileReader, old: BucketSplit | None, new: BucketSplit | None
-) -> Iterator[pa.RecordBatch]:
+def diff_bucket(old: DiffSide, new: DiffSide) -> Iterator[pa.RecordBatch]:
     """Yield the changes of one bucket with all columns; the first column is ``rowkind``."""
-    if reader.schema.primary_keys:
-        yield from _diff_by_key(reader, old, new)
+    if new.reader.schema.primary_keys:
+        yield from _diff_by_key(old, new)
     else:
-        yield from _diff_by_row(reader, old, new)
+        yield from _diff_by_row(old, new)
 
 
-def _diff_by_key(
-    reader: FileReader, old: BucketSplit | None, new: BucketSplit | None
-) -> Iterator[pa.RecordBatch]:
+def _diff_by_key(old: DiffSide, new: DiffSide) -> Iterator[pa.RecordBatch]:
     """Compare both states by key, in bounded memory."""
     runs = [
-        MergeRun(_read_side(reader, split, side))
-        for side, split in ((_BEFORE, old), (_AFTER, new))
-        if split is not None
+        MergeRun(_read_side(side.reader, side.split, number))
+        for number, side in ((_BEFORE, old), (_AFTER, new))
+        if side.split is not None
     ]
-    names = reader.schema.names
-    for step in merge_runs(runs, reader.schema.trimmed_primary_keys):
+    schema = new.reader.schema
+    names = schema.names
+    for step in merge_runs(runs, schema.trimmed_primary_keys):
         sizes = np.diff(np.append(step.starts, len(step.order)))
         first, last = step.order[step.starts], step.newest_row_per_key
         is_after = step.levels[last] == _AFTER
@@ -127,18 +137,16 @@ def _read_side(
         yield side, batch.append_column(SEQUENCE_NUMBER.name, numbers)
 
 
-def _diff_by_row(
-    reader: FileReader, old: BucketSplit | None, new: BucketSplit | None
-) -> Iterator[pa.RecordBatch]:
+def _diff_by_row(old: DiffSide, new: DiffSide) -> Iterator[pa.RecordBatch]:
     """Compare the rows of files that only one of the states has, for tables without a key.
 
     If files were only added, all their rows are inserts. Otherwise, as after a compaction, equal
     rows of both states cancel out; holds the rows of removed files in memory.
     """
-    schema = reader.schema
-    shared = _collect_identities(old, schema) & _collect_identities(new, schema)
-    old_batches = list(_read_unshared_files(reader, old, shared))
-    new_batches = _read_unshared_files(reader, new, shared)
+    schema = new.reader.schema
+    shared = _collect_identities(old.split, schema) & _collect_identities(new.split, schema)
+    old_batches = list(_read_unshared_files(old, shared))
+    new_batches = _read_unshared_files(new, shared)
     if not old_batches:
         yield from (add_constant_row_kind(batch, _INSERT) for batch in new_batches)
         return
@@ -193,9 +201,8 @@ def _take_counts(codes: Int32Array, counts: Int64Array) -> Mask:
     return mask
 
 
-def _read_unshared_files(
-    reader: FileReader, split: BucketSplit | None, shared: set[object]
-) -> Iterator[pa.RecordBatch]:
+def _read_unshared_files(side: DiffSide, shared: set[object]) -> Iterator[pa.RecordBatch]:
+    reader, split = side.reader, side.split
     if split is None:
         return
     pairs = zip(split.files, _identify_files(split, reader.schema), strict=True)

@@ -20,7 +20,7 @@ from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
 from paimon_orch.table.metadata.consumers import ConsumerStore
-from paimon_orch.table.schema_change.schema_changes import AddColumn, UpdateType
+from paimon_orch.table.schema_change.schema_changes import AddColumn, SetOption, UpdateType
 
 if TYPE_CHECKING:
     from paimon_orch.table.table import Table
@@ -357,3 +357,30 @@ def test_rolled_back_snapshots_are_refused(log: Table, again: int) -> None:
         query.rows()
     with pytest.raises(InputError, match="not a position in a Paimon table"):
         Query(log, {"offset": 1}).rows()
+
+
+def test_a_stream_from_a_snapshot_merges_it_by_the_options_of_that_snapshot(tmp_path: Path) -> None:
+    table = new_table(tmp_path, "k BIGINT, v BIGINT, s BIGINT", sequence__field="s", bucket="1")
+    table.upsert(table_of("k v s", [(1, 1, 9), (2, 1, 9)]))
+    table.upsert(table_of("k v s", [(1, 2, 1), (2, 2, 10)]))
+    Catalog(str(tmp_path)).alter_table("db.t", [SetOption("sequence.field", "v")])
+    table.upsert(table_of("k v s", [(3, 3, 1)]))
+
+    query = Query(table, scan_mode="from-snapshot-full", from_snapshot="2")
+
+    assert sorted(query.rows()) == [(1, 1, 9), (2, 2, 10), (3, 3, 1)]
+    assert sorted(Query(table).rows()) == [(1, 2, 1), (2, 2, 10), (3, 3, 1)]
+
+
+@pytest.mark.parametrize("producer", ["input", "lookup", "full-compaction"])
+def test_changes_before_the_changelog_producer_are_refused(tmp_path: Path, producer: str) -> None:
+    table = create_table_with_key(tmp_path, "none")
+    change(table)
+    Catalog(str(tmp_path)).alter_table("db.t", [SetOption("changelog-producer", producer)])
+
+    query = Query(table, scan_mode="from-snapshot-full", from_snapshot="1")
+
+    with pytest.raises((InputError, PaimonError), match="changelog-producer"):
+        query.rows()
+    with pytest.raises(InputError, match="before option 'changelog-producer' became"):
+        table.incremental(1, 2).to_arrow()
