@@ -123,7 +123,7 @@ class BucketCompaction:
                 self._merge_sections([[[file]]], level=file.level)
             if task.is_partial:
                 self._outcome.new_deletion_vectors = self._vectors.new_deletion_vectors
-            elif self._options.has_deletion_vectors:
+            else:  # also if vectors are disabled, so that none is left of a rewritten file
                 self._outcome.index = self._vectors.write(
                     reader.io, reader.paths, self._schema, *task.partition_bucket
                 )
@@ -167,7 +167,7 @@ class BucketCompaction:
         elif file.level != output:
             if self._should_write_changelog([file]):
                 self._merge_sections([[[file]]], rewrite=False)
-            elif file.level == 0 and self._needs_lookup:
+            elif file.level == 0 and self._needs_lookup and self._options.has_deletion_vectors:
                 self._mark_replaced_rows(file)
             self._outcome.before.append(file)
             self._outcome.after.append(file.with_level(output))

@@ -179,10 +179,9 @@ class ClusteredCompaction(UncommittedFiles):
         outcome.after += self._write_clustered_files()
         for file in task.standalone_files:
             self._vectors.drop(file.file_name)
-        if self._schema.typed_options.has_deletion_vectors:
-            outcome.index = self._vectors.write(
-                reader.io, reader.paths, self._schema, *task.partition_bucket
-            )
+        outcome.index = self._vectors.write(
+            reader.io, reader.paths, self._schema, *task.partition_bucket
+        )
         return outcome
 
     def _write_clustered_files(self) -> list[DataFileMeta]:

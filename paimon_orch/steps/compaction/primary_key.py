@@ -138,21 +138,24 @@ def plan(table: Table, request: CompactRequest, scan: BucketScan | None = None) 
     judged = scan.judge(build_judge(scan, request))
     reader = open_reader(table, schema, judged.chosen)
     units, guards = list[PrimaryKeyCompactionUnit](), list[BucketGuard]()
+    needs_guards = options.has_deletion_vectors or options.is_pk_clustering_override
+    planned = 0
     for split in scan.build_splits(judged.chosen):
         unit = plan_bucket_unit(
             reader, split, request.strategy, scan.now, up_to_level=request.up_to_level
         )
         if unit is not None:
             units += _split_unit(reader, unit)
-            guards.append(_build_guard(split))
-    needs_guards = options.has_deletion_vectors or options.is_pk_clustering_override
+            planned += 1
+            if needs_guards or split.vectors:
+                guards.append(_build_guard(split))
     return CompactionPlan(
         request=request,
         snapshot_id=scan.snapshot.id,
         reader=reader,
         units=tuple(order_by_size(units)),
-        guards=tuple(guards) if needs_guards else (),
-        skipped_buckets=judged.sum("buckets") - len(guards),
+        guards=tuple(guards),
+        skipped_buckets=judged.sum("buckets") - planned,
     )
 
 
@@ -341,7 +344,7 @@ def _merge_messages(plan: CompactionPlan, parts: Sequence[_UnitResult]) -> Commi
     changelog = tuple(entry for _, message in parts for entry in message.changelog)
     refusal = next((message.refusal for _, message in parts if message.refusal), None)
     merged = CommitMessage(entries=entries, changelog=changelog, refusal=refusal)
-    if not reader.schema.typed_options.has_deletion_vectors:
+    if not reader.schema.typed_options.has_deletion_vectors and not task.vectors:
         return merged
     vectors = BucketDeletionVectors(
         read_deletion_vectors(reader.io, reader.paths, reader.schema, task.vectors)
