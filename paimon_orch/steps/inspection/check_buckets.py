@@ -346,7 +346,9 @@ class _PartCheck:
         limits = self.entries.row_counts[row_of_vector] if len(self.entries.contents) else 0
         is_known = ~np.isnan(cardinality)
         is_wrong = is_known & ~((cardinality > 0) & (cardinality <= limits))
-        for index in np.flatnonzero((row_of_vector < 0) | is_wrong).tolist():
+        options = self.context.schemas[version.schema].typed_options
+        is_ignored = not options.has_deletion_vectors
+        for index in np.flatnonzero((row_of_vector < 0) | is_wrong | is_ignored).tolist():
             vector = vectors.slice(int(selected[index]), 1).to_pylist()[0]
             name, deleted = vector["data_file"], vector["cardinality"]
             row = int(row_of_vector[index])
@@ -354,9 +356,17 @@ class _PartCheck:
                 text = f"{name} has a deletion vector but is not live in the bucket"
             else:
                 row_count = int(self.entries.row_counts[row])
-                if 0 < deleted <= row_count:  # the comparison above is inexact for large numbers
-                    continue
-                text = f"{name} has {row_count} rows, but its metadata has {deleted} deleted rows"
+                if deleted is None or 0 < deleted <= row_count:
+                    if not is_ignored:  # the comparison above is inexact for large numbers
+                        continue
+                    text = (
+                        f"{name} has a deletion vector, but 'deletion-vectors.enabled' is false, "
+                        "so Java readers return its deleted rows; a full compaction removes it"
+                    )
+                else:
+                    text = (
+                        f"{name} has {row_count} rows, but its metadata has {deleted} deleted rows"
+                    )
             yield Problem(
                 step=CheckStep.DELETION_VECTORS,
                 order=(vector["item"], 1, vector["position"], 0),

@@ -111,11 +111,16 @@ class MetadataChecker:
         return TablePaths(self.reader.manifests.paths.root)
 
     def add(
-        self, version: RetainedSnapshot, schemas: SchemaStore, previous: int | None = None
+        self,
+        version: RetainedSnapshot,
+        schemas: SchemaStore,
+        previous: int | None = None,
+        *,
+        is_newest: bool = False,
     ) -> int:
         """Add a version and return its number; ``previous`` is the number of the snapshot before.
 
-        Reads the version's manifest lists and index manifest.
+        Readers use the newest schema for the newest snapshot, and so does its check. Reads the version's manifest lists and index manifest.
         """
         number = len(self._versions)
         checked = _Version(version=version)
@@ -123,6 +128,8 @@ class MetadataChecker:
         snapshot = version.snapshot
         try:
             checked.schema = schemas.get(snapshot.schema_id)
+            if is_newest:
+                checked.schema = schemas.latest()
             if version.state_lists:
                 checked.delta = self.reader.delta(version)
                 state = self.reader.state(version)

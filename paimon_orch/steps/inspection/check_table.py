@@ -122,7 +122,8 @@ class _TableChecker:
         schemas = SchemaStore(self.table.io, paths)
         previous: int | None = None
         for snapshot in snapshots:
-            previous = self._metadata.add(snapshot, schemas, previous)
+            is_newest = snapshot is snapshots[-1]
+            previous = self._metadata.add(snapshot, schemas, previous, is_newest=is_newest)
             self.versions.append((paths, schemas, snapshot))
         for version in versions:
             if version.kind is not RetainedSnapshotKind.SNAPSHOT:
