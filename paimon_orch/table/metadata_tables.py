@@ -14,6 +14,7 @@ from paimon_orch.errors import wrap_decode_errors
 from paimon_orch.files.data_file_reader import BucketFile
 from paimon_orch.files.stats.file_stats import FileStats
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileSource
+from paimon_orch.format.options.core_options import SCAN_FALLBACK_BRANCH
 from paimon_orch.format.partition_path import format_partition_value, format_partition_values
 from paimon_orch.format.paths import parse_file_format
 from paimon_orch.format.row.binary_row import deserialize_row, read_row_arity
@@ -22,7 +23,9 @@ from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.data_types import AtomicType, Field
 from paimon_orch.table.metadata.metadata_io import read_statistics
 from paimon_orch.table.metadata.tags import parse_tag_time
+from paimon_orch.table.metadata.time_travel import SnapshotSelector
 from paimon_orch.table.scan.bucket_split import BucketSplit
+from paimon_orch.table.scan.fallback_branch import find_branch_snapshot
 
 if TYPE_CHECKING:
     from paimon_orch.table.table import Table
@@ -332,11 +335,10 @@ def _build_statistics_columns(
 
 
 def build_partitions_table(table: "Table", snapshot: Snapshot | None) -> pa.Table:
-    """Return one row per partition, sorted by name."""
+    """Return one row per partition, sorted by name; includes those of the fallback branch."""
     schema = table.schema
-    groups: dict[bytes, list[BucketSplit]] = {}
-    for split in read_splits(table, snapshot):
-        groups.setdefault(split.partition, []).append(split)
+    groups = _group_by_partition(_read_fallback_splits(table, snapshot))
+    groups |= _group_by_partition(read_splits(table, snapshot))
     rows = [
         {
             "partition": _format_partition(partition, schema),
@@ -347,6 +349,24 @@ def build_partitions_table(table: "Table", snapshot: Snapshot | None) -> pa.Tabl
         for partition, splits in groups.items()
     ]
     return pa.Table.from_pylist(sorted(rows, key=_partition_sort_key), PARTITIONS_COLUMNS)
+
+
+def _group_by_partition(splits: Iterable[BucketSplit]) -> dict[bytes, list[BucketSplit]]:
+    groups: dict[bytes, list[BucketSplit]] = {}
+    for split in splits:
+        groups.setdefault(split.partition, []).append(split)
+    return groups
+
+
+def _read_fallback_splits(table: "Table", snapshot: Snapshot | None) -> list[BucketSplit]:
+    """Return the live files of the fallback branch at the time of a snapshot of the table."""
+    branch = (table.options.get(SCAN_FALLBACK_BRANCH) or "").strip()
+    if not branch or branch == table.paths.branch:
+        return []
+    stores, newest = table.stores.of_branch(branch), table.snapshot()
+    is_past = snapshot is not None and newest is not None and snapshot.id < newest.id
+    selector = SnapshotSelector(snapshot.id) if snapshot and is_past else SnapshotSelector()
+    return stores.files(find_branch_snapshot(stores.snapshots, selector, snapshot))
 
 
 def build_buckets_table(table: "Table", snapshot: Snapshot | None) -> pa.Table:

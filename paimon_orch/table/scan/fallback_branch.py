@@ -44,8 +44,8 @@ class FallbackBranch:
         """Return the state of the branch, which ``option`` names, at the time of ``snapshot``.
 
         Logs a warning and returns None if the branch does not exist. Raises :class:`InputError` if
-        its columns differ from those of the table, and :class:`NotFoundError` if it lacks the tag
-        to read.
+        its columns differ from those of the table. A tag that the branch lacks, because it was
+        created on the table only, selects the branch's snapshot at the time of the tagged one.
         """
         paths = branch_snapshots.paths
         branch, schemas = paths.branch, SchemaStore(branch_snapshots.io, paths)
@@ -57,7 +57,7 @@ class FallbackBranch:
                 option,
             )
             return None
-        newest = _find_branch_snapshot(branch_snapshots, selector, snapshot)
+        newest = find_branch_snapshot(branch_snapshots, selector, snapshot)
         past = selector and newest is not None
         read = schemas.get(newest.schema_id) if past and newest is not None else schemas.latest()
         _check_same_columns(schema, read, option, branch)
@@ -71,13 +71,13 @@ class FallbackBranch:
         return replace(self, merge_level_0=requested)
 
 
-def _find_branch_snapshot(
+def find_branch_snapshot(
     snapshots: SnapshotStore, selector: SnapshotSelector, snapshot: Snapshot | None
 ) -> Snapshot | None:
     """Return the branch's snapshot that fits a snapshot of the table, as Java Paimon selects it."""
     if snapshot is None or not selector:
         return snapshots.latest()
-    if selector.tag is not None:
+    if selector.tag is not None and selector.tag in snapshots.tags():
         return snapshots.tag(selector.tag)
     if snapshots.latest_id() is None:
         return None

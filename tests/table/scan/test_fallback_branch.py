@@ -105,6 +105,28 @@ def test_the_branch_is_read_at_the_time_of_the_snapshot(tmp_path: Path) -> None:
     assert rows_of(table, snapshot_id=2) == [*MAIN, ("c", 1, "late")]
 
 
+def test_a_tag_of_the_table_selects_the_branch_at_its_time(tmp_path: Path) -> None:
+    table, branch = table_and_branch(tmp_path)
+    branch.upsert(rows([("c", 1, "early")]))
+    table.upsert(rows(MAIN))
+    table.tags.create("now")
+    branch.upsert(rows([("c", 1, "late")]))
+
+    assert rows_of(table, tag="now") == [*MAIN, ("c", 1, "early")]
+
+
+def test_partitions_include_those_of_the_branch_as_in_java(pair: tuple[Table, Table]) -> None:
+    table, branch = pair
+    branch.upsert(rows([("e", 1, "late")]))
+
+    def list_partitions(table: Table, **scan: Any) -> list[str]:
+        names: list[str] = table.system("partitions").scan(**scan).to_arrow()["partition"]
+        return [str(name) for name in names]
+
+    assert list_partitions(table) == ["p=a", "p=b", "p=c", "p=d", "p=e"]
+    assert list_partitions(branch) == ["p=b", "p=c", "p=d", "p=e"]
+
+
 def test_the_branch_uses_its_own_options(tmp_path: Path) -> None:
     table, branch = table_and_branch(
         tmp_path, deletion_vectors__enabled="true", deletion_vectors__merge_on_read="true"
