@@ -248,8 +248,9 @@ def compact(  # noqa: PLR0913 - all but table and executor are keywords
         buckets=None if buckets is None else tuple(buckets),
         idle_for=idle_for,
     )
-    scan = scan_latest_buckets(table, replace(request, where=None), executor, now=now)
+    scan = None
     if partitions is not None:
+        scan = scan_latest_buckets(table, replace(request, where=None), executor, now=now)
         check_partitions_exist(table, partitions, scan)
     planned = plan(table, request, None if where else scan, executor=executor)
     return run_compaction(table, planned, executor, progress=progress)
