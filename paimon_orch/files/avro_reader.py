@@ -30,6 +30,7 @@ from paimon_orch.format.types.data_types import (
     RowType,
     TypeRoot,
     VectorType,
+    type_to_sql,
 )
 
 AvroRows = list[Mapping[str, Any]]
@@ -154,6 +155,10 @@ def _find_record_schema(schema: Any) -> dict[str, Any]:
 def build_array(values: Sequence[Any], data_type: DataType, schema: Any) -> pa.Array:
     """Return stored Avro values as a column; ``schema`` is their schema in the file."""
     schema = _find_non_null_branch(schema)
+    if not isinstance(data_type, AtomicType) and not isinstance(schema, dict):
+        raise ValueError(  # noqa: TRY004 - damage, not a bug
+            f"the Avro type {schema!r} cannot hold values of {type_to_sql(data_type)}"
+        )
     target = to_arrow_type(data_type)
     match data_type:
         case AtomicType():

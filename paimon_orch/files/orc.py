@@ -7,12 +7,13 @@ pyarrow writes no type attributes, so files have no field ids; readers find colu
 See docs/format/data-files.md#orc-and-avro.
 """
 
+import os
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import accumulate
-from typing import IO
-from zoneinfo import ZoneInfo
+from typing import IO, cast
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +28,7 @@ from paimon_orch.files.nested_arrays import (
     with_values,
 )
 from paimon_orch.files.orc_metadata import OrcStripe, OrcTail, StripeFooter
-from paimon_orch.files.orc_times import find_time_correction
+from paimon_orch.files.orc_times import READ_ZONE, find_time_correction
 from paimon_orch.format.arrays import Positions
 from paimon_orch.format.types.arrow import (
     NumberedBatch,
@@ -90,6 +91,45 @@ class _FailureRecordingFile:
             raise
 
 
+class _JoinedFile:
+    """A file that consists of ranges of another file and of bytes."""
+
+    def __init__(self, source: _FailureRecordingFile, parts: Sequence[range | bytes]) -> None:
+        self._source, self._parts = source, parts
+        self._starts = [0, *accumulate(map(len, parts))]
+        self._position = 0
+        self.close = source.close
+
+    @property
+    def closed(self) -> bool:
+        return self._source.closed
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._starts[-1]}
+        self._position = start[whence] + offset
+        return self._position
+
+    def read(self, size: int = -1) -> bytes:
+        end = self._starts[-1] if size < 0 else min(self._position + size, self._starts[-1])
+        pieces = []
+        while self._position < end:
+            number = bisect_right(self._starts, self._position) - 1
+            first, last = self._position - self._starts[number], end - self._starts[number]
+            part = self._parts[number][first:last]
+            if isinstance(part, range):
+                self._source.seek(part.start)
+                pieces.append(self._source.read(len(part)))
+            else:
+                pieces.append(part)
+            if not pieces[-1]:
+                break
+            self._position += len(pieces[-1])
+        return b"".join(pieces)
+
+
 class OrcFileReader:
     """One open ORC file."""
 
@@ -115,7 +155,8 @@ class OrcFileReader:
         import pyarrow.dataset as ds  # this import is slow, because it imports pandas
 
         # a dataset reads a stripe in batches; ORCFile reads the whole stripe
-        fragment = ds.OrcFileFormat().make_fragment(self._source)
+        source = self._time_source if any(map(self._has_times, columns)) else self._source
+        fragment = ds.OrcFileFormat().make_fragment(source)
         stripes = fragment.to_batches(
             columns=list(columns), batch_size=batch_rows, batch_readahead=1, use_threads=False
         )
@@ -135,8 +176,9 @@ class OrcFileReader:
         )
 
     def _read_stripe(self, number: int, columns: Sequence[str]) -> pa.RecordBatch:
+        file = self._time_file if any(map(self._has_times, columns)) else self._file
         with self._source.reraise_failure():
-            batch = self._file.read_stripe(number, columns=list(columns))
+            batch = file.read_stripe(number, columns=list(columns))
         return self._convert_batch(batch, number)
 
     def read_selected(
@@ -174,11 +216,23 @@ class OrcFileReader:
         with self._source.reraise_failure():
             return [self._tail.read_footer(self._source, stripe) for stripe in self._stripes]
 
-    def _check_columns(self, columns: Sequence[str]) -> None:
-        """Refuse columns that pyarrow cannot read: it would abort the process or raise its error.
+    @cached_property
+    def _time_source(self) -> IO[bytes]:
+        """The file with the zone in which the ORC library changes no time."""
+        if all(footer.zone == READ_ZONE for footer in self._footers):
+            return cast("IO[bytes]", self._source)
+        parts = self._tail.replace_zones(self._footers, READ_ZONE)
+        return cast("IO[bytes]", _JoinedFile(self._source, parts))
 
-        Raises :class:`UnsupportedError` for a null key of a map, and for timestamps of a writer in
-        a time zone that the time zone database does not have.
+    @cached_property
+    def _time_file(self) -> "orc.ORCFile":
+        with self._source.reraise_failure():
+            return orc.ORCFile(self._time_source)
+
+    def _check_columns(self, columns: Sequence[str]) -> None:
+        """Refuse columns with which pyarrow would abort the process.
+
+        Raises :class:`UnsupportedError` for a null key of a map.
         """
         keys = self._tail.find_map_keys(set(columns))
         if keys and any(keys & footer.nullable_columns for footer in self._footers):
@@ -186,9 +240,6 @@ class OrcFileReader:
                 "a map in this ORC file has a null key, which the ORC library cannot read; read the "
                 "file with Java, or rewrite it there as Parquet"
             )
-        if any(map(self._has_times, columns)):
-            for zone in filter(None, {footer.zone for footer in self._footers}):
-                _check_zone(zone)
 
     def _convert_batch(self, batch: pa.RecordBatch, stripe: int) -> pa.RecordBatch:
         arrays = [
@@ -210,16 +261,6 @@ class OrcFileReader:
         if not _has_atom(data_type, TypeRoot.CHAR):
             return array
         return map_atoms(array, data_type, array.type, _trim_padding)
-
-
-def _check_zone(zone: str) -> None:
-    try:
-        ZoneInfo(zone)
-    except (KeyError, ValueError, OSError) as error:
-        raise UnsupportedError(
-            f"the timestamps of this ORC file were written in the time zone {zone!r}, which the ORC "
-            "library does not know; read the file with Java, or rewrite it there as Parquet"
-        ) from error
 
 
 def _trim_padding(array: pa.Array, data_type: AtomicType, _target: pa.DataType) -> pa.Array:

@@ -1,19 +1,20 @@
 """Metadata of ORC files that pyarrow does not expose: stripes, time zones and streams."""
 
 import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 
-from paimon_orch.files.parquet.thrift_compact import decode_varint
+from paimon_orch.files.parquet.thrift_compact import decode_varint, encode_varint
 
 _CODECS = ("none", "zlib", "snappy", "lzo", "lz4_raw", "zstd")
 _DEFAULT_BLOCK_SIZE = 1 << 18
 _MAP_TYPE = 11
 _PRESENT_STREAM = 0
+_BYTES = 2  # a wire type
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,78 +43,155 @@ class StripeFooter:
     nullable_columns: frozenset[int]
     """The ids of the columns with nulls."""
 
+    message: bytes
+    """The encoded footer."""
+
 
 class OrcTail:
     """The tail of an ORC file: its footer and its postscript."""
 
     def __init__(self, data: bytes) -> None:
-        (self._postscript,) = _decode_field(data, 1)
-        (self._footer,) = _decode_field(data, 2)
+        (self._postscript,) = _decode_messages(data, 1)
+        (self._footer,) = _decode_messages(data, 2)
 
     @cached_property
     def stripes(self) -> list[OrcStripe]:
         """The stripes in the order of their rows."""
         return [
-            OrcStripe(*(sum(_decode_field(stripe, number)) for number in (5, 1, 2, 3, 4)))
-            for stripe in _decode_field(self._footer, 3)
+            OrcStripe(*(sum(_decode_numbers(stripe, number)) for number in (5, 1, 2, 3, 4)))
+            for stripe in _decode_messages(self._footer, 3)
         ]
 
     def find_map_keys(self, names: Collection[str]) -> set[int]:
         """Return the ids of the key columns of all maps in columns with these names."""
-        types = _decode_field(self._footer, 4)
-        children = [list(_decode_numbers(_decode_field(kind, 2))) for kind in types]
-        fields = [name.decode(errors="replace") for name in _decode_field(types[0], 3)]
+        types = _decode_messages(self._footer, 4)
+        children = [_decode_numbers(kind, 2) for kind in types]
+        fields = [name.decode(errors="replace") for name in _decode_messages(types[0], 3)]
         pending = [child for name, child in zip(fields, children[0], strict=True) if name in names]
-        keys = set[int]()
+        keys, visited = set[int](), 0
         while pending:
             column = pending.pop()
+            visited += 1
+            if visited > len(types):
+                raise ValueError("the types in the footer are not a tree")
             pending += children[column]
-            if sum(_decode_field(types[column], 1)) == _MAP_TYPE:
+            if sum(_decode_numbers(types[column], 1)) == _MAP_TYPE:
                 keys.add(children[column][0])
         return keys
 
     def read_footer(self, source: Any, stripe: OrcStripe) -> StripeFooter:
         """Read the footer of a stripe from the open file."""
-        codec = _CODECS[sum(_decode_field(self._postscript, 2))]
-        block_size = sum(_decode_field(self._postscript, 3)) or _DEFAULT_BLOCK_SIZE
         source.seek(stripe.offset + stripe.index_size + stripe.data_size)
-        message = b"".join(_decompress(source.read(stripe.footer_size), codec, block_size))
-        streams = _decode_field(message, 1)
+        message = b"".join(
+            _decompress(source.read(stripe.footer_size), self._codec, self._block_size)
+        )
         return StripeFooter(
-            b"".join(_decode_field(message, 3)).decode(),
+            b"".join(_decode_messages(message, 3)).decode(),
             frozenset(
-                sum(_decode_field(stream, 2))
-                for stream in streams
-                if sum(_decode_field(stream, 1)) == _PRESENT_STREAM
+                sum(_decode_numbers(stream, 2))
+                for stream in _decode_messages(message, 1)
+                if sum(_decode_numbers(stream, 1)) == _PRESENT_STREAM
             ),
+            message,
         )
 
+    def replace_zones(self, footers: Sequence[StripeFooter], zone: str) -> list[range | bytes]:
+        """Return the file with another zone in its stripes: ranges of this file, and new bytes."""
+        parts, stripes = list[range | bytes](), list[bytes]()
+        position = size = 0  # the ends of what was taken from this file, and of the new file
+        messages = _decode_messages(self._footer, 3)
+        for stripe, footer, message in zip(self.stripes, footers, messages, strict=True):
+            end = stripe.offset + stripe.size - stripe.footer_size
+            if not position <= stripe.offset <= end:
+                raise ValueError("the stripes of the file overlap")
+            changed = self._frame(_set_field(footer.message, 3, zone.encode()))
+            offset = size + stripe.offset - position
+            stripes.append(_set_field(_set_field(message, 1, offset), 4, len(changed)))
+            parts += [range(position, end), changed]
+            size += end - position + len(changed)
+            position = end + stripe.footer_size
+        file_footer = self._frame(_set_field(self._footer, 3, *stripes))
+        # without the statistics of stripes, which no reader requires
+        postscript = _set_field(_set_field(self._postscript, 1, len(file_footer)), 5, 0)
+        return [*parts, file_footer + postscript + bytes([len(postscript)])]
 
-def _decode_field(message: Any, number: int) -> list[Any]:
-    """Return the values of one field of a protobuf message that has only numbers and bytes."""
-    values, position = [], 0
+    @property
+    def _codec(self) -> str:
+        return _CODECS[sum(_decode_numbers(self._postscript, 2))]
+
+    @property
+    def _block_size(self) -> int:
+        return sum(_decode_numbers(self._postscript, 3)) or _DEFAULT_BLOCK_SIZE
+
+    def _frame(self, message: bytes) -> bytes:
+        """Return a message in blocks that are not compressed."""
+        if self._codec == "none":
+            return message
+        blocks = (
+            message[start : start + self._block_size]
+            for start in range(0, len(message), self._block_size)
+        )
+        return b"".join((2 * len(block) + 1).to_bytes(3, "little") + block for block in blocks)
+
+
+def _iterate_fields(message: bytes) -> Iterator[tuple[int, int | bytes, bytes]]:
+    """Yield number, value and encoding of the fields of a protobuf message.
+
+    The messages of ORC have only numbers and bytes. Raises ``ValueError`` for others.
+    """
+    position = 0
     while position < len(message):
+        start = position
         key, position = decode_varint(message, position)
         if not key:  # padding after the message
             break
+        value: int | bytes
         value, position = decode_varint(message, position)
-        if key & 7:
-            value, position = message[position : position + value], position + value
-        if key >> 3 == number:
+        if key & 7 == _BYTES:
+            position, value = position + value, message[position : position + value]
+        elif key & 7:
+            raise ValueError(f"a field in the metadata has the wire type {key & 7}")
+        if position > len(message):
+            raise ValueError("a field in the metadata is longer than its message")
+        yield key >> 3, value, message[start:position]
+
+
+def _decode_messages(message: bytes, number: int) -> list[bytes]:
+    """Return the values of a field of bytes, texts or messages."""
+    values = list[bytes]()
+    for field, value, _ in _iterate_fields(message):
+        if field == number:
+            if isinstance(value, int):
+                raise ValueError(f"the field {number} in the metadata is a number")
             values.append(value)
     return values
 
 
-def _decode_numbers(values: list[Any]) -> Iterator[int]:
-    """Yield the numbers of a repeated field, which may be packed."""
-    for value in values:
+def _decode_numbers(message: bytes, number: int) -> list[int]:
+    """Return the values of a field of numbers, which may be packed."""
+    values = list[int]()
+    for field, value, _ in _iterate_fields(message):
+        if field != number:
+            continue
         if isinstance(value, int):
-            yield value
+            values.append(value)
             continue
         position = 0
         while position < len(value):
-            number, position = decode_varint(value, position)
-            yield number
+            item, position = decode_varint(value, position)
+            values.append(item)
+    return values
+
+
+def _set_field(message: bytes, number: int, *values: int | bytes) -> bytes:
+    """Return a message with other values of a field."""
+    parts = [encoded for field, _, encoded in _iterate_fields(message) if field != number]
+    for value in values:
+        if isinstance(value, int):
+            parts += [encode_varint(number << 3), encode_varint(value)]
+        else:
+            parts += [encode_varint(number << 3 | _BYTES), encode_varint(len(value)), value]
+    return b"".join(parts)
 
 
 def _decompress(data: bytes, codec: str, block_size: int) -> Iterator[bytes]:
@@ -133,4 +211,29 @@ def _decompress(data: bytes, codec: str, block_size: int) -> Iterator[bytes]:
         elif codec == "zstd":
             yield pa.input_stream(pa.BufferReader(block), compression="zstd").read()
         else:
-            yield pa.decompress(block, decompressed_size=block_size, codec=codec, asbytes=True)
+            size = decode_varint(block, 0)[0] if codec == "snappy" else _find_lz4_size(block)
+            if size > block_size:
+                raise ValueError(f"a block of {size} bytes is larger than {block_size} bytes")
+            yield pa.decompress(block, decompressed_size=size, codec=codec, asbytes=True)
+
+
+def _find_lz4_size(block: bytes) -> int:
+    """Return the decompressed size, which LZ4 blocks do not store."""
+
+    def read_length(length: int, position: int) -> tuple[int, int]:
+        more = length == 15
+        while more:
+            length, more = length + block[position], block[position] == 255
+            position += 1
+        return length, position
+
+    position = size = 0
+    while position < len(block):
+        token = block[position]
+        literals, position = read_length(token >> 4, position + 1)
+        position += literals
+        size += literals
+        if position < len(block):  # the last sequence has only literals
+            match_length, position = read_length(token & 15, position + 2)
+            size += match_length + 4
+    return size

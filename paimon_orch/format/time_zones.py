@@ -133,9 +133,21 @@ def _find_offset(quarter: int, zone: ZoneInfo, *, is_local: bool) -> int:
     return int(offset.total_seconds())
 
 
-def is_utc(zone: str) -> bool:
-    """Return whether the local times of a zone are those of UTC."""
-    return zone in ("", "Etc/UTC", "Etc/GMT") or _parse_offset(_SHORT_NAMES.get(zone, zone)) == 0
+def parse_zone(name: str) -> ZoneInfo | int:
+    """Return the region of a zone, or its offset in seconds if it always has the same.
+
+    Raises ``KeyError``, ``ValueError`` or ``OSError`` for unknown names.
+    """
+    name = _SHORT_NAMES.get(name, name)
+    offset = _parse_offset(name)
+    return ZoneInfo(name) if offset is None else offset
+
+
+def find_offset(instant: int, zone: ZoneInfo) -> int:
+    """Return the offset of a zone at an instant; both are in seconds."""
+    offset = (_EPOCH.replace(tzinfo=UTC) + timedelta(seconds=instant)).astimezone(zone).utcoffset()
+    assert offset is not None
+    return int(offset.total_seconds())
 
 
 def _parse_offset(zone: str) -> int | None:

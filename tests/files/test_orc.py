@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ from pyarrow import orc
 
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.files.orc import OrcFileReader, OrcFileWriter
+from paimon_orch.files.orc_metadata import OrcTail, StripeFooter
+from paimon_orch.files.orc_times import find_time_correction
 from paimon_orch.files.row_selection import take_selected_rows
 from paimon_orch.format.types.arrow import to_arrow_schema
 from paimon_orch.format.types.data_types import parse_columns
@@ -111,3 +114,101 @@ def test_values_inside_null_rows_do_not_shift_later_values() -> None:
 
     last_row = {"r": {"flag": True, "text": "seen"}}
     assert batch.column("c").to_pylist() == [{"r": None}, {"r": None}, last_row]
+
+
+COLUMNS = "k INT, t TIMESTAMP(3), i TIMESTAMP(3) WITH LOCAL TIME ZONE"
+
+
+def write_stripes(codec: str, rows: int) -> bytes:
+    """Write each minute since 2020 in small stripes; the writer's zone is UTC."""
+    fields = parse_columns(COLUMNS)
+    sink = io.BytesIO()
+    writer = OrcFileWriter(sink, fields, codec, 1 << 16)
+    times = 1_577_836_800_000 + 60_000 * np.random.default_rng(1).permutation(rows)
+    for start in range(0, rows, 10_000):
+        part = times[start : start + 10_000]
+        writer.write(pa.table([np.arange(len(part)), part, part], to_arrow_schema(fields)))
+    writer.close()
+    return sink.getvalue()
+
+
+def read_footers(data: bytes) -> tuple[OrcTail, list[StripeFooter]]:
+    tail = OrcTail(orc.ORCFile(io.BytesIO(data)).reader.serialized_file_tail())
+    return tail, [tail.read_footer(io.BytesIO(data), stripe) for stripe in tail.stripes]
+
+
+def replace_zones(data: bytes, zone: str) -> bytes:
+    tail, footers = read_footers(data)
+    parts = tail.replace_zones(footers, zone)
+    return b"".join(
+        data[part.start : part.stop] if isinstance(part, range) else part for part in parts
+    )
+
+
+@pytest.mark.parametrize("codec", ["none", "zstd", "snappy", "zlib", "lz4"])
+def test_the_zone_of_all_stripes_is_replaced_without_other_changes(codec: str) -> None:
+    data = write_stripes(codec, 60_000)
+    _, footers = read_footers(data)
+    assert len(footers) > 1
+    assert {footer.zone for footer in footers} == {"GMT"}
+
+    changed = replace_zones(data, "Asia/Kolkata")
+
+    _, changed_footers = read_footers(changed)
+    assert {footer.zone for footer in changed_footers} == {"Asia/Kolkata"}
+    assert [f.nullable_columns for f in changed_footers] == [f.nullable_columns for f in footers]
+    original = orc.ORCFile(io.BytesIO(data)).read()
+    # the ORC library returns local times of the zone, which has no summer time
+    assert orc.ORCFile(io.BytesIO(changed)).read().equals(original)
+
+
+@pytest.mark.parametrize("zone", ["Asia/Kolkata", "GMT+05:30", "IST"])
+@pytest.mark.parametrize("legacy", [True, False])
+def test_times_are_those_of_the_zone_of_the_writer(zone: str, *, legacy: bool) -> None:
+    data = write_stripes("zstd", 60_000)
+    source = io.BytesIO(replace_zones(data, zone))
+    reader = OrcFileReader(source, parse_columns(COLUMNS), legacy_instants=legacy)
+
+    found = pa.Table.from_batches(reader.batches(["k", "t", "i"], 10_000))
+
+    expected = orc.ORCFile(io.BytesIO(data)).read()
+    assert found["t"].to_pylist() == expected["t"].to_pylist()
+    shift = np.timedelta64(330 if legacy else 0, "m")
+    assert (found["i"].to_numpy() - expected["i"].to_numpy() == shift).all()
+
+
+def test_stripes_may_have_different_zones(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = write_stripes("zstd", 60_000)
+    _, footers = read_footers(data)
+    zones = ["Asia/Kolkata", "GMT", *("Etc/GMT-3" for _ in footers[2:])]
+    named = [replace(footer, zone=zone) for footer, zone in zip(footers, zones, strict=True)]
+    reader = OrcFileReader(io.BytesIO(data), parse_columns(COLUMNS))
+    monkeypatch.setitem(reader.__dict__, "_footers", named)
+
+    batches = list(reader.batches(["i"], 10_000))
+
+    stored = orc.ORCFile(io.BytesIO(data))
+    for number, (batch, minutes) in enumerate(zip(batches, [330, 0, *[180] * 99], strict=False)):
+        instants = stored.read_stripe(number, ["i"]).column("i").to_numpy()
+        shifts = batch.column("i").to_numpy() - instants
+        assert (shifts == np.timedelta64(minutes, "m")).all()
+    assert len(batches) == len(footers)
+
+
+def test_times_before_1900_have_the_standard_offset_of_today_as_in_java() -> None:
+    correct = find_time_correction("Asia/Shanghai", legacy_instants=True)
+    assert correct is not None
+    kind = pa.timestamp("ns", tz="UTC")
+    [field] = parse_columns("i TIMESTAMP(3) WITH LOCAL TIME ZONE")
+    stored = pa.array(["1899-12-31T12:00:00", "1900-06-01T00:00:00", "1901-06-01T00:00:00"])
+    stored = stored.cast(pa.timestamp("ns")).view(kind)
+
+    local = correct(stored, field.type, kind)
+
+    offsets = local.view(pa.int64()).to_numpy() - stored.view(pa.int64()).to_numpy()
+    assert (offsets // 10**9).tolist() == [8 * 3600, 8 * 3600 + 5 * 60 + 43, 8 * 3600]
+
+
+def test_an_unknown_zone_is_refused_by_name() -> None:
+    with pytest.raises(UnsupportedError, match="in the time zone 'Mars/Olympus', which the time z"):
+        find_time_correction("Mars/Olympus", legacy_instants=True)

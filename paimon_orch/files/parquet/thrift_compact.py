@@ -241,13 +241,13 @@ def _skip_struct(data: BytesLike, position: int) -> int:
 
 def encode_integer(value: int) -> bytes:
     """Encode a signed number; Avro has the same encoding."""
-    return _encode_varint(value << 1 ^ value >> 63)
+    return encode_varint(value << 1 ^ value >> 63)
 
 
 def encode_text(text: str) -> bytes:
     """Encode a text."""
     data = text.encode()
-    return _encode_varint(len(data)) + data
+    return encode_varint(len(data)) + data
 
 
 def replace_integers(
@@ -269,7 +269,7 @@ def encode_list(values: Sequence[bytes], kind: int = STRUCT) -> bytes:
     count = len(values)
     if count < _LONG_FORM:
         return bytes((count << 4 | kind,)) + b"".join(values)
-    return bytes((_LONG_FORM << 4 | kind,)) + _encode_varint(count) + b"".join(values)
+    return bytes((_LONG_FORM << 4 | kind,)) + encode_varint(count) + b"".join(values)
 
 
 def encode_struct(fields: Mapping[int, tuple[int, bytes]]) -> bytes:
@@ -290,7 +290,8 @@ def encode_fields(fields: Mapping[int, tuple[int, bytes]], last: int = 0) -> byt
     return b"".join(parts)
 
 
-def _encode_varint(value: int) -> bytes:
+def encode_varint(value: int) -> bytes:
+    """Encode an unsigned number in groups of seven bits."""
     encoded = bytearray()
     while value >= 0x80:
         encoded.append(value & 0x7F | 0x80)
