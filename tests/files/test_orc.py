@@ -17,7 +17,7 @@ from paimon_orch.files.orc_metadata import OrcTail, StripeFooter
 from paimon_orch.files.orc_times import find_time_correction
 from paimon_orch.files.row_selection import take_selected_rows
 from paimon_orch.format.types.arrow import to_arrow_schema
-from paimon_orch.format.types.data_types import parse_columns
+from paimon_orch.format.types.data_types import AtomicType, parse_columns
 
 
 def write_file(columns: str, rows: list[Any]) -> io.BytesIO:
@@ -203,6 +203,7 @@ def test_times_before_1900_have_the_standard_offset_of_today_as_in_java() -> Non
     stored = pa.array(["1899-12-31T12:00:00", "1900-06-01T00:00:00", "1901-06-01T00:00:00"])
     stored = stored.cast(pa.timestamp("ns")).view(kind)
 
+    assert isinstance(field.type, AtomicType)
     local = correct(stored, field.type, kind)
 
     offsets = local.view(pa.int64()).to_numpy() - stored.view(pa.int64()).to_numpy()

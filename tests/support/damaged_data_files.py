@@ -13,9 +13,11 @@ import sys
 from collections.abc import Iterator
 
 import pyarrow as pa
+from pyarrow import orc
 
 from paimon_orch.errors import PaimonError, wrap_decode_errors
 from paimon_orch.files.file_format import open_reader, open_writer
+from paimon_orch.files.orc_metadata import OrcTail
 from paimon_orch.format.options import Options
 from paimon_orch.format.types.arrow import to_arrow_schema
 from paimon_orch.format.types.data_types import parse_columns
@@ -23,11 +25,18 @@ from paimon_orch.format.types.data_types import parse_columns
 FIELDS = parse_columns(
     "k INT, s STRING, t TIMESTAMP(3), m MAP<STRING, ARRAY<INT>>, r ROW<x BIGINT, y DECIMAL(20, 2)>"
 )
-_METADATA_BYTES = {"orc": 700, "parquet": 1500, "avro": 1500}
-"""How many bytes at the end are damaged; the bytes before them in ORC are lengths and values.
 
-pyarrow ends the process if the lengths of ORC lists are too large, for which no check is cheap.
-"""
+
+def find_first_damaged(data: bytes, kind: str) -> int:
+    """Return where damage may begin: in ORC, the footer of the stripe.
+
+    The lengths of lists are before it. If they are too large, the ORC library ends the process, and
+    no check is cheap.
+    """
+    if kind != "orc":
+        return max(0, len(data) - 1500)
+    [stripe] = OrcTail(orc.ORCFile(io.BytesIO(data)).reader.serialized_file_tail()).stripes
+    return stripe.offset + stripe.size - stripe.footer_size
 
 
 def build_file(kind: str) -> bytes:
@@ -46,10 +55,9 @@ def build_file(kind: str) -> bytes:
     return sink.getvalue()
 
 
-def yield_damaged(data: bytes, window: int, count: int) -> Iterator[bytes]:
+def yield_damaged(data: bytes, first: int, count: int) -> Iterator[bytes]:
     """Yield files with flipped bits, lying lengths and missing bytes near their ends."""
     chance = random.Random(1)  # noqa: S311 - data, not a secret
-    first = max(0, len(data) - window)
     for number in range(count):
         changed, position = bytearray(data), chance.randrange(first, len(data))
         match number % 4:
@@ -65,7 +73,7 @@ def yield_damaged(data: bytes, window: int, count: int) -> Iterator[bytes]:
 def main(kind: str) -> None:
     data = build_file(kind)
     names = [field.name for field in FIELDS]
-    for number, damaged in enumerate(yield_damaged(data, _METADATA_BYTES[kind], 1000)):
+    for number, damaged in enumerate(yield_damaged(data, find_first_damaged(data, kind), 1000)):
         try:
             with wrap_decode_errors("damaged"):
                 reader = open_reader(io.BytesIO(damaged), f"damaged.{kind}", FIELDS)
