@@ -22,6 +22,7 @@ from paimon_orch.errors import InputError
 from paimon_orch.format.row.row_kind import RowKind
 from paimon_orch.steps import check, compact
 from paimon_orch.steps.maintenance.rollback_as_latest import rollback_as_latest
+from paimon_orch.table.metadata.rollback import plan_rollback
 from paimon_orch.table.metadata.rollback import rollback as roll_back_without_check
 from paimon_orch.table.metadata.time_travel import SnapshotSelector
 from paimon_orch.table.schema_change.schema_changes import (
@@ -261,7 +262,8 @@ def test_a_deep_check_judges_the_newest_snapshot_by_the_newest_schema(tmp_path: 
     catalog.alter_table("db.t", [SetOption(case.key, case.value)])
     table = catalog.table("db.t")
 
-    roll_back_without_check(table.stores.snapshots, SnapshotSelector(merged.id))
+    snapshots = table.stores.snapshots
+    roll_back_without_check(snapshots, plan_rollback(snapshots, SnapshotSelector(merged.id)))
 
     assert table.scan().to_arrow().num_rows == 22
     (finding,) = check(table, deep=True).findings
