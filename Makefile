@@ -6,10 +6,13 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 DEV_INSTALLED := .venv/.installed-dev
-OLDEST := pyspark==4.0.0
-OLDEST_AT := $(CURDIR)/.venv/$(OLDEST)
-OLDEST_TESTS := test_every_step.py datasource/test_stream_write.py \
-	datasource/test_batch_read.py::test_the_format_is_registered_in_a_session_that_looked_up_formats_before
+OLDEST := .venv/oldest
+OLDEST_EXTRAS := connect,hive,iceberg-rest,jdbc-mysql,jdbc-postgres,local,metrics,postgres,s3,sketches
+OLDEST_TESTS := spark/test_every_step.py spark/datasource/test_stream_write.py \
+	spark/datasource/test_batch_read.py::test_the_format_is_registered_in_a_session_that_looked_up_formats_before \
+	format/bytes format/file_index/test_vectors.py format/test_deletion_vector.py \
+	storage/test_exclusive_create.py storage/test_local.py cli/test_compact.py dagster/test_definitions.py \
+	test_lower_bounds.py
 CORE := $(CURDIR)/.venv/core
 PLUGIN := $(CURDIR)/.venv/plugin
 PYTEST := $(BIN)/pytest -n 3 --dist loadgroup
@@ -65,10 +68,15 @@ faults: install-dev ## seed 150 faults and count those that the tests find, in s
 peers: install-dev ## download and compile the other engines and servers that the tests use
 	$(PEERS)
 
-oldest: install-dev ## run the main Spark tests on the oldest supported PySpark
-	@test -d "$(OLDEST_AT)" || { rm -rf "$(OLDEST_AT).new" && $(BIN)/python -m pip install --no-compile --quiet --target "$(OLDEST_AT).new" $(OLDEST) \
-		&& mv "$(OLDEST_AT).new" "$(OLDEST_AT)"; }
-	PYTHONPATH="$(OLDEST_AT)" $(BIN)/pytest $(addprefix tests/spark/,$(OLDEST_TESTS)) $(ARGS)
+oldest: $(OLDEST)/.installed ## run the main tests with the oldest supported version of each package
+	EXPECT_LOWER_BOUNDS=1 $(OLDEST)/bin/python -m pytest $(addprefix tests/,$(OLDEST_TESTS)) $(ARGS)
+
+$(OLDEST)/.installed: pyproject.toml constraints.txt | install-dev
+	rm -rf $(OLDEST) && $(BIN)/python -m venv --without-pip $(OLDEST)
+	PYTHONPATH=tests $(BIN)/python -m support.lower_bounds > $(OLDEST)/constraints.txt
+	$(BIN)/python -m pip --python $(OLDEST)/bin/python install --no-compile --quiet \
+		-c $(OLDEST)/constraints.txt -e '.[$(OLDEST_EXTRAS)]' hypothesis pytest pytest-timeout pytest-xdist
+	@touch $@
 
 docs: install-dev ## build the documentation in site/ and check its links
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict

@@ -6,7 +6,6 @@ PYTHONPATH=tests:. python -m support.docs.trust > docs/trust.md
 from __future__ import annotations
 
 import json
-import re
 import sys
 import tomllib
 from collections import Counter
@@ -26,6 +25,7 @@ from support.docs.collected_tests import (
 )
 from support.docs.trust_text import FUZZ, HEAD, KILLS, NOT_TESTED, RACES, SECTIONS, VERSIONS
 from support.iceberg_readers import PYICEBERG
+from support.lower_bounds import lower_bound
 from support.peers.environments import ENGINE_TITLES
 from support.peers.exchanges import (
     ICEBERG_ENGINES,
@@ -131,14 +131,12 @@ def _versions() -> Iterator[str]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     pythons = [text.rpartition(" ")[2] for text in project["classifiers"] if ":: 3." in text]
     yield _line("Python", project["requires-python"], ", ".join(pythons))
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    oldest = dict(re.findall(r"^OLDEST := (\w+)==(.+)$", makefile, re.MULTILINE))
     pins = _read_pins()
     extras = project["optional-dependencies"]
     listed = [*project["dependencies"], *extras["s3"], *extras["iceberg-rest"]]
     for name in ("pyspark", "dagster", "pyarrow", "numpy", "pandas", "s3fs"):
         [requirement] = [r for r in map(Requirement, listed) if r.name == name]
-        tested = ", ".join(filter(None, [oldest.get(name), pins[canonicalize_name(name)]]))
+        tested = f"{lower_bound(requirement)}, {pins[canonicalize_name(name)]}"
         yield _line(name, str(requirement.specifier), tested)
 
 
