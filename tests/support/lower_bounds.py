@@ -7,6 +7,7 @@ most the version of ``constraints.txt``, so that a new release of it does not ch
 
 from __future__ import annotations
 
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,4 +45,4 @@ def read_constraints() -> list[str]:
 
 
 if __name__ == "__main__":
-    print("\n".join(read_constraints()))
+    sys.stdout.write("\n".join([*read_constraints(), ""]))
