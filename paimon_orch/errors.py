@@ -170,6 +170,18 @@ def is_temporary(error: BaseException) -> bool:
     return is_lost or isinstance(error, TransientError)
 
 
+def raise_if_temporary(error: Exception) -> None:
+    """Raise a temporary error, which describes no file or table; return after other errors.
+
+    An ``OSError`` is raised as :class:`StorageError`.
+    """
+    if not is_temporary(error):
+        return
+    if isinstance(error, OSError) and not isinstance(error, PaimonError):
+        raise StorageError(f"{error} (try again)") from error
+    raise error
+
+
 @contextmanager
 def wrap_library_errors() -> Iterator[None]:
     """Convert any error of a library's decoder into ``ValueError``.

@@ -117,8 +117,11 @@ OBJECT_READ = RetryPolicy(attempts=2, min_wait=0.1, max_wait=2.0, timeout=2.0)
 STORE_RETRY_SECONDS = 10.0
 """A unit is not run again after its calls of a store have spent this time on failed attempts."""
 
-OBJECT_PUT_WHILE_BUSY = RetryPolicy(attempts=6, min_wait=0.05, max_wait=1.0)
-"""Conditional puts that the store refused because another put of the same name is in progress."""
+OBJECT_PUT_WHILE_BUSY = RetryPolicy(attempts=6, min_wait=0.05, max_wait=1.0, timeout=2.0)
+"""Conditional puts that the store refused because another put of the same name is in progress.
+
+An overloaded store gives the same error, after the attempts of the package.
+"""
 
 LOCAL_CREATE = RetryPolicy(attempts=4)
 """Creation of local files whose empty directory was deleted by a concurrent cleanup."""

@@ -26,7 +26,7 @@ from paimon_orch.dagster.run_metadata import (
 )
 from paimon_orch.dagster.run_requests import CompactionTarget
 from paimon_orch.dagster.sensor_cursor import Cursor, SnapshotIdentity
-from paimon_orch.errors import NotFoundError, PaimonError
+from paimon_orch.errors import NotFoundError, PaimonError, raise_if_temporary
 from paimon_orch.format.display import format_count
 from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
 from paimon_orch.format.snapshot import Snapshot
@@ -324,7 +324,8 @@ def _build_table_metadata(table: Table, snapshot: Snapshot) -> dict[str, Any]:
         if not _has_small_manifests(table, snapshot):
             return metadata
         report = inspect(table, snapshot.id)
-    except PaimonError:  # expired meanwhile; the other metadata is known
+    except PaimonError as error:  # expired meanwhile; the other metadata is known
+        raise_if_temporary(error)
         return metadata
     size = PaimonMetadata(files=report.file_count, bytes=report.bytes).to_dagster()
     return metadata | size | build_row_count_metadata(report, partition=False)

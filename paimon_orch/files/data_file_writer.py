@@ -39,7 +39,7 @@ from paimon_orch.files.stats.collector import (
     build_value_stats,
     to_internal_value,
 )
-from paimon_orch.files.uncommitted_files import UncommittedFiles
+from paimon_orch.files.uncommitted_files import UncommittedFiles, delete_unused_files
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.external_paths import DataFilePathFactory, NewFilePath
 from paimon_orch.format.file_index.build import FileIndexBuilder
@@ -374,9 +374,7 @@ class RollingFileWriter(UncommittedFiles):
         if self._open_file is not None:
             with suppress(OSError, StorageError):
                 self._open_file.sink.close()
-        for path in self._paths:
-            with suppress(OSError, StorageError):
-                self.io.delete(path)
+        delete_unused_files(self.io, self._paths)
 
 
 def data_file_fields(schema: TableSchema) -> list[Field]:

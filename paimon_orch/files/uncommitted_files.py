@@ -1,12 +1,12 @@
 """Files that are deleted if an error occurs before they can be committed."""
 
 from abc import ABC, abstractmethod
-from contextlib import suppress
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
-from paimon_orch.errors import StorageError
+from paimon_orch.errors import StorageError, is_temporary
 from paimon_orch.storage import FileIO
 
 
@@ -44,6 +44,17 @@ class UncommittedPaths(UncommittedFiles):
 
     def delete_files(self) -> None:
         """Delete all files; a file that cannot be deleted is left to the orphan cleanup."""
-        for path in self.paths:
-            with suppress(OSError, StorageError):
-                self.io.delete(path)
+        delete_unused_files(self.io, self.paths)
+
+
+def delete_unused_files(io: FileIO, paths: Iterable[str]) -> None:
+    """Delete files that no commit will name; the orphan cleanup deletes those that remain.
+
+    Stops if the store is unavailable, because each further call would also wait for it.
+    """
+    for path in paths:
+        try:
+            io.delete(path)
+        except (OSError, StorageError) as error:
+            if is_temporary(error):
+                return

@@ -4,6 +4,7 @@ See docs/format/table-layout.md#atomic-writes.
 """
 
 import errno
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -73,12 +74,13 @@ class ExclusiveCreator:
         if self.options.lock_path is not None:
             return self._create_under_lock(self.options.lock_path, path, data)
         self._verify_store(path)
+        start = time.monotonic()
         try:
             OBJECT_PUT_WHILE_BUSY.call(
                 lambda: self.fs.pipe_file(path, data, mode="create"), retry_on=_is_busy
             )
         except Exception as error:  # noqa: BLE001 - the stored object decides
-            return self._resolve_outcome(path, data, error)
+            return self._resolve_outcome(path, data, error, start)
         return True
 
     def _create_under_lock(self, lock_path: str, path: str, data: bytes) -> bool:
@@ -87,6 +89,7 @@ class ExclusiveCreator:
 
         head, tail = path.rsplit("/", 1)
         temporary = f"{head}/.{tail}.{uuid4()}.tmp"
+        start = time.monotonic()
         try:
             with FileLock(lock_path, timeout=self.lock_seconds):
                 if self.io.exists(path):
@@ -100,19 +103,21 @@ class ExclusiveCreator:
                 f"{self.lock_seconds:g} seconds. Try again, or find the process that holds it."
             ) from error
         except Exception as error:  # noqa: BLE001 - the stored object decides
-            return self._resolve_outcome(path, data, error)
+            return self._resolve_outcome(path, data, error, start)
         return True
 
-    def _resolve_outcome(self, path: str, data: bytes, error: Exception) -> bool:
+    def _resolve_outcome(self, path: str, data: bytes, error: Exception, start: float) -> bool:
         """Return whether the stored object is ours after an error."""
         try:
             return self.io.read_bytes(path) == data
         except (FileNotFoundError, StorageError):
-            raise StorageError(
+            failure = StorageError(
                 f"{path}: it is unknown whether the object was created "
                 f"({self.options.describe_error(error)}). Check whether it exists before you try "
                 "again."
-            ) from self.options.redact_cause(error)
+            )
+            failure.retry_seconds = time.monotonic() - start
+            raise failure from self.options.redact_cause(error)
 
     def _verify_store(self, path: str) -> None:
         """Test once per process and bucket whether the server creates objects exclusively."""

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from support.tables import new_table, rows_of, table_of
 
+from paimon_orch import Catalog
 from paimon_orch.errors import (
     CorruptFileError,
     MissingFileError,
@@ -20,8 +21,18 @@ from paimon_orch.errors import (
     wrap_decode_errors,
     wrap_library_errors,
 )
+from paimon_orch.files.uncommitted_files import delete_unused_files
+from paimon_orch.steps.autopilot.maintenance_plan import plan_maintenance
+from paimon_orch.steps.autopilot.maintenance_request import MaintenanceRequest
+from paimon_orch.steps.inspection.check_table import check
+from paimon_orch.steps.inspection.doctor import examine_catalog, examine_table
+from paimon_orch.steps.inspection.doctor_findings import DoctorRule
+from paimon_orch.steps.inspection.inspect import inspect
+from paimon_orch.steps.repairs.repair import RepairRequest
+from paimon_orch.steps.repairs.repair import plan as plan_repair
 from paimon_orch.storage import LocalFileIO
 from paimon_orch.storage.base import FileInfo
+from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 from paimon_orch.table.table import Table
 
 FAILURES: list[Callable[[], Exception]] = [
@@ -107,19 +118,104 @@ def test_the_error_of_a_directory_that_cannot_be_listed_contains_its_path(
         rows_of(table)
 
 
-def test_an_unreadable_hint_is_ignored(
+def test_an_unreadable_hint_is_ignored_unless_the_store_is_unavailable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: Callable[[], Exception]
 ) -> None:
     table, original = new_table(tmp_path), LocalFileIO.read_bytes
     table.upsert(table_of("k v", [(1, "a")]))
+    listed = list[str]()
 
     def read_bytes(self: LocalFileIO, path: str) -> bytes:
         if path.endswith("LATEST"):
             raise failure()
         return original(self, path)
 
+    def ids(store: SnapshotStore) -> list[int]:
+        listed.append(store.paths.root)
+        return [1]
+
     monkeypatch.setattr(LocalFileIO, "read_bytes", read_bytes)
-    assert rows_of(table) == [(1, "a")]
+    monkeypatch.setattr(SnapshotStore, "ids", ids)
+    if isinstance(failure(), PermissionError):
+        assert rows_of(table) == [(1, "a")]
+    else:
+        with pytest.raises(StorageError):
+            rows_of(table)
+        assert not listed
+
+
+class Store:
+    """The files of this machine, until the store does not answer any more."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.calls, self.failed, self.limit = 0, 0, 10**9
+        for name in ("read_bytes", "list_dir", "exists", "size", "open_input"):
+            monkeypatch.setattr(LocalFileIO, name, self._wrap(getattr(LocalFileIO, name)))
+
+    def _wrap(self, original: Callable[[LocalFileIO, str], object]) -> Callable[..., object]:
+        def call(io: LocalFileIO, path: str) -> object:
+            self.calls += 1
+            if self.calls > self.limit:
+                self.failed += 1
+                raise StorageError(f"{path} cannot be read: the store is busy")
+            return original(io, path)
+
+        return call
+
+
+EXAMINATIONS: list[Callable[[Catalog], object]] = [
+    lambda catalog: check(catalog.table("db.t")),
+    lambda catalog: check(catalog.table("db.t"), deep=True),
+    lambda catalog: inspect(catalog.table("db.t")),
+    lambda catalog: examine_table(catalog, "db.t", check_files=True),
+    lambda catalog: plan_repair(catalog.table("db.t"), RepairRequest()),
+    lambda catalog: plan_maintenance(catalog, MaintenanceRequest()),
+]
+
+
+@pytest.mark.parametrize(
+    "examine", EXAMINATIONS, ids=["check", "deep", "inspect", "doctor", "repair", "autopilot"]
+)
+def test_no_examination_judges_a_table_whose_store_is_unavailable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, examine: Callable[[Catalog], object]
+) -> None:
+    table = new_table(tmp_path)
+    for number in range(3):
+        table.upsert(table_of("k v", [(number, "a")]))
+    table.stores.tags.create("t", 2)
+    catalog, store = Catalog(str(tmp_path)), Store(monkeypatch)
+    examine(catalog)
+    calls = store.calls
+
+    for limit in range(calls):
+        store.calls, store.failed, store.limit = 0, 0, limit
+        with pytest.raises(StorageError, match="the store is busy"):
+            examine(catalog)
+        assert store.failed == 1, f"{store.failed} calls were made after the first that failed"
+
+
+def test_the_doctor_reports_a_table_whose_store_is_unavailable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new_table(tmp_path)
+    Store(monkeypatch).limit = 0
+
+    [finding] = examine_catalog(Catalog(str(tmp_path)), ["db.t"]).findings
+
+    assert finding.rule is DoctorRule.UNAVAILABLE_TABLE
+    assert "was not examined" in finding.text
+
+
+def test_files_without_commit_are_left_if_the_store_is_unavailable() -> None:
+    deleted = list[str]()
+
+    class Unavailable(LocalFileIO):
+        def delete(self, path: str) -> None:
+            deleted.append(path)
+            raise StorageError(f"{path} cannot be deleted: the store is busy")
+
+    delete_unused_files(Unavailable(), ["/a", "/b"])
+    assert deleted == ["/a"]
 
 
 def test_a_missing_data_file_is_reported_by_name(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from paimon_orch.files.data_file_writer import (
     RollingFileWriter,
     local_wall_clock_millis,
 )
-from paimon_orch.files.uncommitted_files import UncommittedFiles
+from paimon_orch.files.uncommitted_files import UncommittedFiles, delete_unused_files
 from paimon_orch.format.arrays import Int64Array
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.external_paths import DataFilePathFactory, NewFilePath
@@ -130,9 +130,7 @@ class BlobRowWriter(UncommittedFiles):
                 file.sink.close()
         for writer in self._writers:
             writer.delete_files()
-        for path in self._paths:
-            with suppress(OSError, StorageError):
-                self.io.delete(path)
+        delete_unused_files(self.io, self._paths)
 
 
 def open_blob_row_writer(

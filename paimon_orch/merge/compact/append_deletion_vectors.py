@@ -5,12 +5,10 @@ docs/format/append-table-compaction.md#tables-without-buckets.
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 
-from paimon_orch.errors import StorageError
 from paimon_orch.files.data_file_reader import FileReader
-from paimon_orch.files.uncommitted_files import UncommittedFiles
+from paimon_orch.files.uncommitted_files import UncommittedFiles, delete_unused_files
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.options.core_options import DELETION_VECTOR_INDEX_FILE_TARGET_SIZE
@@ -95,9 +93,8 @@ class DeletionVectorRewrite(UncommittedFiles):
     def delete_files(self) -> None:
         """Delete every written index file."""
         reader = self.reader
-        for entry in self.written:
-            with suppress(OSError, StorageError):
-                reader.io.delete(reader.paths.index_file(reader.schema, entry))
+        files = (reader.paths.index_file(reader.schema, entry) for entry in self.written)
+        delete_unused_files(reader.io, files)
 
 
 def _data_file_names(entry: IndexManifestEntry) -> set[str]:

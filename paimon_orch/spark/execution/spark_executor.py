@@ -23,7 +23,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from paimon_orch.errors import PaimonError
-from paimon_orch.retry_policy import SPARK_JOB
+from paimon_orch.retry_policy import SPARK_JOB, STORE_RETRY_SECONDS
 from paimon_orch.spark.execution.job_failures import STAGE_LOST, translate_failure
 from paimon_orch.spark.execution.job_monitor import JobMonitor, build_job_monitor
 from paimon_orch.spark.execution.tasks import ArrowTask, build_worker_task, map_units_in_spark
@@ -282,9 +282,14 @@ def _build_batch(rows: list[dict[str, object]]) -> pa.RecordBatch:
 
 
 def is_retryable(error: Exception, attempts: int) -> bool:
-    """Return whether an error is transient and the task has another attempt."""
+    """Return whether an error is transient and the task has another attempt.
+
+    A call that has spent its time on its own attempts is not repeated.
+    """
     context = TaskContext.get()
-    return is_transient(error) and context is not None and context.attemptNumber() + 1 < attempts
+    has_attempt = context is not None and context.attemptNumber() + 1 < attempts
+    spent = getattr(error, "retry_seconds", 0.0)
+    return has_attempt and is_transient(error) and spent < STORE_RETRY_SECONDS
 
 
 def _unpack_results(rows: pa.Table, label: str, undo: Undo | None) -> list[bytes]:

@@ -12,7 +12,7 @@ from datetime import datetime
 import numpy as np
 
 from paimon_orch.catalog.catalog import Catalog
-from paimon_orch.errors import CancelledError, PaimonError
+from paimon_orch.errors import CancelledError, PaimonError, is_temporary, raise_if_temporary
 from paimon_orch.steps.autopilot.budgets import SkipReason, choose_actions
 from paimon_orch.steps.autopilot.decisions import DecisionState, MaintenanceDecision
 from paimon_orch.steps.autopilot.maintenance_history import read_bytes_of_last_hour
@@ -69,16 +69,14 @@ def plan_maintenance(
 ) -> MaintenancePlan:
     """Examine the selected tables, and choose actions within the budgets; reads only metadata.
 
-    A table that cannot be read is skipped with its error.
+    A table that cannot be read is skipped with its error. Raises the error if it is temporary and
+    no table can be reached.
 
     :param executor: reads the manifests of very large tables; by default this process
     :param advance: called with the number of examined tables and of all tables
     """
     tables = tuple(filter(request.selects, catalog.find_tables()))
-    decisions: list[MaintenanceDecision] = []
-    for number, table in enumerate(tables, 1):
-        decisions += _examine(catalog, table, request, executor)
-        advance(number, len(tables))
+    decisions = _examine_all(catalog, tables, request, executor, advance)
     used = 0
     if request.budgets.hour_bytes is not None:
         used = read_bytes_of_last_hour(catalog, request.history_table, request.now)
@@ -132,13 +130,27 @@ def order_skips(skips: Iterable[MaintenanceDecision]) -> list[MaintenanceDecisio
     return sorted(skips, key=lambda each: (order.index(each.state), -each.score))
 
 
-def _examine(
-    catalog: Catalog, table: str, request: MaintenanceRequest, executor: Executor | None
+def _examine_all(
+    catalog: Catalog,
+    tables: Sequence[str],
+    request: MaintenanceRequest,
+    executor: Executor | None,
+    advance: Callable[[int, int], object],
 ) -> list[MaintenanceDecision]:
-    try:
-        return find_actions(catalog.table(table), request, executor)
-    except CancelledError:
-        raise
-    except (PaimonError, OSError) as error:
-        refused = DecisionState.REFUSED
-        return [MaintenanceDecision(table=table, state=refused, reason=str(error))]
+    """Return the decisions about all tables."""
+    decisions: list[MaintenanceDecision] = []
+    outages: list[Exception] = []
+    for number, table in enumerate(tables, 1):
+        try:
+            decisions += find_actions(catalog.table(table), request, executor)
+        except CancelledError:
+            raise
+        except (PaimonError, OSError) as error:
+            if is_temporary(error):
+                outages.append(error)
+            refused = DecisionState.REFUSED
+            decisions.append(MaintenanceDecision(table=table, state=refused, reason=str(error)))
+        advance(number, len(tables))
+    if outages and len(outages) == len(tables):
+        raise_if_temporary(outages[0])
+    return decisions

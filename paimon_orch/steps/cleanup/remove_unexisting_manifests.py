@@ -4,10 +4,9 @@ See docs/format/orphan-files.md#removing-lost-manifests.
 """
 
 from collections.abc import Container, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 
-from paimon_orch.errors import PaimonError
+from paimon_orch.errors import PaimonError, raise_if_temporary
 from paimon_orch.format.display import Displayable
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.options.table_option import StepKind
@@ -113,9 +112,13 @@ def _find_comparable(table: Table, newest: Snapshot, listed: Container[str]) -> 
     store = table.stores.snapshots
     for number in reversed(store.ids()):
         if (store.earliest_id() or 0) <= number < newest.id:
-            with suppress(PaimonError):
-                if not _find_missing(table, store.get(number), listed):
-                    return number
+            try:
+                missing = _find_missing(table, store.get(number), listed)
+            except PaimonError as error:
+                raise_if_temporary(error)
+                continue
+            if not missing:
+                return number
     return None
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_orch.errors import PaimonError
+from paimon_orch.errors import PaimonError, raise_if_temporary
 from paimon_orch.format.arrays import AnyArray, Indices, Int64Array, Mask
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest.live_files import UNKNOWN
@@ -465,9 +465,11 @@ def find_file_problems(
         group_rows = order[start:end]
         expected = dict(zip(names[start:end], sizes[start:end], strict=True))
         if is_plain[group_rows].all() and len(expected) == end - start:
-            with suppress(PaimonError):
+            try:
                 if stored.has_files(directories.get(partition, bucket), expected):
                     continue
+            except PaimonError as error:  # the check of each file reports it
+                raise_if_temporary(error)
         for row in group_rows.tolist():
             found = _check_file(
                 stored, directories, PartitionBucket(partition, bucket), entries.build_file(row)

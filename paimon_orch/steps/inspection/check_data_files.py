@@ -11,7 +11,7 @@ from itertools import groupby
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_orch.errors import CorruptFileError, InputError, PaimonError
+from paimon_orch.errors import CorruptFileError, InputError, PaimonError, raise_if_temporary
 from paimon_orch.files.data_file_reader import SYSTEM_FIELDS, BucketFile, FileReader
 from paimon_orch.files.stats.collector import StatsCollector
 from paimon_orch.files.stats.file_stats import FileStats
@@ -79,6 +79,7 @@ class FileChecker:
         try:
             check()
         except (PaimonError, OSError) as error:
+            raise_if_temporary(error)
             self.findings.add("unreadable", "", str(error))
 
     def _build_reader(self, schema: TableSchema) -> FileReader:
@@ -189,6 +190,7 @@ class FileChecker:
                         self.io, TablePaths(self.paths.root), state.schema, [item]
                     )
                 except (PaimonError, OSError) as error:
+                    raise_if_temporary(error)
                     self.findings.add("vector", "", str(error))
                     file_vectors = {}
                 self._vectors[item.file_name] = file_vectors

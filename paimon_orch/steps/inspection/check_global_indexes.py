@@ -12,7 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_orch.errors import CorruptFileError, PaimonError, UnsupportedError, wrap_decode_errors
+from paimon_orch.errors import (
+    CorruptFileError,
+    PaimonError,
+    UnsupportedError,
+    raise_if_temporary,
+    wrap_decode_errors,
+)
 from paimon_orch.files.data_file_reader import BucketFile, FileReader
 from paimon_orch.files.global_index_reader import open_global_index
 from paimon_orch.format.arrays import Int64Array, Positions, to_numpy
@@ -219,6 +225,7 @@ class GlobalIndexChecker:
             except UnsupportedError:
                 return None
             except (PaimonError, OSError) as error:
+                raise_if_temporary(error)
                 self.findings.add("global-index", state.version, str(error))
                 return None
             count = get_row_range(entry).count

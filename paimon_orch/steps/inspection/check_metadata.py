@@ -13,7 +13,7 @@ from functools import partial
 
 import numpy as np
 
-from paimon_orch.errors import PaimonError
+from paimon_orch.errors import PaimonError, raise_if_temporary
 from paimon_orch.format.arrays import AnyArray, Indices
 from paimon_orch.format.manifest.index_manifest import (
     DELETION_VECTORS_INDEX,
@@ -135,15 +135,18 @@ class MetadataChecker:
                 state = self.reader.state(version)
                 checked.base = state[: len(state) - len(checked.delta)]
         except PaimonError as error:
+            raise_if_temporary(error)
             checked.list_error = str(error)
             return number
         try:
             checked.changelog = self.reader.changelog(version)
         except PaimonError as error:
+            raise_if_temporary(error)
             checked.changelog_error = str(error)
         try:
             checked.problems += self._check_index(version, checked.schema)
         except PaimonError as error:
+            raise_if_temporary(error)
             checked.index_error = str(error)
         if previous is not None and snapshot.id == self._versions[previous].version.snapshot.id + 1:
             self._previous[number] = previous
@@ -191,7 +194,8 @@ class MetadataChecker:
             entries = manifests.entries([*version.base, *version.delta])
             name = retained.index_manifest
             index = () if name is None else tuple(manifests.index_manifest(name))
-        except PaimonError:  # check reports it
+        except PaimonError as error:  # check reports it
+            raise_if_temporary(error)
             return None
         return SnapshotContents(
             version=retained,
@@ -426,6 +430,7 @@ class MetadataChecker:
         try:
             json.loads(self.io.read_bytes(path))
         except (OSError, ValueError, RecursionError, PaimonError) as error:
+            raise_if_temporary(error)
             yield Problem(
                 step=CheckStep.STATISTICS,
                 rule="statistics",

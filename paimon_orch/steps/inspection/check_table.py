@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import InitVar, dataclass, field
 from itertools import pairwise
 
-from paimon_orch.errors import MissingFileError, NotFoundError, PaimonError
+from paimon_orch.errors import MissingFileError, NotFoundError, PaimonError, raise_if_temporary
 from paimon_orch.format.display import Displayable
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.steps.common.executor import Executor, InProcessExecutor
@@ -75,6 +75,7 @@ def check(table: Table, *, deep: bool = False, executor: Executor | None = None)
     try:
         branches = store.branches()
     except PaimonError as error:
+        raise_if_temporary(error)
         findings.add("unreadable", table.paths.root, str(error))
         return CheckReport(tuple(findings.collected))
     for paths in branches:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from paimon_orch.errors import MissingFileError, PaimonError, wrap_decode_errors
+from paimon_orch.errors import MissingFileError, PaimonError, raise_if_temporary, wrap_decode_errors
 from paimon_orch.format.arrays import AnyArray, UInt64Array
 from paimon_orch.format.manifest.columnar_manifest import Manifest
 from paimon_orch.format.manifest.index_manifest import DELETION_VECTORS_INDEX
@@ -102,6 +102,7 @@ def read_units(
             manifest = reader.open(meta)
             table = _build_entry_table(manifest, number)
         except PaimonError as error:
+            raise_if_temporary(error)
             failures[number] = (isinstance(error, MissingFileError), str(error))
             continue
         codes = compute_parts(*manifest.encode_partitions(), manifest.buckets, parts)

@@ -11,7 +11,14 @@ from datetime import UTC, datetime
 import numpy as np
 
 from paimon_orch.catalog.catalog import Catalog
-from paimon_orch.errors import CorruptFileError, MissingFileError, PaimonError, UnsupportedError
+from paimon_orch.errors import (
+    CorruptFileError,
+    MissingFileError,
+    PaimonError,
+    TransientError,
+    UnsupportedError,
+    raise_if_temporary,
+)
 from paimon_orch.format.display import format_count
 from paimon_orch.format.options.blocking_options import describe_options
 from paimon_orch.format.snapshot import Snapshot
@@ -52,7 +59,8 @@ def examine_catalog(
 ) -> DoctorReport:
     """Examine tables of a catalog.
 
-    A table that cannot be read is a finding; the other tables are examined.
+    A table that cannot be read is a finding; the other tables are examined. So is a table whose
+    store or catalog cannot be reached, with the rule ``unavailable-table``.
 
     :param names: the tables, as ``database.table``
     :param check_files: also verify that all referenced files exist
@@ -61,7 +69,10 @@ def examine_catalog(
     """
     tables, findings = list[ExaminedTable](), list[DoctorFinding]()
     for name in names:
-        examined, found = _examine(catalog, name, check_files=check_files, now=now)
+        try:
+            examined, found = _examine(catalog, name, check_files=check_files, now=now)
+        except TransientError as error:
+            examined, found = ExaminedTable(name=name), [_describe_outage(name, error)]
         tables.append(examined)
         findings += found
         advance()
@@ -71,14 +82,20 @@ def examine_catalog(
 def examine_table(
     catalog: Catalog, name: str, *, check_files: bool = False, now: float | None = None
 ) -> list[DoctorFinding]:
-    """Return the findings in one table, the most important first."""
+    """Return the findings in one table, the most important first.
+
+    Raises :class:`TransientError` if its store or catalog cannot be reached.
+    """
     return _examine(catalog, name, check_files=check_files, now=now)[1]
 
 
 def examine_opened_table(
     table: Table, *, check_files: bool = False, now: float | None = None
 ) -> list[DoctorFinding]:
-    """Return the findings in a table that was opened, the most important first."""
+    """Return the findings in a table that was opened, the most important first.
+
+    Raises :class:`TransientError` if its store or catalog cannot be reached.
+    """
     examination = _Examination(table, time.time() if now is None else now)
     findings = list[DoctorFinding]()
     _collect(findings, table.identifier, examination.run(check_files=check_files))
@@ -101,7 +118,7 @@ def _examine(
 
 
 def _collect(findings: list[DoctorFinding], name: str, found: Iterator[DoctorFinding]) -> None:
-    """Add findings; an error of the examination is also a finding."""
+    """Add findings; an error of the examination is also a finding, unless it is temporary."""
     try:
         for finding in found:
             findings.append(finding)  # noqa: PERF402 - keeps the findings before an error
@@ -112,7 +129,18 @@ def _collect(findings: list[DoctorFinding], name: str, found: Iterator[DoctorFin
         rule = DoctorRule.MISSING_MANIFESTS if is_manifest else DoctorRule.UNREADABLE_TABLE
         findings.append(_describe_error(name, rule, error))
     except (PaimonError, OSError) as error:
+        raise_if_temporary(error)
         findings.append(_describe_error(name, DoctorRule.UNREADABLE_TABLE, error))
+
+
+def _describe_outage(name: str, error: TransientError) -> DoctorFinding:
+    return DoctorFinding(
+        table=name,
+        rule=DoctorRule.UNAVAILABLE_TABLE,
+        severity=Severity.ERROR,
+        text=f"the table was not examined: {error}",
+        command="doctor",
+    )
 
 
 def _sort(findings: list[DoctorFinding]) -> list[DoctorFinding]:
@@ -265,6 +293,7 @@ class _Examination:
         try:
             return SnapshotChain.read(self._snapshots)
         except (PaimonError, OSError) as error:
+            raise_if_temporary(error)
             return self._describe_unreadable_snapshot(error)
 
     def _check_chain(self, chain: SnapshotChain) -> Iterator[DoctorFinding]:
@@ -280,6 +309,7 @@ class _Examination:
                     "check",
                 )
         except (PaimonError, OSError) as error:
+            raise_if_temporary(error)
             # the newest snapshot is read again, with a rule of its own
             if self._has_snapshots(chain) and self._has_lists(chain.snapshots[-1]):
                 yield self._describe_unreadable_snapshot(error)
@@ -301,7 +331,8 @@ class _Examination:
         """Return whether the manifest lists of a snapshot can be read."""
         try:
             self._table.stores.manifests.manifests(snapshot)
-        except (PaimonError, OSError):
+        except (PaimonError, OSError) as error:
+            raise_if_temporary(error)
             return False
         return True
 

@@ -22,6 +22,7 @@ class Severity(StrEnum):
 class DoctorRule(StrEnum):
     """What the doctor looks for; docs/doctor.md describes each rule."""
 
+    UNAVAILABLE_TABLE = "unavailable-table"
     UNREADABLE_TABLE = "unreadable-table"
     UNSUPPORTED_TABLE = "unsupported-table"
     UNREADABLE_SNAPSHOT = "unreadable-snapshot"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from paimon_orch.errors import PaimonError
+from paimon_orch.errors import PaimonError, raise_if_temporary
 from paimon_orch.format.manifest.columnar_manifest import Manifest
 from paimon_orch.format.manifest.manifest_entry import FileKind
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
@@ -108,14 +108,16 @@ def _read_metas(
 def _read_list(manifests: ManifestReader, name: str) -> list[ManifestFileMeta]:
     try:
         return manifests.manifest_list(name)
-    except (PaimonError, OSError):  # the check reports it if a snapshot has it
+    except (PaimonError, OSError) as error:  # the check reports it if a snapshot has it
+        raise_if_temporary(error)
         return []
 
 
 def _open(manifests: ManifestReader, meta: ManifestFileMeta) -> Manifest | None:
     try:
         return manifests.open(meta)
-    except (PaimonError, OSError):
+    except (PaimonError, OSError) as error:
+        raise_if_temporary(error)
         return None
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from paimon_orch.errors import MissingFileError, PaimonError
+from paimon_orch.errors import MissingFileError, PaimonError, raise_if_temporary
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.paths import TablePaths, bucket_dir_name
 from paimon_orch.format.schema import TableSchema
@@ -45,6 +45,7 @@ class StoredFiles:
         try:
             return {info.name: info.size for info in self.io.list_dir(directory)}
         except PaimonError as error:
+            raise_if_temporary(error)
             problems.append(("path", str(error)))
             return {}
 
@@ -55,8 +56,10 @@ class StoredFiles:
             except (FileNotFoundError, MissingFileError):
                 actual = None
             except PaimonError as error:  # not known to be missing
+                raise_if_temporary(error)
                 return [("path", str(error))]
             except OSError as error:
+                raise_if_temporary(error)
                 return [("path", f"{path} cannot be read ({error.strerror or error})")]
         if actual is None:
             return [("missing-file", f"{path} does not exist")]

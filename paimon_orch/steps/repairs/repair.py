@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from paimon_orch.errors import InputError, PaimonError, UnsupportedError
+from paimon_orch.errors import InputError, PaimonError, UnsupportedError, raise_if_temporary
 from paimon_orch.format.display import format_count
 from paimon_orch.format.paths import MAIN_BRANCH
 from paimon_orch.format.snapshot import Snapshot
@@ -328,7 +328,8 @@ def plan(table: Table, request: RepairRequest) -> RepairPlan:
         except (UnsupportedError, InputError) as error:
             # A step may be refused although there is nothing to repair.
             refused += [RefusedRepair(rule=rule, reason=str(error))] if rule in wanted else []
-        except (PaimonError, OSError):
+        except (PaimonError, OSError) as error:
+            raise_if_temporary(error)
             # If nothing is planned before, the findings have the error.
             deferred += [rule] if actions else []
         else:

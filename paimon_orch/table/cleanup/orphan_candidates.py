@@ -7,7 +7,6 @@ import json
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from io import BytesIO
 from itertools import pairwise
@@ -16,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_orch.errors import PaimonError, StorageError
+from paimon_orch.errors import PaimonError, StorageError, raise_if_temporary
 from paimon_orch.format.arrays import Indices
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.options.core_options import (
@@ -181,11 +180,14 @@ def _read_manifests(
     arrays = [pa.array([], pa.binary())]
     read = {}
     for meta in unit.metas:
-        with suppress(PaimonError):
+        try:
             manifest = reader.open(meta)
             names = [*manifest.names, *manifest.extra_file_names()]
-            arrays.append(pa.array(list(map(_encode_name, names)), pa.binary()))
-            read[meta.file_name] = len(names)
+        except PaimonError as error:  # the caller reads the manifest, and raises the error
+            raise_if_temporary(error)
+            continue
+        arrays.append(pa.array(list(map(_encode_name, names)), pa.binary()))
+        read[meta.file_name] = len(names)
     return pa.Table.from_arrays([pa.concat_arrays(arrays)], names=["name"]), {"read": read}
 
 

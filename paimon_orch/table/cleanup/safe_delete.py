@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from paimon_orch.errors import CorruptFileError, PaimonError, StorageError
+from paimon_orch.errors import CorruptFileError, PaimonError, StorageError, raise_if_temporary
 from paimon_orch.format.external_paths import strip_file_scheme
 from paimon_orch.format.options.core_options import (
     DATA_FILE_EXTERNAL_PATHS,
@@ -32,8 +32,10 @@ def list_file_roots(io: FileIO, paths: TablePaths) -> tuple[str, ...]:
     """
     schemas, roots = SchemaStore(io, paths), dict.fromkeys([paths.root])
     for schema_id in schemas.ids():
-        with suppress(PaimonError):  # files of an unreadable schema are not deleted
+        try:
             roots |= dict.fromkeys(_list_roots_of_schema(schemas.get(schema_id), paths))
+        except PaimonError as error:  # files of an unreadable schema are not deleted
+            raise_if_temporary(error)
     return tuple(roots)
 
 

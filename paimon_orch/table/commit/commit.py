@@ -30,7 +30,7 @@ from paimon_orch.format.options.core_options import (
 )
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
-from paimon_orch.retry_policy import RetryPolicy
+from paimon_orch.retry_policy import STORE_RETRY_SECONDS, RetryPolicy
 from paimon_orch.table.catalog_environment import (
     NO_CATALOG,
     CatalogEnvironment,
@@ -363,6 +363,9 @@ class TableCommit:
             is_refused = True
         except (OSError, StorageError) as error:
             failure = error
+            if getattr(error, "retry_seconds", 0.0) >= STORE_RETRY_SECONDS:
+                # the store did not answer for long, also when it was asked for the object
+                raise self._build_unknown_outcome(snapshot.id, error) from error
         is_committed = self._find_outcome(snapshot, is_refused=is_refused)
         if is_committed is not None:
             self._resolve(snapshot, state, is_committed=is_committed)

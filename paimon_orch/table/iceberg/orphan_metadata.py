@@ -6,7 +6,7 @@ See docs/format/iceberg-metadata.md#expiration-of-metadata.
 
 import re
 
-from paimon_orch.errors import PaimonError
+from paimon_orch.errors import PaimonError, raise_if_temporary
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.storage import FileInfo, FileIO
@@ -44,7 +44,8 @@ def find_orphan_iceberg_files(
     ]
     try:
         used = _list_used_names(store, find_versions(info.name for info in infos)) if old else set()
-    except (PaimonError, FileNotFoundError):
+    except (PaimonError, FileNotFoundError) as error:
+        raise_if_temporary(error)
         return []
     return [info for info in old if info.name not in used]
 

@@ -14,6 +14,7 @@ from paimon_orch.errors import (
     NotFoundError,
     StorageError,
     UnsupportedError,
+    raise_if_temporary,
 )
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.snapshot import Snapshot
@@ -42,10 +43,14 @@ def list_numbered_files(io: FileIO, directory: str, prefix: str) -> list[int]:
 
 
 def read_hint(io: FileIO, path: str) -> int | None:
-    """Return the number in a hint file, or None if it is missing or not a positive number."""
+    """Return the number in a hint file, or None if it is missing or not a positive number.
+
+    Raises :class:`StorageError` after a temporary error: a listing would also fail.
+    """
     try:
         text = io.read_bytes(path).strip()
-    except (OSError, ValueError, CorruptFileError, StorageError):
+    except (OSError, ValueError, CorruptFileError, StorageError) as error:
+        raise_if_temporary(error)
         return None
     number = int(text) if text.isdigit() and len(text) < 19 else 0
     return number if number > 0 else None
