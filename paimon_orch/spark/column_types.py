@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
 from paimon_orch.errors import InputError, UnsupportedError
+from paimon_orch.files.nested_arrays import build_map_entries, with_fields, with_values
 from paimon_orch.format.time_zones import to_instants, to_local_times
 from paimon_orch.format.types.arrow import is_variant, to_arrow_type
 from paimon_orch.format.types.data_types import Field
@@ -65,7 +66,7 @@ def convert_batch(
 def cast_timestamps_as_spark(
     batch: pa.RecordBatch, fields: Sequence[Field], zone: str | None
 ) -> pa.RecordBatch:
-    """Cast timestamps between types with and without time zone as Spark does.
+    """Cast timestamps, also nested ones, between types with and without time zone as Spark does.
 
     Spark uses the time zone of the session, but Arrow would use UTC. ``zone`` is the time zone of
     the session. Raises :class:`InputError` if a cast needs it and it is None.
@@ -81,7 +82,11 @@ def cast_timestamps_as_spark(
 def _cast_timestamp(
     column: pa.Array, target: pa.DataType | None, name: str, zone: str | None
 ) -> pa.Array:
-    if target is None or not pa.types.is_timestamp(target):
+    if target is None:
+        return column
+    if pa.types.is_nested(target) and not is_variant(target):
+        return _cast_nested(column, target, name, zone)
+    if not pa.types.is_timestamp(target):
         return column
     if pa.types.is_timestamp(column.type) and column.type.tz is not None:
         return to_local_times(column) if target.tz is None else column
@@ -96,6 +101,33 @@ def _cast_timestamp(
             "spark.sql.session.timeZone"
         )
     return to_instants(column.cast(pa.timestamp("us")), zone)
+
+
+def _cast_nested(column: pa.Array, target: pa.DataType, name: str, zone: str | None) -> pa.Array:
+    """Cast the timestamps in rows, arrays and maps; a column of another nesting is unchanged."""
+
+    def cast(values: pa.Array, kind: pa.DataType | None) -> pa.Array:
+        return _cast_timestamp(values, kind, name, zone)
+
+    kind = column.type
+    if isinstance(kind, pa.StructType) and isinstance(target, pa.StructType):
+        types = {field.name: field.type for field in target}
+        fields = [
+            cast(column.field(i), types.get(kind.field(i).name)) for i in range(kind.num_fields)
+        ]
+        changed = pa.struct(
+            [old.with_type(new.type) for old, new in zip(kind, fields, strict=True)]
+        )
+        return with_fields(column, changed, fields)
+    if isinstance(kind, pa.MapType) and isinstance(target, pa.MapType):
+        keys, items = (column.values.field(index) for index in range(2))
+        parts = [cast(keys, target.key_type), cast(items, target.item_type)]
+        changed_map = pa.map_(parts[0].type, kind.item_field.with_type(parts[1].type))
+        return with_values(column, changed_map, build_map_entries(changed_map, parts))
+    if pa.types.is_list(kind) and hasattr(target, "value_type"):
+        values = cast(column.values, target.value_type)
+        return with_values(column, pa.list_(kind.value_field.with_type(values.type)), values)
+    return column
 
 
 def _cast_column(column: pa.Array, target: pa.DataType) -> pa.Array:

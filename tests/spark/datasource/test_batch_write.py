@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -107,6 +107,59 @@ def test_times_are_stored_as_spark_casts_them_in_any_zone(
     for row in stored:
         assert str(row["n"]) == row["local"]
         assert row["l"] == datetime.fromtimestamp(row["micros"] / 10**6, ZoneInfo("UTC"))
+
+
+@pytest.mark.parametrize("change", [str, "ARRAY<{}>".format, "MAP<INT, {}>".format, "ROW<x {}>".format,
+                                    "ARRAY<ROW<x MAP<{0}, {0}>>>".format])  # fmt: skip
+def test_nested_times_are_stored_as_spark_casts_them(
+    spark: SparkSession, tmp_path: Path, change: Callable[[str], str]
+) -> None:
+    kinds = {"n": "TIMESTAMP(6)", "l": "TIMESTAMP_LTZ(6)", "d": "TIMESTAMP_LTZ(6)"}
+    columns = ", ".join(f"{name} {change(kind)}" for name, kind in kinds.items())
+    table = new_table(tmp_path, columns, key=(), bucket="-1")
+    sources = {"n": "timestamp", "l": "timestamp_ntz", "d": "date"}
+    targets = {"n": "timestamp_ntz", "l": "timestamp", "d": "timestamp"}
+    moments = {
+        "n": "timestamp'2026-07-01 12:00:00'",
+        "l": "timestamp_ntz'2026-07-01 12:00:00'",
+        "d": "date'2026-01-01'",
+    }
+
+    def build_value(moment: str) -> str:
+        kind = change("?")
+        value = moment
+        if "MAP<?" in kind:
+            value = f"map({value}, {value})"
+        elif "MAP" in kind:
+            value = f"map(1, {value})"
+        if "ROW" in kind:
+            value = f"named_struct('x', {value})"
+        return f"array({value}, NULL)" if "ARRAY" in kind else value
+
+    def build_type(kind: str) -> str:
+        return change(kind).replace("ROW<x ", "STRUCT<x: ")
+
+    setting = "spark.sql.session.timeZone"
+    before = spark.conf.get(setting)
+    spark.conf.set(setting, "America/New_York")
+    try:
+        values = {
+            name: f"CAST({build_value(moment)} AS {build_type(sources[name])})"
+            for name, moment in moments.items()
+        }
+        rows = ", ".join(f"{value} AS {name}" for name, value in values.items())
+        save(spark.sql(f"SELECT {rows} UNION ALL SELECT NULL, NULL, NULL"), table)
+        casts = ", ".join(
+            f"CAST(CAST({value} AS {build_type(targets[name])}) AS STRING) AS {name}"
+            for name, value in values.items()
+        )
+        expected = [*spark.sql(f"SELECT {casts}").collect(), (None, None, None)]
+        read = spark.read.format("paimon").options(**path_options(table)).load()
+        actual = read.selectExpr(*(f"CAST({name} AS STRING)" for name in kinds)).collect()
+    finally:
+        spark.conf.set(setting, str(before))
+
+    assert sorted(map(tuple, actual), key=str) == sorted(map(tuple, expected), key=str)
 
 
 def test_a_timestamp_in_an_unknown_time_zone_is_refused() -> None:
