@@ -22,6 +22,13 @@ from paimon_orch.files.batch_sizes import DEFAULT_BATCH_SIZES, BatchSizes
 from paimon_orch.files.blob.blob_file import read_blob_lengths
 from paimon_orch.files.file_format import FormatReader, open_reader
 from paimon_orch.files.file_index_reader import FileIndexEvaluator, TopRowsOrLimit
+from paimon_orch.files.orc import OrcFileReader
+from paimon_orch.files.orc_instants import (
+    find_orc_options,
+    has_instants,
+    refuse_rewrite,
+    refuse_unnamed_zone,
+)
 from paimon_orch.files.parquet.parquet import ParquetFileReader
 from paimon_orch.files.row_selection import read_file_rows, read_parquet_rows, take_selected_rows
 from paimon_orch.files.row_tracking import ROW_TRACKING_FIELDS, fill_row_tracking
@@ -36,6 +43,7 @@ from paimon_orch.files.stats.column_bounds import (
     build_constant_stats,
     convert_footer_stats,
 )
+from paimon_orch.files.stats.file_stats import FileStats
 from paimon_orch.files.stats.stats_evaluator import may_match
 from paimon_orch.format.arrays import Int64Array, Positions, to_arrow_array
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
@@ -44,7 +52,7 @@ from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.file_index.evaluation import to_positions
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileSource
 from paimon_orch.format.options.core_options import ORC_LEGACY_INSTANTS
-from paimon_orch.format.paths import TablePaths, is_blob_file
+from paimon_orch.format.paths import TablePaths, is_blob_file, parse_file_format
 from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.format.row.simple_stats import ColumnStats
 from paimon_orch.format.schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, TableSchema
@@ -204,6 +212,36 @@ class FileReader:
         _check_row_count(path, len(lengths), bucket_file.file)
         return lengths
 
+    def check_rewritable(
+        self,
+        partition_bucket: PartitionBucket,
+        files: Iterable[DataFileMeta],
+        fields: Sequence[Field] | None = None,
+    ) -> None:
+        """Check that Java reads the same values after these columns of files are written again.
+
+        ``fields`` are columns of the read schema; None stands for all. Raises
+        :class:`UnsupportedError` for instants of ORC files that Java wrote in another time zone
+        than UTC, unless no ORC file is written.
+        """
+        columns = self.schema.fields if fields is None else fields
+        options = find_orc_options(self.schema.options)
+        if not options or not self.schema.typed_options.get(ORC_LEGACY_INSTANTS):
+            return
+        if not any(has_instants(column.type) for column in columns):
+            return
+        for file in files:
+            if parse_file_format(file.file_name) != "orc":
+                continue
+            bucket_file = BucketFile(*partition_bucket, file)
+            path = self.path(bucket_file)
+            with wrap_decode_errors(path), self.io.open_input(path) as source:
+                reader = self._open(bucket_file, path, source)
+                assert isinstance(reader, OrcFileReader)
+                sources = self._columns(bucket_file, columns, reader.names)
+                names = [column.physical for column in sources if column.physical is not None]
+                refuse_rewrite(path, reader.find_instant_zones(names), options)
+
     def find_dictionary_columns(self, bucket_file: BucketFile) -> list[str]:
         """Return the columns that a file stores as indices of small dictionaries.
 
@@ -339,6 +377,10 @@ class FileReader:
             physical_names = [
                 part for name in physical_names for part in partial_columns.get(name, [name])
             ]
+            if isinstance(reader, OrcFileReader):
+                stats = FileStats(self._file_schema(bucket_file), self.schemas.__getitem__)
+                stats_of = stats.of(bucket_file.partition, bucket_file.file)
+                refuse_unnamed_zone(path, reader, physical_names, stats_of)
             reads_all = find_groups is None and selected is None
             if isinstance(reader, ParquetFileReader) and not reads_all:
                 groups: Sequence[int] = range(reader.num_row_groups)

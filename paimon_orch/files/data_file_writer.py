@@ -105,8 +105,11 @@ class FileWriterFactory:
     ) -> "FileWriterFactory":
         """Return a factory for files that replace others.
 
-        New bitmap indexes have the same version as those of the replaced files.
+        New bitmap indexes have the same version as those of the replaced files. Raises
+        :class:`UnsupportedError` if Java would read other values from the new files.
         """
+        files = list(files)
+        reader.check_rewritable(partition_bucket, files)
 
         def path_of(file: DataFileMeta) -> str:
             return reader.path(BucketFile(*partition_bucket, file))

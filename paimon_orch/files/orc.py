@@ -9,7 +9,7 @@ See docs/format/data-files.md#orc-and-avro.
 
 import os
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import accumulate
@@ -165,6 +165,31 @@ class OrcFileReader:
                 if batch.num_rows:  # an empty file has a batch without rows
                     yield self._convert_batch(batch, 0)
 
+    def find_instant_zones(self, columns: Iterable[str]) -> set[str]:
+        """Return the zones of which the stored instants of some columns are local times.
+
+        An empty name stands for an unknown zone. UTC is left out.
+        """
+        if not self._legacy_instants or not any(map(self._has_instants, columns)):
+            return set()
+        zones = {footer.zone for footer in self._footers}
+        return {
+            zone
+            for zone in zones
+            if not zone or find_time_correction(zone, legacy_instants=True) is not None
+        }
+
+    def find_instant_bounds(self) -> Iterator[tuple[str, AtomicType, tuple[int, int]]]:
+        """Yield the columns of instants with their stored bounds in milliseconds since 1970."""
+        for name, bounds in self._tail.find_time_bounds().items():
+            data_type = self._types.get(name)
+            if isinstance(data_type, AtomicType) and self._has_instants(name):
+                yield name, data_type, bounds
+
+    def _has_instants(self, name: str) -> bool:
+        data_type = self._types.get(name)
+        return data_type is not None and has_atom(data_type, TypeRoot.TIMESTAMP_LTZ)
+
     def _has_several_zones(self, columns: Sequence[str]) -> bool:
         has_times = any(map(self._has_times, columns))
         return has_times and len({footer.zone for footer in self._footers}) > 1
@@ -172,7 +197,7 @@ class OrcFileReader:
     def _has_times(self, name: str) -> bool:
         data_type = self._types.get(name)
         return data_type is not None and any(
-            _has_atom(data_type, root) for root in (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
+            has_atom(data_type, root) for root in (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
         )
 
     def _read_stripe(self, number: int, columns: Sequence[str]) -> pa.RecordBatch:
@@ -258,7 +283,7 @@ class OrcFileReader:
             correct = find_time_correction(zone, legacy_instants=self._legacy_instants)
             if correct is not None:
                 array = map_atoms(array, data_type, array.type, correct)
-        if not _has_atom(data_type, TypeRoot.CHAR):
+        if not has_atom(data_type, TypeRoot.CHAR):
             return array
         return map_atoms(array, data_type, array.type, _trim_padding)
 
@@ -268,20 +293,21 @@ def _trim_padding(array: pa.Array, data_type: AtomicType, _target: pa.DataType) 
     return pc.utf8_rtrim(array, " ") if data_type.name == TypeRoot.CHAR else array
 
 
-def _has_atom(data_type: DataType, name: str) -> bool:
+def has_atom(data_type: DataType, name: str) -> bool:
+    """Return whether a type is or contains an atomic type."""
     match data_type:
         case AtomicType():
             return data_type.name == name
         case ArrayType(element=element) | MultisetType(element=element):
-            return _has_atom(element, name)
+            return has_atom(element, name)
         case VariantType():
             return False
         case VectorType(element=element):
-            return _has_atom(element, name)
+            return has_atom(element, name)
         case MapType(key=key, value=value):
-            return _has_atom(key, name) or _has_atom(value, name)
+            return has_atom(key, name) or has_atom(value, name)
         case RowType(fields=fields):
-            return any(_has_atom(field.type, name) for field in fields)
+            return any(has_atom(field.type, name) for field in fields)
     raise TypeError(data_type)
 
 

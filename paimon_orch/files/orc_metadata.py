@@ -13,6 +13,7 @@ from paimon_orch.files.parquet.thrift_compact import decode_varint, encode_varin
 _CODECS = ("none", "zlib", "snappy", "lzo", "lz4_raw", "zstd")
 _DEFAULT_BLOCK_SIZE = 1 << 18
 _MAP_TYPE = 11
+_TIMESTAMP_STATISTICS = 9
 _PRESENT_STREAM = 0
 _BYTES = 2  # a wire type
 
@@ -78,6 +79,22 @@ class OrcTail:
             if sum(_decode_numbers(types[column], 1)) == _MAP_TYPE:
                 keys.add(children[column][0])
         return keys
+
+    def find_time_bounds(self) -> dict[str, tuple[int, int]]:
+        """Return the lowest and the highest time of columns, in milliseconds since 1970 in UTC.
+
+        Has only the columns with such statistics that are not nested.
+        """
+        root = _decode_messages(self._footer, 4)[0]
+        statistics = _decode_messages(self._footer, 7)
+        bounds = {}
+        for name, column in zip(_decode_messages(root, 3), _decode_numbers(root, 2), strict=True):
+            for times in _decode_messages(statistics[column], _TIMESTAMP_STATISTICS):
+                encoded = [*_decode_numbers(times, 3), *_decode_numbers(times, 4)]
+                if len(encoded) == 2:
+                    low, high = (number >> 1 ^ -(number & 1) for number in encoded)
+                    bounds[name.decode(errors="replace")] = low, high
+        return bounds
 
     def read_footer(self, source: Any, stripe: OrcStripe) -> StripeFooter:
         """Read the footer of a stripe from the open file."""

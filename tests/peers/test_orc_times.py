@@ -12,7 +12,9 @@ import pytest
 from support.peers.peers import Peer
 
 from paimon_orch import Catalog
-from paimon_orch.steps import check
+from paimon_orch.errors import UnsupportedError
+from paimon_orch.steps import check, compact
+from paimon_orch.table.schema_change.schema_changes import SetOption
 
 EPOCH = dt.datetime(1970, 1, 1)
 HOUR = 3600 * 10**6
@@ -89,3 +91,58 @@ def test_times_of_java_in_a_zone_are_those_that_java_reads(
         assert found["r"][k] == micros_of(row["r"]["t"])
         assert found["a"][k] == micros_of(row["a"][0])
     assert check(table, deep=True).findings == ()
+
+
+@pytest.fixture
+def java_in_shanghai() -> Iterator[Peer]:
+    peer = Peer("java-2.0", "Asia/Shanghai")
+    yield peer
+    peer.close()
+
+
+@pytest.mark.parametrize("key", [[], ["k"]], ids=["append", "primary key"])
+def test_a_rewrite_as_parquet_keeps_the_instants_that_java_in_a_zone_reads(
+    java_in_shanghai: Peer, tmp_path: Path, key: list[str]
+) -> None:
+    catalog = Catalog(str(tmp_path))
+    options = {"bucket": "1" if key else "-1", "file.format": "orc", "write-only": "true"}
+    options["compaction.min.file-num"] = "2"
+    table = catalog.create_table("db.t", COLUMNS, primary_key=key, options=options)
+    times = [text_of(time - time % 1000) for time in random_times("rewrite")]
+    rows = [
+        {"_kind": "+I", "k": k, "t": time, "i": time, "r": {"t": time[:23]}, "a": [time]}
+        for k, time in enumerate(times)
+    ]
+    for part in (rows[:400], rows[400:]):
+        java_in_shanghai.run("write", tmp_path, rows=part)
+    expected = sorted(java_in_shanghai.read(tmp_path), key=lambda row: row["k"])
+
+    with pytest.raises(UnsupportedError, match="time zone Asia/Shanghai"):
+        compact(table, strategy="full")
+    assert sorted(java_in_shanghai.read(tmp_path), key=lambda row: row["k"]) == expected
+
+    catalog.alter_table("db.t", [SetOption("file.format", "parquet")])
+    compact(catalog.table("db.t"), strategy="full")
+    assert not [
+        file for split in table.stores.files() for file in split.files if "orc" in file.file_name
+    ]
+    assert sorted(java_in_shanghai.read(tmp_path), key=lambda row: row["k"]) == expected
+
+
+def test_instants_of_a_zone_that_the_file_does_not_name_are_refused(
+    java_in_zone: Peer, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    options = {"bucket": "-1", "file.format": "orc"}
+    columns = "k INT, i TIMESTAMP(6) WITH LOCAL TIME ZONE"
+    table = Catalog(str(tmp_path)).create_table("db.t", columns, options=options)
+    rows = [{"_kind": "+I", "k": n, "i": f"2024-0{n}-01T12:00:00.000123"} for n in range(1, 7)]
+    java_in_zone.run("write", tmp_path, rows=[*rows, {"_kind": "+I", "k": 0, "i": None}])
+
+    assert table.scan(["k"]).to_arrow().num_rows == 7
+    zone = request.node.callspec.params["java_in_zone"]
+    if zone in ("UTC", "Africa/Monrovia"):  # Monrovia has the time of UTC since 1972
+        found = table.scan(["i"]).to_arrow()["i"].cast(pa.int64()).to_pylist()
+        assert sorted(filter(None, found)) == [micros_of(str(row["i"])) for row in rows]
+        return
+    with pytest.raises(UnsupportedError, match=r"column 'i' in a time zone [+-]\d+ minutes from"):
+        table.scan().to_arrow()

@@ -182,6 +182,7 @@ def run(shared: PostponeIo | None, unit: PostponeUnit) -> bytes:
         factory=shared.factory, first_sequence=unit.first_sequence, postponed=counts
     )
     fields = [VALUE_KIND, *writing.schema.fields]
+    shared.reader.check_rewritable(PartitionBucket(unit.partition, POSTPONE_BUCKET), unit.files)
     with TableWriter(writing) as writer:
         for file in unit.files:
             source = BucketFile(unit.partition, POSTPONE_BUCKET, file)

@@ -158,6 +158,7 @@ class ColumnUpdate:
     ) -> DataFileMeta:
         """Write a file with all rows of a range, of which some have new values."""
         bucket = row_range.bucket
+        self.reader.check_rewritable(bucket, row_range.files, self.schema.fields)
         rows = DataEvolutionReader(self.reader, *bucket, row_range.files)
         with self.writing.factory.writer(bucket, rolls=False, columns=self.names) as writer:
             start = 0

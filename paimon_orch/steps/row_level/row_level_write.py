@@ -121,8 +121,10 @@ class TargetUnit:
         """Yield the matching rows with their addresses as the first column, in a fixed order.
 
         Includes level 0 even if readers skip it, because a change must use the newest version of a
-        row.
+        row. ``fields`` are the columns to write again. Raises :class:`UnsupportedError` if Java
+        would then read other values.
         """
+        source.reader.check_rewritable(self.split.partition_bucket, self.split.files, fields)
         names = {column.name for column in fields}
         if source.predicate is not None:
             names |= collect_columns(source.predicate)
