@@ -44,6 +44,7 @@ from paimon_orch.format.manifest.manifest_entry import (
     decode_manifest,
     is_safe_file_name,
 )
+from paimon_orch.format.manifest.manifest_format import find_format
 from paimon_orch.format.row.simple_stats import SimpleStats
 
 T = TypeVar("T")
@@ -75,6 +76,11 @@ class ColumnarManifest:
     data: bytes = field(repr=False)
     columns: Mapping[str, AvroColumn] = field(repr=False)
     unknown: Mapping[str, FieldDefinition] = field(repr=False)
+
+    @property
+    def format(self) -> str:
+        """Return the only file format that is decoded as columns."""
+        return "avro"
 
     @classmethod
     def decode(cls, data: bytes, path: str) -> "ColumnarManifest | None":
@@ -204,8 +210,8 @@ class DecodedManifest:
     ``positions`` are negative: -1 is the first entry, -2 the second.
     """
 
-    def __init__(self, entries: Sequence[ManifestEntry]) -> None:
-        self._entries = entries
+    def __init__(self, entries: Sequence[ManifestEntry], file_format: str = "avro") -> None:
+        self._entries, self.format = entries, file_format
         self.positions = -1 - np.arange(len(entries))
         self.total_buckets = np.array([entry.total_buckets for entry in entries], np.int64)
         self.kinds = np.array([entry.kind for entry in entries], np.int64)
@@ -263,7 +269,9 @@ def has_index_file(extra_files: Iterable[str]) -> bool:
 def open_manifest(data: bytes, path: str) -> Manifest:
     """Decode a manifest, as columns if possible. Error messages contain ``path``."""
     columns = ColumnarManifest.decode(data, path) if len(data) >= _MIN_COLUMNAR_BYTES else None
-    return DecodedManifest(decode_manifest(data, path)) if columns is None else columns
+    if columns is not None:
+        return columns
+    return DecodedManifest(decode_manifest(data, path), find_format(data))
 
 
 def read_entries_at(data: bytes, path: str, positions: Indices) -> list[ManifestEntry]:

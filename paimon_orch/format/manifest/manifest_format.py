@@ -21,6 +21,17 @@ _PARQUET_MAGIC = b"PAR1"
 _ORC_MAGIC = b"ORC"
 
 
+MAGIC_BYTES = 4
+"""The number of first bytes that :func:`find_format` needs."""
+
+
+def find_format(head: bytes) -> str:
+    """Return the value of ``manifest.format`` for a file with these first bytes."""
+    if head.startswith(_PARQUET_MAGIC):
+        return "parquet"
+    return "orc" if head.startswith(_ORC_MAGIC) else "avro"
+
+
 @dataclass(frozen=True, slots=True)
 class ManifestEncoding:
     """How manifests are written."""

@@ -71,7 +71,7 @@ class _PartCheck:
 
     @classmethod
     def of(cls, context: CheckContext, content: PartContent) -> "_PartCheck":
-        report = PartReport(failures=content.failures)
+        report = PartReport(failures=content.failures, formats=content.formats)
         return cls(
             context=context,
             content=content,

@@ -24,6 +24,7 @@ from paimon_orch.format.manifest.index_source import decode_source_snapshot
 from paimon_orch.format.manifest.live_entries import filter_live_entries
 from paimon_orch.format.manifest.manifest_entry import ManifestEntry
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
+from paimon_orch.format.options.core_options import MANIFEST_FORMAT
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind
@@ -73,6 +74,7 @@ class _Version:
     """A version to check, and what the driver read of it."""
 
     version: RetainedSnapshot
+    is_newest: bool = False
     schema: TableSchema | None = None
     base: list[ManifestFileMeta] = field(default_factory=list)
     delta: list[ManifestFileMeta] = field(default_factory=list)
@@ -123,7 +125,7 @@ class MetadataChecker:
         Readers use the newest schema for the newest snapshot, and so does its check. Reads the version's manifest lists and index manifest.
         """
         number = len(self._versions)
-        checked = _Version(version=version)
+        checked = _Version(version=version, is_newest=is_newest)
         self._versions.append(checked)
         snapshot = version.snapshot
         try:
@@ -158,6 +160,7 @@ class MetadataChecker:
         failures = {
             number: failure for report in reports for number, failure in report.failures.items()
         }
+        formats = {number: name for report in reports for number, name in report.formats.items()}
         errors = [self._find_error(version, failures) for version in self._versions]
         for report in reports:
             for number, problems in report.problems.items():
@@ -175,6 +178,7 @@ class MetadataChecker:
                 has_different_base = any(number in report.different_bases for report in reports)
                 version.problems += self._check_counts(version, counts)
                 version.problems += self._check_statistics(version)
+                version.problems += self._check_manifest_formats(version, formats)
                 version.problems += self._check_successor(
                     version, previous, has_different_base=has_different_base
                 )
@@ -365,6 +369,32 @@ class MetadataChecker:
         if snapshot.commit_kind is CommitKind.COMPACT and counts.added > counts.deleted:
             text = f"a compaction wrote {counts.added} rows for {counts.deleted} rows"
             yield Problem(step=CheckStep.RECORD_COUNTS, order=(2,), rule="compaction", text=text)
+
+    def _check_manifest_formats(
+        self, version: _Version, formats: Mapping[int, str]
+    ) -> Iterator[Problem]:
+        """Check that the newest snapshot has only manifests that Java reads."""
+        if not version.is_newest or version.schema is None:
+            return
+        expected, reader = version.schema.typed_options.get(MANIFEST_FORMAT), self.reader.manifests
+        others = {
+            meta.file_name: formats[number]
+            for meta in (*version.base, *version.delta)
+            if (number := self._manifests[meta.file_name][0]) in formats
+        }
+        snapshot = version.version.snapshot
+        names = snapshot.base_manifest_list, snapshot.delta_manifest_list, snapshot.index_manifest
+        others |= {name: reader.find_format(name) for name in names if name is not None}
+        others = {name: kind for name, kind in others.items() if kind != expected}
+        if others:
+            name, kind = min(others.items())
+            yield Problem(
+                step=CheckStep.MANIFEST_FORMATS,
+                rule="manifest-format",
+                text=f"{len(others)} of its manifests, such as {name} ({kind}), have another format "
+                f"than {MANIFEST_FORMAT.key!r} = {expected!r}, and Java Paimon cannot read them; "
+                "compact-manifests writes them again",
+            )
 
     def _check_successor(
         self, version: _Version, previous: int | None, *, has_different_base: bool

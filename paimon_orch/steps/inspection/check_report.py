@@ -28,6 +28,7 @@ class CheckStep(IntEnum):
     DELETION_VECTORS = 10
     STATISTICS = 11
     SUCCESSOR = 12
+    MANIFEST_FORMATS = 13
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +111,8 @@ class PartReport:
     name_hashes: UInt64Array = field(default_factory=lambda: np.zeros(0, np.uint64))
     """The hashes of the distinct names of live files."""
     failures: dict[int, tuple[bool, str]] = field(default_factory=dict)
+    formats: dict[int, str] = field(default_factory=dict)
+    """The file formats of manifests, in the first part."""
 
     def encode(self) -> bytes:
         """Serialize the report."""
@@ -126,6 +129,7 @@ class PartReport:
             "bucket_counts": [[*key, mask] for key, mask in self.bucket_counts.items()],
             "repeated_names": self.repeated_names,
             "failures": self.failures,
+            "formats": self.formats,
         }
         header = json.dumps(values).encode()
         return len(header).to_bytes(8, "big") + header + self.name_hashes.tobytes()
@@ -159,6 +163,7 @@ class PartReport:
                 int(number): (is_missing, text)
                 for number, (is_missing, text) in values["failures"].items()
             },
+            formats={int(number): name for number, name in values["formats"].items()},
         )
 
 

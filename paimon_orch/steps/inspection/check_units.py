@@ -66,6 +66,9 @@ _RANGE_SCHEMA = pa.schema(
 """Deletion vectors: ``item`` is the index of the index file in its index manifest."""
 
 
+_FORMATS = "formats"
+
+
 @dataclass(frozen=True, slots=True)
 class DeletionVectorUnit:
     """Index manifests whose deletion vectors are compared with data files."""
@@ -81,6 +84,8 @@ class PartContent:
     vectors: pa.Table
     failures: dict[int, tuple[bool, str]]
     """The errors of unreadable manifests, and whether the manifest is missing."""
+    formats: dict[int, str]
+    """The file formats of manifests; the first part has all of them."""
 
 
 def read_units(
@@ -97,6 +102,7 @@ def read_units(
         return _read_deletion_vectors(reader, unit, parts)
     pieces: list[list[pa.Table]] = [[] for _ in range(parts)]
     failures: dict[int, tuple[bool, str]] = {}
+    formats: dict[int, str] = {}
     for number, meta in unit.manifests:
         try:
             manifest = reader.open(meta)
@@ -105,6 +111,7 @@ def read_units(
             raise_if_temporary(error)
             failures[number] = (isinstance(error, MissingFileError), str(error))
             continue
+        formats[number] = manifest.format
         codes = compute_parts(*manifest.encode_partitions(), manifest.buckets, parts)
         if name_hashes is not None:
             wanted = np.isin(hash_names(manifest.names), name_hashes)
@@ -116,6 +123,8 @@ def read_units(
         for part, tables in enumerate(pieces)
         if tables
     ]
+    if name_hashes is None:
+        results.append((0, json.dumps({_FORMATS: formats}).encode()))
     if failures:
         results += [(part, json.dumps(failures).encode()) for part in range(parts)]
     return results
@@ -124,10 +133,12 @@ def read_units(
 def decode_pieces(pieces: Iterable[bytes]) -> PartContent:
     """Combine the pieces of a part."""
     tables: dict[bool, list[pa.Table]] = {True: [], False: []}
-    failures: dict[int, tuple[bool, str]] = {}
+    failures, formats = dict[int, tuple[bool, str]](), dict[int, str]()
     for piece in pieces:
         if piece[:1] == b"{":
-            for number, (is_missing, text) in json.loads(piece).items():
+            values = json.loads(piece)
+            formats |= {int(number): name for number, name in values.pop(_FORMATS, {}).items()}
+            for number, (is_missing, text) in values.items():
                 failures[int(number)] = (is_missing, text)
             continue
         table = decode_table(piece)
@@ -136,6 +147,7 @@ def decode_pieces(pieces: Iterable[bytes]) -> PartContent:
         entries=pa.concat_tables([_ENTRY_SCHEMA.empty_table(), *tables[True]]).combine_chunks(),
         vectors=pa.concat_tables([_RANGE_SCHEMA.empty_table(), *tables[False]]).combine_chunks(),
         failures=failures,
+        formats=formats,
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from paimon_orch.format.display import Displayable
-from paimon_orch.format.options.core_options import MANIFEST_TARGET_FILE_SIZE
+from paimon_orch.format.options.core_options import MANIFEST_FORMAT, MANIFEST_TARGET_FILE_SIZE
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.steps.common.step import (
@@ -29,12 +29,14 @@ class ManifestCompactionPlan(Displayable):
     manifests: int = 0
     small: int = 0
     deleted_entries: int = 0
+    other_formats: int = 0
+    """The number of manifests and index manifests that Java cannot read (``manifest.format``)."""
     bytes: int = 0
     names: frozenset[str] = field(default=frozenset(), repr=False)
 
     def __bool__(self) -> bool:
         """Return whether there is anything to merge."""
-        return self.small > 1 or self.deleted_entries > 0
+        return self.small > 1 or self.deleted_entries > 0 or self.other_formats > 0
 
     def to_dict(self) -> dict[str, object]:
         """Return the metrics as JSON values."""
@@ -42,6 +44,7 @@ class ManifestCompactionPlan(Displayable):
             "manifests": self.manifests,
             "small": self.small,
             "deleted_entries": self.deleted_entries,
+            "other_formats": self.other_formats,
             "bytes": self.bytes,
         }
 
@@ -68,18 +71,22 @@ class ManifestCompactionResult(StepOutcome):
 
 
 def plan(table: Table, request: EmptyRequest) -> ManifestCompactionPlan:
-    """Count the manifests of the latest snapshot; reads only its manifest lists."""
+    """Count the manifests of the latest snapshot; reads its manifest lists and their formats."""
     table.stores.check_step(StepKind.METADATA)
     snapshot = table.stores.snapshots.latest()
     if snapshot is None:
         return ManifestCompactionPlan(request=request)
     metas = table.stores.manifests.manifests(snapshot)
+    others = filter(None, [snapshot.base_manifest_list, snapshot.index_manifest])
+    names = [*(meta.file_name for meta in metas), *others]
+    find_format, expected = table.stores.manifests.find_format, table.options.get(MANIFEST_FORMAT)
     target = table.options.get(MANIFEST_TARGET_FILE_SIZE)
     return ManifestCompactionPlan(
         request=request,
         manifests=len(metas),
         small=sum(meta.file_size < target for meta in metas),
         deleted_entries=sum(meta.num_deleted_files for meta in metas),
+        other_formats=sum(find_format(name) != expected for name in names),
         bytes=sum(meta.file_size for meta in metas),
         names=frozenset(meta.file_name for meta in metas),
     )

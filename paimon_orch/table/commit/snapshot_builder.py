@@ -16,6 +16,7 @@ from paimon_orch.format.manifest.columnar_manifest import Manifest
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry, apply_index_changes
 from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
+from paimon_orch.format.options.core_options import MANIFEST_FORMAT
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import FIRST_SNAPSHOT_ID, CommitKind, Snapshot
 from paimon_orch.table.commit.commit_changes import CommitChanges
@@ -267,10 +268,17 @@ class SnapshotBuilder:
         if self.changes.reassignment is not None:
             reassigned = self.changes.reassignment.rewrite_index(before)
             return writer.index_manifest(reassigned) if before else None
-        if not index:
+        if not index and not self._has_index_manifest_of_other_format():
             return None if self.latest is None else self.latest.index_manifest
         bucketed = not self.schema.is_bucket_unaware
         return writer.index_manifest(apply_index_changes(before, index, bucketed=bucketed))
+
+    def _has_index_manifest_of_other_format(self) -> bool:
+        """Return whether a merge of manifests must write the index manifest again."""
+        name = None if self.latest is None else self.latest.index_manifest
+        if name is None or not self.changes.merge_manifests:
+            return False
+        return self.manifests.find_format(name) != self.schema.typed_options.get(MANIFEST_FORMAT)
 
     def _resolve_statistics(self) -> str | None:
         """Return the new statistics file, by default the old one if it has the current schema."""

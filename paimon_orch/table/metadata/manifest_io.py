@@ -22,7 +22,11 @@ from paimon_orch.format.manifest.index_manifest import (
 from paimon_orch.format.manifest.live_entries import DeletedFiles, iterate_live_rows
 from paimon_orch.format.manifest.live_files import LiveFiles, collect_live_files
 from paimon_orch.format.manifest.manifest_entry import ManifestEntry, encode_manifest
-from paimon_orch.format.manifest.manifest_format import ManifestEncoding
+from paimon_orch.format.manifest.manifest_format import (
+    MAGIC_BYTES,
+    ManifestEncoding,
+    find_format,
+)
 from paimon_orch.format.manifest.manifest_list import (
     ManifestFileMeta,
     decode_manifest_list,
@@ -34,7 +38,7 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.data_types import DataType
 from paimon_orch.storage import FileIO
-from paimon_orch.table.metadata.metadata_io import read_metadata_file
+from paimon_orch.table.metadata.metadata_io import read_metadata_file, wrap_read_errors
 
 ManifestFilter = Callable[[ManifestFileMeta], bool]
 ManifestSelector = Callable[[Sequence[ManifestFileMeta]], Sequence[ManifestFileMeta]]
@@ -82,6 +86,12 @@ class ManifestReader:
                 path, f"has {len(data)} bytes, not {size} as in the file that references it"
             )
         return data, path
+
+    def find_format(self, name: str) -> str:
+        """Return the file format of a manifest, a manifest list or an index manifest."""
+        path = self._path(name)
+        with wrap_read_errors(path), self.io.open_input(path) as source:
+            return find_format(source.read(MAGIC_BYTES))
 
     def manifest_list(self, name: str, size: int | None = None) -> list[ManifestFileMeta]:
         """Read a manifest list; ``size`` is its size in the snapshot."""

@@ -15,6 +15,7 @@ from paimon_orch.format.manifest.manifest_entry import ManifestEntry
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.options import Options
 from paimon_orch.format.options.core_options import (
+    MANIFEST_FORMAT,
     MANIFEST_FULL_COMPACTION_THRESHOLD_SIZE,
     MANIFEST_MERGE_MIN_COUNT,
     MANIFEST_TARGET_FILE_SIZE,
@@ -25,7 +26,10 @@ from paimon_orch.table.scan.partition_pruner import build_partition_manifest_sel
 
 @dataclass(frozen=True, slots=True)
 class ManifestMerger:
-    """Merges the manifests of a table according to its options, or all of them (``force_full``)."""
+    """Merges the manifests of a table according to its options, or all of them (``force_full``).
+
+    ``force_full`` also writes manifests of another format than ``manifest.format`` again.
+    """
 
     reader: ManifestReader
     writer: ManifestWriter
@@ -48,6 +52,10 @@ class ManifestMerger:
         changing = {
             m.file_name for m in manifests if m.num_deleted_files or m.file_size < self._target
         }
+        others = set[str]()
+        if self.force_full:
+            others = find_other_formats(self.reader, manifests, self.options)
+            changing |= others
         size = sum(m.file_size for m in manifests if m.file_name in changing)
         least = self.options.get(MANIFEST_FULL_COMPACTION_THRESHOLD_SIZE)
         if size < least and not self.force_full:
@@ -55,7 +63,7 @@ class ManifestMerger:
         deleted = DeletedFiles.of(self.reader.open(m) for m in manifests if m.num_deleted_files)
         named = {m.file_name for m in self._select_naming(manifests, deleted)}
         candidates = [m for m in manifests if m.file_name in changing | named]
-        if len(manifests if deleted.identities else candidates) <= 1:
+        if len(manifests if deleted.identities else candidates) <= 1 and not others:
             return None
         rewritten, surviving = set[str](), list[ManifestEntry]()
         live = iterate_live_rows(map(self.reader.open, candidates), deleted)
@@ -96,3 +104,14 @@ class ManifestMerger:
         if len(manifests) == 1:
             return manifests
         return self.writer.manifests(merge_entries(self.reader.entries(manifests)))
+
+
+def find_other_formats(
+    reader: ManifestReader, manifests: Sequence[ManifestFileMeta], options: Options
+) -> set[str]:
+    """Return the names of manifests in another format than ``manifest.format``.
+
+    Java Paimon cannot read them.
+    """
+    expected = options.get(MANIFEST_FORMAT)
+    return {m.file_name for m in manifests if reader.find_format(m.file_name) != expected}
