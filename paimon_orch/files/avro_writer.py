@@ -208,7 +208,7 @@ def _build_atom_type(data_type: AtomicType, name: str) -> Any:
     column = name.removeprefix(_ROOT + "_")
     raise UnsupportedError(
         f"column {column!r} of type {type_to_sql(data_type)}: Avro supports TIME with up to 3 and "
-        "timestamps with up to 6 fractional digits; choose 'file.format' = 'parquet' or 'orc'"
+        "timestamps with up to 6 fractional digits; choose 'file.format' = 'parquet'"
     )
 
 

@@ -380,7 +380,7 @@ def _convert_atom(array: pa.Array, _type: AtomicType, target: pa.DataType) -> pa
         if ((counts < 0) & (counts % _NANOS_PER_SECOND != 0)).any():
             raise pa.ArrowInvalid(
                 "pyarrow writes timestamps before 1970 with fractional seconds in a form that "
-                "other ORC readers cannot read; choose 'file.format' = 'parquet' or 'avro'"
+                "other ORC readers cannot read; choose 'file.format' = 'parquet'"
             )
     return converted
 
@@ -404,7 +404,7 @@ def _to_orc_type(field: Field) -> pa.DataType:
                 kind = type_to_sql(data_type).partition("<")[0].partition(" ")[0]
                 raise UnsupportedError(
                     f"column {field.name!r} of type {type_to_sql(field.type)}: ORC does not "
-                    f"support {kind}; choose 'file.format' = 'parquet' or 'avro'"
+                    f"support {kind}; choose 'file.format' = 'parquet'"
                 )
         return to_arrow_type(data_type)
 

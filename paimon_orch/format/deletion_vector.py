@@ -86,7 +86,8 @@ class DeletionVector:
             ):
                 raise InputError(
                     "a 32-bit deletion vector holds row positions up to 2147483647; set the table "
-                    "option 'deletion-vectors.bitmap64' = 'true'"
+                    "option 'deletion-vectors.bitmap64' = 'true', with which Java Paimon before 1.2 "
+                    "cannot read the table"
                 )
             return _BE.pack(MAGIC_32) + _serialize_bitmap(self.bitmaps.get(0))
         count = max(self.bitmaps, default=-1) + 1

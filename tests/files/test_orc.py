@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -13,9 +14,11 @@ from pyarrow import orc
 
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.files.orc import OrcFileReader, OrcFileWriter
+from paimon_orch.files.orc_instants import refuse_unnamed_zone
 from paimon_orch.files.orc_metadata import OrcTail, StripeFooter
 from paimon_orch.files.orc_times import find_time_correction
 from paimon_orch.files.row_selection import take_selected_rows
+from paimon_orch.format.row.simple_stats import ColumnStats
 from paimon_orch.format.types.arrow import to_arrow_schema
 from paimon_orch.format.types.data_types import AtomicType, parse_columns
 
@@ -213,3 +216,27 @@ def test_times_before_1900_have_the_standard_offset_of_today_as_in_java() -> Non
 def test_an_unknown_zone_is_refused_by_name() -> None:
     with pytest.raises(UnsupportedError, match="in the time zone 'Mars/Olympus', which the time z"):
         find_time_correction("Mars/Olympus", legacy_instants=True)
+
+
+@pytest.mark.parametrize(
+    ("shift", "is_refused"), [(0, False), (1000, False), (8 * 3_600_000, True)]
+)
+def test_instants_without_a_zone_must_have_the_bounds_of_the_manifest(
+    shift: int, is_refused: bool
+) -> None:
+    fields = parse_columns("i TIMESTAMP(3) WITH LOCAL TIME ZONE")
+    sink = io.BytesIO()
+    writer = OrcFileWriter(sink, fields, "none", 1 << 16)
+    writer.write(pa.table([[1_577_836_800_000, None]], to_arrow_schema(fields)))
+    writer.close()
+    unnamed = sink.getvalue().replace(b"\x1a\x03GMT", b"\x7a\x03GMT")  # an unknown field
+    reader = OrcFileReader(io.BytesIO(unnamed), fields)
+    shown = 1_577_836_800_000 + shift
+    stats = ColumnStats(shown, shown, 1)
+
+    with (
+        pytest.raises(UnsupportedError, match=r"column 'i' in a time zone \+480 minutes")
+        if is_refused
+        else nullcontext()
+    ):
+        refuse_unnamed_zone("f.orc", reader, ["i"], lambda _: stats)

@@ -136,7 +136,7 @@ def read_blobs(
     if int(sizes.sum()) > _MAX_ARRAY_BYTES:
         raise UnsupportedError(
             f"{path}: a BLOB of {int(sizes.max())} bytes is too large to be read as bytes; set "
-            "'blob-as-descriptor' = true to read its descriptor"
+            "'blob-as-descriptor' = true to read its descriptor, also in other readers of the table"
         )
     if not len(starts):
         return pa.nulls(len(lengths), pa.binary())

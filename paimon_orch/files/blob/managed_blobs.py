@@ -40,7 +40,8 @@ def resolve_blobs(
         if parse_store_scheme(path) != parse_store_scheme(directory):
             raise UnsupportedError(
                 f"a BLOB value is in {uri}, in a different store from the table; this is not "
-                "supported; set 'blob-as-descriptor' = true to read its descriptor"
+                "supported; set 'blob-as-descriptor' = true to read its descriptor, also in other "
+                "readers of the table"
             )
         return path
 

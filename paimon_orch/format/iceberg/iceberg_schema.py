@@ -109,8 +109,7 @@ def _build_partition_avro_field(field: Field, field_id: int) -> dict[str, Any]:
     if avro_type is None:
         raise UnsupportedError(
             f"partition column {field.name!r} has type {type_to_sql(field.type)}, which readers of "
-            "Iceberg cannot decode in manifests; set 'metadata.iceberg.storage' to 'disabled', or "
-            "partition the table by a column of another type"
+            "Iceberg cannot decode in manifests; partition the table by a column of another type"
         )
     if not field.type.nullable:
         return {"name": field.name, "type": avro_type, "field-id": field_id}
@@ -239,7 +238,7 @@ def _nested_id(column: str, field_id: int, *, depth: int, sign: int) -> int:
     if not 0 <= nested_id < 2**31:
         raise UnsupportedError(
             f"column {column!r} has the field id {field_id}, which is too large for ids of its "
-            "elements, keys or values in Iceberg; set 'metadata.iceberg.storage' to 'disabled'"
+            "elements, keys or values in Iceberg; create the table again with a smaller id"
         )
     return nested_id
 
@@ -247,5 +246,5 @@ def _nested_id(column: str, field_id: int, *, depth: int, sign: int) -> int:
 def _unsupported(column: str, data_type: DataType, reason: str) -> UnsupportedError:
     return UnsupportedError(
         f"column {column!r} has type {type_to_sql(data_type)}, which cannot be published as "
-        f"Iceberg: {reason}; change the type, or set 'metadata.iceberg.storage' to 'disabled'"
+        f"Iceberg: {reason}; publish the table without the column, or with one of another type"
     )

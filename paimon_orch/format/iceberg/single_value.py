@@ -95,7 +95,7 @@ def encode_partition_value(value: Any, data_type: DataType) -> Any:
     if name in _TEXTS and not is_utf8(value):
         raise UnsupportedError(
             f"partition value {encode_text(value)!r} is not valid UTF-8, which Iceberg metadata "
-            "requires; rewrite the partition, or set 'metadata.iceberg.storage' to 'disabled'"
+            "requires; write its rows to a partition with another value, and drop this one"
         )
     return value
 

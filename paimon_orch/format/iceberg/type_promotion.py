@@ -41,8 +41,7 @@ def check_promotable(old: TableSchema, new: TableSchema) -> None:
     if problem is not None:
         raise UnsupportedError(
             f"{problem} (schema {old.id} of data files, schema {new.id} of the table); rewrite "
-            "these files by a full compaction with 'compaction.force-rewrite-all-files', or set "
-            "'metadata.iceberg.storage' to 'disabled'"
+            "these files by a full compaction with 'compaction.force-rewrite-all-files' = true"
         )
 
 

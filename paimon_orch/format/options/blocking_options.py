@@ -80,14 +80,17 @@ class BlockingOption:
             )
         if step & StepKind.DEFAULT_READ and self.option.steps is StepKind.DEFAULT_READ:
             return (
-                "Name a snapshot, tag or time to read, remove the option, or read the table with "
-                "Java Paimon."
+                "Name a snapshot, tag or time to read, or read the table with Java Paimon. Other "
+                "readers may need the option."
             )
         if self.key == "type":
             return "Use an engine that supports this type of table."
         if is_immutable(self.key) or self.option.option_class is OptionClass.CHANGES_FORMAT:
             return "Use Java Paimon for this step; files or other writers depend on the option."
-        return "Use Java Paimon for this step, or remove the option if the table does not need it."
+        return (
+            "Use Java Paimon for this step, or remove the option if no other reader or writer of "
+            "the table needs it."
+        )
 
 
 def find_blocking_options(

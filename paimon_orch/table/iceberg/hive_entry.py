@@ -190,7 +190,8 @@ class HiveEntry:
             raise UnsupportedError(
                 f"{database}.{self.table} in the metastore {self.client.address} is another table, "
                 "which is not replaced; set 'metadata.iceberg.database' or "
-                "'metadata.iceberg.table' to another name, or drop it in Hive"
+                "'metadata.iceberg.table' to another name, or drop it in Hive if "
+                "it is not needed"
             )
 
     def _create(self, database: str, published: PublishedMetadata) -> bool:

@@ -48,9 +48,10 @@ def check_publishable(table: str, schema: TableSchema, paths: TablePaths) -> Non
         raise UnsupportedError(
             f"cannot change {table}: option '{ICEBERG_STORAGE.key}' = "
             f"{schema.options[ICEBERG_STORAGE.key]!r} asks for Iceberg metadata, but {str(error).rstrip('.')}. "
-            f"Set the option to {DISABLED!r}, or accept that the Iceberg metadata is stale: "
+            f"Otherwise set the option to {DISABLED!r}, or allow one run without new Iceberg metadata: "
             "--allow-stale-external, in Python Table.allow(stale_external=True), in Dagster "
-            "allow_stale_external: true. Nothing was changed."
+            "allow_stale_external: true. Readers of the old Iceberg metadata then see old rows, and "
+            "fail when the files of these rows expire. Nothing was changed."
         ) from error
 
 
@@ -97,7 +98,7 @@ def check_avro_types(schema: TableSchema) -> None:
             raise UnsupportedError(
                 f"column {field.name!r} has type {type_to_sql(field.type)}, which Iceberg readers "
                 "cannot read in Avro files; set 'file.format' to 'parquet' and compact the table "
-                "fully"
+                "fully with 'compaction.force-rewrite-all-files' = true"
             )
 
 
@@ -151,8 +152,9 @@ def check_same_names(older: TableSchema, schema: TableSchema) -> None:
         if names.get(field_id, name) != name or ids.get(name, field_id) != field_id:
             raise UnsupportedError(
                 f"column {name[1]!r} has another name in ORC or Avro files of schema {older.id}, "
-                "and Iceberg finds their columns by name; compact the table fully so that all "
-                "files have the newest schema"
+                "and Iceberg finds their columns by name; compact the table fully with "
+                "'compaction.force-rewrite-all-files' = true, so that all files have the newest "
+                "schema"
             )
 
 

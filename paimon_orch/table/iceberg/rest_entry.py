@@ -201,7 +201,7 @@ class RestEntry:
             raise UnsupportedError(
                 f"{self._describe()} is another table, which is not replaced; set "
                 "'metadata.iceberg.database' or 'metadata.iceberg.table' to another name, or drop "
-                "it there"
+                "it there if it is not needed"
             )
 
     def _describe(self) -> str:

@@ -174,7 +174,7 @@ class Branches:
             if options.get(key, "").strip() == name:
                 raise InputError(
                     f"branch {name!r} is the value of the table option {key!r}, so readers use it; "
-                    "reset this option first"
+                    "reset this option first if no reader needs the rows of the branch"
                 )
         if any(info.path == paths.branch_root and info.is_link for info in self._list_entries()):
             raise InputError(

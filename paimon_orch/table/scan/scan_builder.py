@@ -174,8 +174,8 @@ def _check_incremental_support(identifier: str, schema: TableSchema, branch_read
     if branch.strip():
         raise UnsupportedError(
             f"{identifier}: incremental reads do not support the fallback branch of option "
-            f"{SCAN_FALLBACK_BRANCH.key!r} = {branch!r}; scan the two snapshots, or remove the "
-            "option"
+            f"{SCAN_FALLBACK_BRANCH.key!r} = {branch!r}; scan the two snapshots and "
+            "compare their rows"
         )
     if schema.primary_keys:
         refuse_blob_columns(identifier, schema, "an incremental read by primary key")
