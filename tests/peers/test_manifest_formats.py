@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -76,3 +77,36 @@ def test_both_write_in_turns(
     assert rows_of(java.read(tmp_path)) == ours
     manifests = Path(table.paths.manifest_dir).iterdir()
     assert {path.read_bytes()[:3] for path in manifests} == {MAGIC[manifest_format]}
+
+
+@pytest.mark.parametrize("last", ["orc", "avro"])
+def test_java_reads_a_table_after_its_manifests_are_unified(
+    open_peer: Any, tmp_path: Path, last: str
+) -> None:
+    java, first = open_peer("java-2.0"), "avro" if last == "orc" else "orc"
+    key, options = KINDS["vectors"]
+    catalog = Catalog(str(tmp_path))
+    table = catalog.create_table(
+        "db.t",
+        "p STRING, k INT, s STRING",
+        primary_key=key,
+        partition_by=["p"],
+        options={"manifest.format": first, **options},
+    )
+    for turn in range(2):
+        write(table, [{"p": "a", "k": n, "s": f"s{turn}"} for n in range(turn, 5)])
+        compact(table, strategy="full" if turn == 0 else "minor")
+    schema = Path(table.paths.root) / "schema" / "schema-0"  # we refuse this change
+    values = json.loads(schema.read_text()) | {"id": 1}
+    values["options"]["manifest.format"] = last
+    schema.with_name("schema-1").write_text(json.dumps(values))
+    ours = rows_of(table.scan().to_arrow().to_pylist())
+
+    compact_manifests(catalog.table("db.t"))
+
+    assert rows_of(java.read(tmp_path)) == ours
+    java.run("write", tmp_path, rows=[{"_kind": "+I", "p": "a", "k": 9, "s": "new"}])
+    java.run("compact", tmp_path, full=True)
+    assert rows_of(catalog.table("db.t").scan().to_arrow().to_pylist()) == [*ours, ("a", 9, "new")]
+    rules = {finding.rule for finding in check(catalog.table("db.t"), deep=True).findings}
+    assert "manifest-format" not in rules
