@@ -80,10 +80,11 @@ def test_both_write_in_turns(
 
 
 @pytest.mark.parametrize("last", ["orc", "avro"])
+@pytest.mark.parametrize("java_name", ["java-2.0"])
 def test_java_reads_a_table_after_its_manifests_are_unified(
-    open_peer: Any, tmp_path: Path, last: str
+    open_peer: Any, tmp_path: Path, java_name: str, last: str
 ) -> None:
-    java, first = open_peer("java-2.0"), "avro" if last == "orc" else "orc"
+    java, first = open_peer(java_name), "avro" if last == "orc" else "orc"
     key, options = KINDS["vectors"]
     catalog = Catalog(str(tmp_path))
     table = catalog.create_table(
