@@ -14,6 +14,7 @@
     │   ├── MissingPackageError             a Python package is not installed
     │   └── NotFoundError                   a table, snapshot, tag or column does not exist
     ├── AccessDeniedError                   a catalog refuses the credentials or the permission
+    │   └── NotAllowedError                 a table asks for a place that the operator must allow
     ├── CorruptFileError                    the content of a stored file violates the format
     │   └── MissingFileError                a file that the metadata refers to does not exist
     ├── UnsupportedError                    a feature or format version that is not implemented
@@ -86,6 +87,13 @@ class MissingPackageError(InputError, ImportError):
 
 class AccessDeniedError(PaimonError):
     """A catalog does not accept the credentials, or the user may not do this."""
+
+
+class NotAllowedError(AccessDeniedError):
+    """A table or a catalog's server asks for a file or host that the operator has not allowed.
+
+    See SECURITY.md.
+    """
 
 
 class CorruptFileError(PaimonError):

@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from paimon_orch.catalog.backend import CatalogBackend, SnapshotBackend
-from paimon_orch.catalog.catalog_options import extract_table_defaults
+from paimon_orch.catalog.catalog_options import (
+    ALLOWED_EXTERNAL_PATHS,
+    ALLOWED_HOSTS,
+    extract_table_defaults,
+    read_permissions,
+)
 from paimon_orch.catalog.file_system import FileSystemBackend
 from paimon_orch.catalog.identifier import BRANCH_SEPARATOR, TableIdentifier, check_database_name
 from paimon_orch.catalog.named_catalogs import describe_unconfigured_name
@@ -28,8 +33,11 @@ from paimon_orch.format.types.arrow import to_paimon_fields
 from paimon_orch.format.types.data_types import parse_columns
 from paimon_orch.storage import FileIO
 from paimon_orch.table.catalog_environment import SnapshotsNotServedError
-from paimon_orch.table.cleanup.safe_delete import list_file_roots
-from paimon_orch.table.iceberg.iceberg_settings import find_external_directory
+from paimon_orch.table.iceberg.iceberg_settings import (
+    find_external_directory,
+    list_metadata_directories,
+)
+from paimon_orch.table.permissions import find_directory_requests
 from paimon_orch.table.step_gate import require_external_systems, warn_of_options
 from paimon_orch.table.table import Table
 
@@ -55,7 +63,13 @@ class Catalog:
     """
 
     def __init__(
-        self, uri: str | None = None, *, allowances: Allowances = NO_ALLOWANCES, **options: Any
+        self,
+        uri: str | None = None,
+        *,
+        allowances: Allowances = NO_ALLOWANCES,
+        allowed_external_paths: Iterable[str] = (),
+        allowed_hosts: Iterable[str] = (),
+        **options: Any,
     ) -> None:
         """Open a catalog; this may read its configuration, and nothing else.
 
@@ -69,11 +83,24 @@ class Catalog:
         are catalog options of Paimon; options of the store begin with ``storage.``.
 
         ``allowances`` apply to all tables that this catalog opens; see :meth:`Table.allow`.
+
+        ``allowed_external_paths`` and ``allowed_hosts`` say which directories outside of its own,
+        and which hosts, a table may use if its options ask for them; by default none. In a path,
+        ``{database}`` and ``{table}`` stand for the names of the table. The options
+        ``allowed-external-paths`` and ``allowed-hosts``, texts with commas, add to them.
         """
         self.allowances = allowances
         self.name, resolved = resolve_options(uri, options)
         """The name in the configuration, or None."""
+        for option, values in (
+            (ALLOWED_EXTERNAL_PATHS, allowed_external_paths),
+            (ALLOWED_HOSTS, allowed_hosts),
+        ):
+            if values := [*filter(None, [resolved.get(option.key)]), *values]:
+                resolved[option.key] = ",".join(values)
         self.backend: CatalogBackend = open_backend(resolved)
+        self.permissions = read_permissions(resolved)
+        """What tables may use outside of their directories."""
         self._table_defaults = extract_table_defaults(resolved)
 
     @property
@@ -135,12 +162,20 @@ class Catalog:
         entry = self.backend.load_table(identifier)
         if entry is None:
             return None
+        # Tables share the directory of Iceberg metadata, so it may have links of other writers.
+        published = list_metadata_directories(entry.root)[1:]
+        anchor = published[0].rsplit("/", 3)[0] if published else ""
+        allowed = self.permissions.list_directories(str(identifier))
         return Table(
             str(identifier),
-            entry.io,
+            entry.io.confine((entry.root, *published, *allowed), anchor),
             TablePaths(entry.root, identifier.branch),
             self.allowances,
-            environment=replace(entry.environment, command_argument=self._command_argument),
+            environment=replace(
+                entry.environment,
+                command_argument=self._command_argument,
+                permissions=self.permissions,
+            ),
         )
 
     @property
@@ -239,6 +274,8 @@ class Catalog:
         table = self.table(identifier)
         if created:
             warn_of_options(identifier, schema.options, has_service=table.environment.is_service)
+            for sentence in self.permissions.list_refusals(identifier, schema):
+                logger.warning("%s: %s", identifier, sentence)
         return table
 
     def create_database(self, database: str, *, if_not_exists: bool = False) -> None:
@@ -281,7 +318,8 @@ class Catalog:
         if not self.can_drop_table(identifier, if_exists=if_exists):
             return
         table = self.table(identifier)
-        external, entries = list_file_roots(table.io, table.paths)[1:], _list_entries(table)
+        external = [request.place for request in find_directory_requests(table.schema)]
+        entries = _list_entries(table)
         _delete_iceberg_metadata(table.io, find_external_directory(table.schema, table.paths))
         self.backend.drop_table(TableIdentifier.parse(identifier), table)
         _warn_of_entries(table, entries)

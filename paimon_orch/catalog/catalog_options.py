@@ -3,6 +3,7 @@
 See docs/format/catalogs.md#options.
 """
 
+import os
 import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
@@ -11,7 +12,8 @@ from typing import Any
 from paimon_orch.errors import InputError
 from paimon_orch.format.options.core_options import honoured
 from paimon_orch.format.options.table_option import AnyOption
-from paimon_orch.format.options.value_type import BOOLEAN, DURATION, KEYWORD, TEXT
+from paimon_orch.format.options.value_type import BOOLEAN, DURATION, KEYWORD, NAMES, TEXT
+from paimon_orch.table.permissions import EXTERNAL_PATHS_OPTION, HOSTS_OPTION, TablePermissions
 
 STORAGE_PREFIX = "storage."
 """The prefix of fsspec options of the object store."""
@@ -22,10 +24,18 @@ STORE_PREFIXES = ("fs.s3a.", "s3a.", "s3.", "fs.oss.")
 METASTORE = honoured("metastore", KEYWORD, "filesystem")
 WAREHOUSE = honoured("warehouse", TEXT)
 URI = honoured("uri", TEXT)
+ALLOWED_EXTERNAL_PATHS = honoured(EXTERNAL_PATHS_OPTION, NAMES)
+ALLOWED_HOSTS = honoured(HOSTS_OPTION, NAMES)
 LOCK_ENABLED = honoured("lock.enabled", BOOLEAN)
 LOCK_TYPE = honoured("lock.type", KEYWORD)
 LOCK_ACQUIRE_TIMEOUT = honoured("lock-acquire-timeout", DURATION, "8 min")
 LOCK_CHECK_MAX_SLEEP = honoured("lock-check-max-sleep", DURATION, "8 s")
+
+_PERMISSIONS = {
+    ALLOWED_EXTERNAL_PATHS: "PAIMON_ALLOWED_EXTERNAL_PATHS",
+    ALLOWED_HOSTS: "PAIMON_ALLOWED_HOSTS",
+}
+"""What an operator allows to tables: the options of a catalog, and variables that add to them."""
 
 TABLE_DEFAULT_PREFIX = "table-default."
 """The prefix of options that new tables get unless they set them."""
@@ -51,7 +61,7 @@ def check_option_names(
     options: Mapping[str, Any], known: Iterable[AnyOption], prefixes: Iterable[str] = ()
 ) -> None:
     """Raise :class:`InputError` for an option that the catalog would ignore in silence."""
-    names = {METASTORE.key, WAREHOUSE.key, *(option.key for option in known)}
+    names = {option.key for option in (METASTORE, WAREHOUSE, *_PERMISSIONS, *known)}
     allowed = (STORAGE_PREFIX, TABLE_DEFAULT_PREFIX, *STORE_PREFIXES, *_IGNORED, *prefixes)
     unknown = sorted(name for name in options if name not in names and not name.startswith(allowed))
     if unknown:
@@ -84,6 +94,20 @@ def redact_location(text: str) -> str:
 def add_storage_prefix(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return fsspec options of the object store as options of a catalog."""
     return {f"{STORAGE_PREFIX}{name}": value for name, value in options.items()}
+
+
+def read_permissions(options: Mapping[str, Any]) -> TablePermissions:
+    """Return what the options of the operator, and variables of the environment, allow."""
+    paths, hosts = (
+        [
+            text.strip()
+            for texts in (options.get(option.key), os.environ.get(variable))
+            for text in str(texts or "").split(",")
+            if text.strip()
+        ]
+        for option, variable in _PERMISSIONS.items()
+    )
+    return TablePermissions.parse(paths, hosts)
 
 
 def extract_table_defaults(options: Mapping[str, Any]) -> dict[str, str]:

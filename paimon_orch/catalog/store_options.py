@@ -9,8 +9,10 @@ See docs/format/catalogs.md#options-of-object-stores.
 from collections.abc import Mapping
 from typing import Any
 
-from paimon_orch.catalog.catalog_options import STORAGE_PREFIX
+from paimon_orch.catalog.catalog_options import STORAGE_PREFIX, redact_location
+from paimon_orch.errors import UnsupportedError
 from paimon_orch.storage import FileIO, StorageCredentials, resolve_warehouse
+from paimon_orch.storage.object_store import PACKAGE_BY_SCHEME
 from paimon_orch.storage.object_store_options import parse_storage_option
 
 _S3_PREFIXES = ("fs.s3a.", "s3a.", "s3.")
@@ -20,6 +22,7 @@ _S3_NAMES = {
     "session.token": "token",
     "endpoint": "endpoint_url",
 }
+_S3_SETTINGS = (*_S3_NAMES, "endpoint.region", "region", "path.style.access")
 _OSS_NAMES = {
     "fs.oss.accesskeyid": "key",
     "fs.oss.accesskeysecret": "secret",
@@ -37,6 +40,24 @@ def open_location(
         **_extract_storage_options(options),
     }
     return resolve_warehouse(location, explicit, credentials=credentials)
+
+
+def open_served_location(
+    options: Mapping[str, Any], location: str, credentials: StorageCredentials | None = None
+) -> tuple[FileIO, str]:
+    """Return the file system and root path of a table whose location a server has named.
+
+    Raises :class:`UnsupportedError` unless it is local or in a known store: other schemes are those
+    of other implementations of fsspec, some of which run code.
+    """
+    scheme = location.partition(":")[0].lower() if ":" in location.split("/", 1)[0] else ""
+    if scheme not in ("", "file", *PACKAGE_BY_SCHEME) or "::" in location:
+        known = ", ".join(f"{name}://" for name in PACKAGE_BY_SCHEME)
+        raise UnsupportedError(
+            f"the catalog names the location {redact_location(location)!r}; tables are read from "
+            f"local paths and {known} only"
+        )
+    return open_location(options, location, credentials)
 
 
 def _extract_storage_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -59,6 +80,15 @@ def translate_store_options(options: Mapping[str, Any], location: str) -> dict[s
         lowered = {name.lower(): value for name, value in options.items()}
         return {to: lowered[name] for name, to in _OSS_NAMES.items() if lowered.get(name)}
     return {}
+
+
+def get_store_setting(name: str) -> str | None:
+    """Return what a Paimon option of an object store sets, or None for another option."""
+    if (oss := _OSS_NAMES.get(name.lower())) is not None:
+        return oss
+    prefix = next((prefix for prefix in _S3_PREFIXES if name.startswith(prefix)), None)
+    setting = "" if prefix is None else name.removeprefix(prefix).replace("-", ".")
+    return setting if setting in _S3_SETTINGS else None
 
 
 def _translate_s3(options: Mapping[str, Any]) -> dict[str, Any]:

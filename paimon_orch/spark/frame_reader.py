@@ -99,6 +99,7 @@ def separate_native_files(scan: Scan) -> tuple[list[str], list[BucketSplit]]:
         # files of other branches have other schemas
         path = None if split.is_fallback else _find_raw_file(scan, split)
         if path is not None and split.files[0].schema_id in same_ids:
+            scan.io.check_readable(path)  # Spark opens it
             files.append(path)
         else:
             other_splits.append(split)

@@ -2,11 +2,11 @@
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import IO, Protocol
+from typing import IO, Protocol, Self
 
-from paimon_orch.errors import CorruptFileError
+from paimon_orch.errors import CorruptFileError, NotAllowedError
 
 # matches an empty, "." or ".." component, and a NUL character
 _UNSAFE_COMPONENT = re.compile(r"(?:^|/)\.{0,2}(?:/|$)|\0")
@@ -47,6 +47,24 @@ class FileIO(Protocol):
     @property
     def time_precision_seconds(self) -> float:
         """Return by how much the modification time of a file may be too early."""
+        ...
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """Return the directories that may be used, or () for all; see :meth:`confine`."""
+        ...
+
+    def confine(self, roots: Sequence[str], anchor: str = "") -> Self:
+        """Return a copy that refuses other paths than those of some directories.
+
+        The methods of the copy raise :class:`NotAllowedError` for other paths. They follow no
+        symbolic link below the directories, except to read a file that is in one of them. If
+        ``anchor`` is a directory above one of them, they follow none below that either.
+        """
+        ...
+
+    def check_readable(self, path: str) -> None:
+        """Raise :class:`NotAllowedError` if a path may not be read; does not open the file."""
         ...
 
     def open_input(self, path: str) -> IO[bytes]:
@@ -138,3 +156,19 @@ def check_path(path: str) -> str:
             path, "is refused: an empty, '.' or '..' component could point outside the table"
         )
     return path
+
+
+def find_root(path: str, roots: Sequence[str]) -> str | None:
+    """Return the directory of ``roots`` that is or contains a path, or None without roots.
+
+    Raises :class:`NotAllowedError` if there is none.
+    """
+    for root in roots:
+        if path == root or path.startswith(f"{root}/"):
+            return root
+    if not roots:
+        return None
+    raise NotAllowedError(
+        f"{path} is outside of the directories of the table: {', '.join(roots)}. If the table may "
+        "use it, add its directory to the catalog option 'allowed-external-paths'"
+    )

@@ -2,15 +2,26 @@
 
 import os
 import shutil
-from collections.abc import Iterator
+import stat
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from pathlib import Path
-from typing import IO
+from copy import copy
+from typing import IO, Self, TypeVar
 from uuid import uuid4
 
-from paimon_orch.errors import CorruptFileError, StorageError, UnsupportedError
+from paimon_orch.errors import CorruptFileError, NotAllowedError, StorageError, UnsupportedError
 from paimon_orch.retry_policy import LOCAL_CREATE
 from paimon_orch.storage.base import FileInfo, check_path
+from paimon_orch.storage.open_directory import (
+    InDirectory,
+    Roots,
+    build_link_error,
+    call_to_change,
+    call_to_read,
+    make_directories,
+)
+
+T = TypeVar("T")
 
 
 class LocalFileIO:
@@ -19,16 +30,49 @@ class LocalFileIO:
     remote = False
     time_precision_seconds = 0.0
 
+    _roots = Roots()
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """Return the directories that may be used, or () for all."""
+        return self._roots.paths
+
+    def confine(self, roots: Sequence[str], anchor: str = "") -> Self:
+        """Return a copy for some directories; see :meth:`FileIO.confine`."""
+        confined = copy(self)
+        confined._roots = Roots(tuple(roots), anchor)  # noqa: SLF001 - its own class
+        return confined
+
+    def check_readable(self, path: str) -> None:
+        """Raise :class:`NotAllowedError` for a path outside of the roots."""
+        if self.roots:
+            self.exists(path)
+
     def open_input(self, path: str) -> IO[bytes]:
         """Open for random reads."""
+
+        def open_in(directory: int, name: str, flags: int) -> IO[bytes]:
+            return open(
+                path,
+                "rb",
+                # a FIFO would block
+                opener=lambda _, mode: os.open(
+                    name, mode | flags | os.O_NONBLOCK, dir_fd=directory
+                ),
+            )
+
         try:
-            return open(_check_local_path(path), "rb")
+            file = self._call_to_read(path, open_in)
         except IsADirectoryError:
             raise CorruptFileError(path, "is a directory, but a file is expected") from None
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            file.close()
+            raise CorruptFileError(path, "is a device, pipe or socket, but a file is expected")
+        return file
 
     def open_output(self, path: str) -> IO[bytes]:
         """Open a new file for writing; parent directories are created."""
-        return _open_new(_check_local_path(path))
+        return self._open_new(_check_local_path(path))
 
     def read_bytes(self, path: str) -> bytes:
         """Return the whole content."""
@@ -37,9 +81,9 @@ class LocalFileIO:
 
     def create(self, path: str, data: bytes) -> bool:
         """Write a temporary file and hard-link it, so that ``path`` appears atomically."""
-        temporary = _write_temporary(_check_local_path(path), data)
+        temporary = self._write_temporary(_check_local_path(path), data)
         try:
-            os.link(temporary, path)
+            self._link(temporary, path)
             return True
         except FileExistsError:
             return False
@@ -49,62 +93,66 @@ class LocalFileIO:
                 "no hard links, so two committers could overwrite each other. Use another location."
             ) from error
         finally:
-            os.unlink(temporary)
+            self._unlink(temporary)
 
     def write(self, path: str, data: bytes) -> None:
         """Replace by renaming a temporary file."""
-        temporary = _write_temporary(_check_local_path(path), data)
+        temporary = self._write_temporary(_check_local_path(path), data)
         try:
-            os.replace(temporary, path)
+            self._rename(temporary, path)
         except OSError:
-            _delete_temporary(temporary)
+            self._delete_temporary(temporary)
             raise
 
     def list_dir(self, path: str) -> Iterator[FileInfo]:
         """Yield the entries directly below ``path``; symbolic links are not followed."""
+
+        def open_in(parent: int, name: str, flags: int) -> int:
+            return os.open(name, os.O_RDONLY | os.O_DIRECTORY | flags, dir_fd=parent)
+
         try:
-            entries = os.scandir(_check_local_path(path))
+            directory = self._call_to_read(path, open_in)
         except (FileNotFoundError, NotADirectoryError):
             return
-        with entries:
-            for entry in entries:
-                try:
-                    stat = entry.stat(follow_symlinks=False)
-                except FileNotFoundError:
-                    continue  # the entry was deleted after it was listed
-                is_dir, is_link = entry.is_dir(follow_symlinks=False), entry.is_symlink()
-                yield FileInfo(
-                    path=entry.path,
-                    size=stat.st_size,
-                    modified=stat.st_mtime,
-                    is_dir=is_dir,
-                    is_link=is_link,
-                )
+        try:
+            with os.scandir(directory) as entries:
+                yield from (info for entry in entries if (info := _describe(path, entry)))
+        finally:
+            os.close(directory)
 
     def exists(self, path: str) -> bool:
         """Return whether a file or directory exists."""
-        return os.path.exists(_check_local_path(path))
+        try:
+            self._stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
 
     def size(self, path: str) -> int:
         """Return the size of a file in bytes."""
-        return os.stat(_check_local_path(path)).st_size
+        return self._stat(path).st_size
 
     def delete(self, path: str) -> None:
         """Delete one file; a missing file is not an error."""
-        Path(_check_local_path(path)).unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            self._unlink(path)
 
     def delete_dir(self, path: str) -> None:
         """Delete a directory with its content; a missing one is not an error."""
-        try:
-            shutil.rmtree(_check_local_path(path))
-        except FileNotFoundError:
-            return
+
+        def delete_in(parent: int, name: str, flags: int) -> None:
+            if flags and stat.S_ISLNK(os.lstat(name, dir_fd=parent).st_mode):
+                raise build_link_error(path)
+            shutil.rmtree(name, dir_fd=parent)
+
+        with suppress(FileNotFoundError):
+            self._call_to_change(path, delete_in)
 
     def make_dir(self, path: str) -> bool:
         """Create an empty directory and its parents."""
-        _make_parents(_check_local_path(path))
         try:
-            os.mkdir(path)
+            self._make_parents(path)
+            self._call_to_change(path, lambda parent, name, _: os.mkdir(name, dir_fd=parent))
         except FileExistsError:
             return False
         except OSError as error:
@@ -113,15 +161,15 @@ class LocalFileIO:
 
     def rename_dir(self, source: str, target: str) -> bool:
         """Rename a directory; ``False`` if the target exists."""
-        _make_parents(_check_local_path(target))
-        if os.path.lexists(target):
+        self._make_parents(target)
+        if self._lexists(target):
             return False
         try:
-            os.rename(_check_local_path(source), target)
+            self._rename(source, target)
         except FileNotFoundError:
             raise
         except OSError as error:
-            if os.path.lexists(target):  # another process has created the target
+            if self._lexists(target):  # another process has created the target
                 return False
             raise _build_write_error(target, error) from error
         return True
@@ -129,20 +177,139 @@ class LocalFileIO:
     def delete_empty_dir(self, path: str) -> bool:
         """Delete an empty directory."""
         try:
-            os.rmdir(_check_local_path(path))
-        except OSError:  # it is missing, not empty, not a directory, or must not be deleted
-            return False
+            self._call_to_change(path, lambda parent, name, _: os.rmdir(name, dir_fd=parent))
+        except (OSError, NotAllowedError):
+            return False  # it is missing, not empty, a file or a link, or must not be deleted
         return True
 
     def move(self, source: str, target: str) -> bool:
         """Hard-link the new name, which must not exist, and unlink the old one."""
-        _make_parents(_check_local_path(target))
+        self._make_parents(target)
         try:
-            os.link(_check_local_path(source), target, follow_symlinks=False)
+            self._link(source, target)
         except FileExistsError:
             return False
-        os.unlink(source)
+        self._unlink(source)
         return True
+
+    def _call_to_change(self, path: str, call: InDirectory[T]) -> T:
+        return call_to_change(self._roots, _check_local_path(path), call)
+
+    def _call_to_read(self, path: str, call: InDirectory[T]) -> T:
+        return call_to_read(self._roots, _check_local_path(path), call)
+
+    def _stat(self, path: str) -> os.stat_result:
+        def stat_in(parent: int, name: str, flags: int) -> os.stat_result:
+            follows = not flags & os.O_NOFOLLOW
+            result = os.stat(name, dir_fd=parent, follow_symlinks=follows)
+            if stat.S_ISLNK(result.st_mode):
+                raise build_link_error(path)
+            return result
+
+        return self._call_to_read(path, stat_in)
+
+    def _lexists(self, path: str) -> bool:
+        try:
+            self._call_to_change(path, lambda parent, name, _: os.lstat(name, dir_fd=parent))
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _link(self, source: str, target: str) -> None:
+        """Create a second name of a file; raises :class:`FileExistsError` if it is taken."""
+
+        def link_from(source_parent: int, source_name: str, _: int) -> None:
+            self._call_to_change(
+                target,
+                lambda parent, name, _: os.link(
+                    source_name,
+                    name,
+                    src_dir_fd=source_parent,
+                    dst_dir_fd=parent,
+                    follow_symlinks=False,
+                ),
+            )
+
+        self._call_to_change(source, link_from)
+
+    def _rename(self, source: str, target: str) -> None:
+        """Rename a file or directory, and replace a file."""
+
+        def rename_from(source_parent: int, source_name: str, _: int) -> None:
+            self._call_to_change(
+                target,
+                lambda parent, name, _: os.replace(
+                    source_name, name, src_dir_fd=source_parent, dst_dir_fd=parent
+                ),
+            )
+
+        self._call_to_change(source, rename_from)
+
+    def _make_parents(self, path: str) -> None:
+        try:
+            make_directories(self._roots, os.path.dirname(_check_local_path(path)))
+        except OSError as error:
+            raise _build_write_error(path, error) from error
+
+    def _open_new(self, path: str) -> IO[bytes]:
+        """Create a file and its directory; a concurrent cleanup may delete the empty directory."""
+
+        def open_in(parent: int, name: str, flags: int) -> IO[bytes]:
+            def open_name(_: str, mode: int) -> int:
+                return os.open(name, mode | flags, 0o666, dir_fd=parent)
+
+            return open(path, "xb", opener=open_name)
+
+        def create() -> IO[bytes]:
+            try:
+                return self._call_to_change(path, open_in)
+            except FileNotFoundError:
+                self._make_parents(path)
+            return self._call_to_change(path, open_in)
+
+        return LOCAL_CREATE.call(
+            create, retry_on=lambda error: isinstance(error, FileNotFoundError)
+        )
+
+    def _write_temporary(self, path: str, data: bytes) -> str:
+        """Write and sync a file that listings of the format ignore.
+
+        See docs/format/table-layout.md#atomic-writes.
+        """
+        head, tail = os.path.split(path)
+        temporary = f"{head}/.{tail}.{uuid4()}.tmp"
+        try:
+            with self._open_new(temporary) as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            self._delete_temporary(temporary)
+            raise _build_write_error(path, error) from error
+        return temporary
+
+    def _delete_temporary(self, path: str) -> None:
+        """Delete a temporary file after an error; orphan cleanup can delete it later."""
+        with suppress(OSError):
+            self._unlink(path)
+
+    def _unlink(self, path: str) -> None:
+        self._call_to_change(path, lambda parent, name, _: os.unlink(name, dir_fd=parent))
+
+
+def _describe(directory: str, entry: "os.DirEntry[str]") -> FileInfo | None:
+    """Return an entry of a listing, or None if it was deleted after it was listed."""
+    try:
+        status = entry.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    return FileInfo(
+        path=f"{directory.rstrip('/')}/{entry.name}",
+        size=status.st_size,
+        modified=status.st_mtime,
+        is_dir=entry.is_dir(follow_symlinks=False),
+        is_link=entry.is_symlink(),
+    )
 
 
 def _check_local_path(path: str) -> str:
@@ -152,47 +319,6 @@ def _check_local_path(path: str) -> str:
             "a table in several stores is not supported"
         )
     return check_path(path)
-
-
-def _make_parents(path: str) -> None:
-    try:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-    except OSError as error:
-        raise _build_write_error(path, error) from error
-
-
-def _open_new(path: str) -> IO[bytes]:
-    """Create a file and its directory; a concurrent cleanup may delete the empty directory."""
-
-    def create() -> IO[bytes]:
-        _make_parents(path)
-        return open(path, "xb")
-
-    return LOCAL_CREATE.call(create, retry_on=lambda error: isinstance(error, FileNotFoundError))
-
-
-def _write_temporary(path: str, data: bytes) -> str:
-    """Write and sync a file that listings of the format ignore.
-
-    See docs/format/table-layout.md#atomic-writes.
-    """
-    head, tail = os.path.split(path)
-    temporary = f"{head}/.{tail}.{uuid4()}.tmp"
-    try:
-        with _open_new(temporary) as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        _delete_temporary(temporary)
-        raise _build_write_error(path, error) from error
-    return temporary
-
-
-def _delete_temporary(path: str) -> None:
-    """Delete a temporary file after an error."""
-    with suppress(OSError):  # orphan cleanup can delete the file later
-        os.unlink(path)
 
 
 def _build_write_error(path: str, error: OSError) -> StorageError:

@@ -2,11 +2,11 @@
 
 import errno
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import IO, Any, TypeVar
+from typing import IO, Any, Self, TypeVar
 from urllib.parse import urlparse
 
 from paimon_orch.errors import (
@@ -19,14 +19,14 @@ from paimon_orch.errors import (
 )
 from paimon_orch.optional_packages import require_package
 from paimon_orch.retry_policy import OBJECT_READ
-from paimon_orch.storage.base import FileInfo, check_path
+from paimon_orch.storage.base import FileInfo, check_path, find_root
 from paimon_orch.storage.exclusive_create import ExclusiveCreator, check_trusted
 from paimon_orch.storage.object_store_options import StorageCredentials, StorageOptions
 from paimon_orch.storage.streams import ObjectInput, ObjectOutput
 
 T = TypeVar("T")
 
-_PACKAGE_BY_SCHEME = (
+PACKAGE_BY_SCHEME = (
     {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs"}
     | dict.fromkeys(("abfs", "abfss", "az"), "adlfs")
     | {"oss": "ossfs"}
@@ -59,6 +59,8 @@ class FsspecFileIO:
 
     root: str
     options: StorageOptions
+    roots: tuple[str, ...] = ()
+    """The directories that may be used; empty for all."""
     lock_seconds: float = 60
     """The time to wait for the lock file, if one is configured."""
     time_precision_seconds: float = 1
@@ -95,6 +97,14 @@ class FsspecFileIO:
         if type(fs).__module__.partition(".")[0] == "s3fs":
             fs.retries = 1  # botocore retries each request; s3fs would repeat all its attempts
         return fs
+
+    def confine(self, roots: Sequence[str], anchor: str = "") -> Self:  # noqa: ARG002 - no links
+        """Return a copy for some directories; see :meth:`FileIO.confine`."""
+        return replace(self, roots=tuple(roots))
+
+    def check_readable(self, path: str) -> None:
+        """Raise :class:`NotAllowedError` for a path outside of the roots."""
+        self._check_path(path)
 
     def open_input(self, path: str) -> IO[bytes]:
         """Open for random reads."""
@@ -234,7 +244,7 @@ class FsspecFileIO:
     def _check_path(self, path: str) -> str:
         scheme, separator, _ = path.partition("://")
         mine = self.root.partition("://")[0]
-        if not separator or _PACKAGE_BY_SCHEME.get(scheme, scheme) != _PACKAGE_BY_SCHEME.get(
+        if not separator or PACKAGE_BY_SCHEME.get(scheme, scheme) != PACKAGE_BY_SCHEME.get(
             mine, mine
         ):
             raise UnsupportedError(
@@ -246,6 +256,7 @@ class FsspecFileIO:
                 path,
                 "is refused: s3fs would interpret ?versionId= and read another version of it",
             )
+        find_root(_strip_scheme(path), [_strip_scheme(root) for root in self.roots])
         return check_path(path)
 
     def _get_writable_fs(self, path: str) -> Any:
@@ -281,13 +292,13 @@ def open_object_store(
 
         fsspec.get_filesystem_class(parsed.scheme)
     except ValueError:
-        schemes = ", ".join(f"{name}://" for name in _PACKAGE_BY_SCHEME)
+        schemes = ", ".join(f"{name}://" for name in PACKAGE_BY_SCHEME)
         raise InputError(
             f"warehouse {uri!r}: the scheme {parsed.scheme!r} is not supported; use a local path, "
             f"a file: URI, {schemes}"
         ) from None
     except ImportError as error:
-        package = _PACKAGE_BY_SCHEME.get(parsed.scheme)
+        package = PACKAGE_BY_SCHEME.get(parsed.scheme)
         if package is not None:
             install = "paimon-orch[s3]" if package == "s3fs" else package
             require_package(package, f"warehouse {uri!r}", install=install)
@@ -295,6 +306,11 @@ def open_object_store(
             f"warehouse {uri!r}: the package for {parsed.scheme}:// cannot be imported: {error}"
         ) from error
     return FsspecFileIO(root, StorageOptions.of(options, credentials)), root
+
+
+def _strip_scheme(path: str) -> str:
+    """Return bucket and name, because the schemes of a store are aliases."""
+    return path.partition("://")[2]
 
 
 def _get_modification_time(entry: Mapping[str, Any]) -> float:

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from paimon_orch.errors import UnsupportedError
 from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.table.permissions import NO_PERMISSIONS, TablePermissions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +146,9 @@ class CatalogEnvironment:
     Such a catalog knows whether it lists partitions. A table of a plain directory may belong to a
     metastore that this process does not know.
     """
+
+    permissions: TablePermissions = NO_PERMISSIONS
+    """What tables may use outside of their directories."""
 
     command_argument: str | None = None
     """How the command line names the catalog; None for the warehouse of the table's path."""

@@ -25,8 +25,10 @@ from paimon_orch.format.text import encode_json, parse_json_object
 from paimon_orch.storage import FileIO
 from paimon_orch.table.catalog_environment import CatalogEnvironment
 from paimon_orch.table.catalog_reports import mark_name
+from paimon_orch.table.permissions import find_mark_requests
 
 _SUCCESS_FILE = "_SUCCESS"
+_MAX_ANSWER_BYTES, _CHUNK_BYTES = 1 << 20, 1 << 16
 
 PartitionNames = Mapping[str, str]
 """The text of a partition's values by column."""
@@ -80,6 +82,7 @@ class PartitionMarker:
                         f"{named} needs an http or https URL in the option "
                         f"{PARTITION_MARK_DONE_HTTP_URL.key!r}, which is {url!r}"
                     )
+                environment.permissions.check(self.identifier, find_mark_requests(self.schema))
             case "done-partition" | "mark-event":
                 is_done_partition = action == "done-partition"
                 service = environment.partitions if is_done_partition else environment.marks
@@ -150,8 +153,7 @@ class PartitionMarker:
         )
         timeout = options.get(PARTITION_MARK_DONE_HTTP_TIMEOUT).total_seconds()
         try:
-            with urllib.request.urlopen(request, timeout=timeout) as response:  # noqa: S310
-                answer = json.loads(response.read())
+            answer = json.loads(_send(request, timeout))
         except (URLError, OSError, ValueError) as error:
             raise StorageError(
                 f"{url} did not accept {format_names(partition)}: {error}"
@@ -162,3 +164,22 @@ class PartitionMarker:
                 f"{url} did not accept {format_names(partition)}: its answer has the result "
                 f"{result!r}, not 'SUCCESS'"
             )
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_args: object, **_kwargs: object) -> None:
+        """Take a redirect as an error: its target is a host that nobody has allowed."""
+
+
+def _send(request: urllib.request.Request, timeout: float) -> bytes:
+    """Return the answer to a request; a server cannot make it larger or slower than the limits."""
+    deadline = time.monotonic() + timeout
+    body = bytearray()
+    with urllib.request.build_opener(_NoRedirects).open(request, timeout=timeout) as response:
+        while chunk := response.read1(_CHUNK_BYTES):
+            body += chunk
+            if len(body) > _MAX_ANSWER_BYTES:
+                raise ValueError(f"its answer has more than {_MAX_ANSWER_BYTES} bytes")
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"its answer is not complete after {timeout:g} seconds")
+    return bytes(body)

@@ -25,6 +25,7 @@ from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 from paimon_orch.table.metadata.tags import Tags
+from paimon_orch.table.permissions import find_directory_requests, find_iceberg_requests
 from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.scan.scan_planner import ScanPlanner
 from paimon_orch.table.step_gate import require_step
@@ -63,6 +64,11 @@ class TableStores:
         warehouse = self.paths.root.rsplit("/", 2)[0]
         return TableLabel(self.identifier, self.environment.command_argument or warehouse)
 
+    @property
+    def file_roots(self) -> tuple[str, ...]:
+        """Return the directories of the table's files: its own, and those that are allowed."""
+        return self.io.roots or (self.paths.root,)
+
     def check_step(self, step: StepKind, schema: TableSchema | None = None) -> None:
         """Refuse a step that the options of ``schema`` (default: the newest) forbid.
 
@@ -78,12 +84,16 @@ class TableStores:
             has_service=self.environment.is_service,
         )
         require_blob_support(self.identifier, schema, step)
+        permissions = self.environment.permissions
+        if step & EVERY_CHANGE:
+            permissions.check(self.identifier, find_directory_requests(schema))
         if step & StepKind.WRITE_ROWS and not self.allowances.stale_external:
             self._check_can_mark(schema)
         is_checked = step & EVERY_CHANGE and not self.allowances.stale_external
         if is_checked and is_iceberg_enabled(schema):
             from paimon_orch.table.iceberg.publishable import check_publishable
 
+            permissions.check(self.identifier, find_iceberg_requests(schema))
             check_publishable(self.identifier, schema, self.paths)
 
     def _check_can_mark(self, schema: TableSchema) -> None:
@@ -352,6 +362,7 @@ class TableStores:
             schemas=self.schemas,
             snapshots=self.snapshots,
             manifests=self.manifests,
+            permissions=self.environment.permissions,
         )
 
     def publish_iceberg_metadata(self) -> None:

@@ -53,8 +53,11 @@ def test_the_command_quarantine_empty_deletes_only_old_files(
     assert "none" in invoke("quarantine", "list", *where).stdout
 
 
-def test_skipped_external_paths_are_reported(tmp_path: Path) -> None:
+def test_skipped_external_paths_are_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "shared"
+    monkeypatch.setenv("PAIMON_ALLOWED_EXTERNAL_PATHS", str(path))
     new_table(
         tmp_path / "w",
         data_file__external_paths=f"file://{path}",

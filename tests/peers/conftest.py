@@ -9,6 +9,15 @@ from support.peers.fixtures import open_shared_peer
 from support.peers.peers import OpenPeer, Peer
 
 
+@pytest.fixture(autouse=True)
+def _allowed_places(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Allow the servers of this machine, and external paths in the directories of the tests."""
+    monkeypatch.setenv("PAIMON_ALLOWED_HOSTS", "127.0.0.1,localhost")
+    monkeypatch.setenv("PAIMON_ALLOWED_EXTERNAL_PATHS", str(tmp_path_factory.getbasetemp()))
+
+
 @pytest.fixture(scope="session")
 def open_peer() -> OpenPeer:
     """Return a function from names to peers; each is started once."""

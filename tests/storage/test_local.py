@@ -31,7 +31,7 @@ def events(monkeypatch: pytest.MonkeyPatch) -> list[Event]:
 
     def record(name: str, call: Callable[..., None]) -> None:
         def recorder(source: str, target: str, **options: Any) -> None:
-            stat = Path(source).stat()
+            stat = os.stat(source, dir_fd=options.get("src_dir_fd"))
             recorded.append((name, stat.st_ino, stat.st_size))
             call(source, target, **options)
 
@@ -96,7 +96,7 @@ def test_a_file_that_cannot_be_synced_or_named_leaves_nothing(
     function: str,
     put: Callable[[LocalFileIO, str, bytes], object],
 ) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, function, fail)

@@ -27,6 +27,12 @@ from paimon_orch.table.table import Table
 STRATEGIES = ("round-robin", "entropy-inject", "weight-robin", "specific-fs")
 
 
+@pytest.fixture(autouse=True)
+def _allowed_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directories = ",".join(str(tmp_path / name) for name in "abc")
+    monkeypatch.setenv("PAIMON_ALLOWED_EXTERNAL_PATHS", directories)
+
+
 def with_external_paths(tmp_path: Path, strategy: str = "round-robin", **options: Any) -> Table:
     paths = f"file://{tmp_path}/a/t,file:{tmp_path}/b/t"
     return new_table(
@@ -177,7 +183,10 @@ def test_dropping_a_table_names_the_external_paths_whose_files_remain(
     assert files_outside(tmp_path)
 
 
-def test_a_path_in_another_store_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
+def test_a_path_in_another_store_is_refused_and_nothing_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PAIMON_ALLOWED_EXTERNAL_PATHS", "s3://other/t")
     table = new_table(
         tmp_path / "w",
         data_file__external_paths="s3://other/t",

@@ -156,6 +156,12 @@ def server() -> Iterator[HTTPServer]:
     server.server_close()
 
 
+@pytest.fixture
+def _allowed_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PAIMON_ALLOWED_HOSTS", "127.0.0.1")
+
+
+@pytest.mark.usefixtures("_allowed_host")
 def test_http_reports_name_the_partition(tmp_path: Path, server: HTTPServer) -> None:
     table = new_table(
         tmp_path,
@@ -176,6 +182,7 @@ def test_http_reports_name_the_partition(tmp_path: Path, server: HTTPServer) -> 
         table.stores.marker.mark([{"p": "bad"}])
 
 
+@pytest.mark.usefixtures("_allowed_host")
 def test_a_server_that_does_not_answer_is_an_error(tmp_path: Path, server: HTTPServer) -> None:
     url = f"http://127.0.0.1:{server.server_port}/done"
     server.shutdown()

@@ -31,7 +31,7 @@ from paimon_orch.catalog.hive.hive_settings import (
     read_settings,
 )
 from paimon_orch.catalog.identifier import TableIdentifier
-from paimon_orch.catalog.store_options import open_location
+from paimon_orch.catalog.store_options import open_served_location
 from paimon_orch.errors import (
     AlreadyExistsError,
     CommitOutcomeUnknownError,
@@ -345,7 +345,7 @@ class HiveBackend:
             return LocalFileIO(), "/" + location.removeprefix("file:").lstrip("/")
         if urlparse(location).scheme == "":
             return resolve_warehouse(location)
-        return open_location(self.catalog_options, location)
+        return open_served_location(self.catalog_options, location)
 
     def _build_environment(self, identifier: TableIdentifier) -> CatalogEnvironment:
         partitions = HivePartitions(

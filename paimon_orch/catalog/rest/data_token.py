@@ -15,6 +15,7 @@ from paimon_orch.catalog.rest import resource_paths
 from paimon_orch.catalog.rest.answer_fields import read_number, read_options
 from paimon_orch.catalog.rest.rest_client import RestClient
 from paimon_orch.catalog.rest.rest_options import DLF_OSS_ENDPOINT
+from paimon_orch.catalog.rest.served_options import select_served_options
 from paimon_orch.catalog.store_options import translate_store_options
 from paimon_orch.errors import AccessDeniedError, NotFoundError
 
@@ -71,10 +72,11 @@ class DataTokenCredentials:
                 f"the server lends no credentials for the files of {self.database}."
                 f"{self.object_name}: {error}"
             ) from error
-        options = read_options(answer, "token", path)
+        own = self.client.options
+        options = select_served_options(read_options(answer, "token", path), own, self.client.uri)
         expires = read_number(answer, "expiresAtMillis", path)
-        endpoint = self.client.options.get(DLF_OSS_ENDPOINT.key)
-        merged = {**self.client.options, **options}
+        endpoint = own.get(DLF_OSS_ENDPOINT.key)
+        merged = {**own, **options}
         if endpoint:
             merged["fs.oss.endpoint"] = endpoint
         # A token that is valid for an hour or less would be renewed at each use.

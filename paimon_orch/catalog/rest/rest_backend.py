@@ -19,7 +19,7 @@ from paimon_orch.catalog.rest.rest_marks import RestMarks
 from paimon_orch.catalog.rest.rest_options import DATA_TOKEN_ENABLED
 from paimon_orch.catalog.rest.rest_snapshots import RestSnapshots, load_latest_snapshot
 from paimon_orch.catalog.rest.schema_messages import encode_changes, encode_schema
-from paimon_orch.catalog.store_options import open_location
+from paimon_orch.catalog.store_options import open_served_location
 from paimon_orch.errors import AlreadyExistsError, NotFoundError
 from paimon_orch.format.options import Options
 from paimon_orch.format.paths import TablePaths
@@ -120,14 +120,14 @@ class RestBackend:
     ) -> tuple[FileIO, str]:
         options = self.client.options
         if is_external or not Options(options).get(DATA_TOKEN_ENABLED):
-            return open_location(options, location)
+            return open_served_location(options, location)
         token = DataTokenCredentials(
             client=self.client,
             database=identifier.database,
             object_name=identifier.object_name,
             location=location,
         )
-        return open_location(options, location, token)
+        return open_served_location(options, location, token)
 
     def create_table(
         self, identifier: TableIdentifier, schema: TableSchema, location: str | None

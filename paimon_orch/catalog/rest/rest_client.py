@@ -39,6 +39,7 @@ from paimon_orch.catalog.rest.rest_options import (
     parse_rest_options,
     parse_server_uri,
 )
+from paimon_orch.catalog.rest.served_options import select_served_options
 from paimon_orch.catalog.rest.signer import Authentication, SignableRequest, Signer
 from paimon_orch.catalog.rest.transport_errors import build_transport_error
 from paimon_orch.errors import InputError
@@ -84,8 +85,11 @@ class RestClient:
         client = cls(own, uri, open_authentication(own, uri))
         config = client._load_config()
         where = f"{uri}/v1/config"
-        defaults = read_options(config, "defaults", where)
-        merged = {**defaults, **own, **read_options(config, "overrides", where)}
+        defaults, overrides = (
+            select_served_options(read_options(config, field, where), own, uri)
+            for field in ("defaults", "overrides")
+        )
+        merged = {**defaults, **own, **overrides}
         try:
             extract_headers(merged)
         except InputError as error:

@@ -1,5 +1,6 @@
 """Quarantine for orphan files: dated folders in the table's directory, for restoring files."""
 
+import logging
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -7,11 +8,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import IO
 
-from paimon_orch.errors import InputError, NotFoundError
+from paimon_orch.errors import InputError, NotAllowedError, NotFoundError
 from paimon_orch.storage import FileIO
 from paimon_orch.table.cleanup.orphan_candidates import DataRoots
 from paimon_orch.table.cleanup.safe_delete import SafeDeleter
 from paimon_orch.table.table import Table
+
+logger = logging.getLogger(__name__)
 
 _QUARANTINE_FOLDER = ".quarantine"  # engines ignore folders that they do not know
 _ROWS_FOLDER = "rows"
@@ -114,16 +117,19 @@ class Quarantine:
         return names if folder is None else [folder]
 
     def _restore(self, base: str, root: str) -> int:
-        restored, remover = 0, SafeDeleter(io=self.io, roots=(root,))
+        restored, io = 0, self.io.confine((root,))
         for path in list(self._list_files(base)):
             target = f"{root}/{path.removeprefix(f'{base}/')}"
-            if path.startswith(f"{base}/{_ROWS_FOLDER}/") or not remover.is_safe_path(target):
+            if path.startswith(f"{base}/{_ROWS_FOLDER}/"):
                 continue
-            if self.io.move(path, target):
-                restored += 1
-            # A move that was killed may have copied the file already.
-            elif self._has_same_content(path, target):
-                self.io.delete(path)
+            try:
+                if io.move(path, target):
+                    restored += 1
+                # A move that was killed may have copied the file already.
+                elif self._has_same_content(path, target):
+                    io.delete(path)
+            except NotAllowedError as error:
+                logger.warning("%s is not restored: %s", path, error)
         self._delete_empty_directories(base)
         return restored
 

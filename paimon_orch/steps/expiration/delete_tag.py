@@ -22,7 +22,7 @@ from paimon_orch.table.cleanup.references import (
     RetainedSnapshotKind,
     RetainedSnapshotStore,
 )
-from paimon_orch.table.cleanup.safe_delete import SafeDeleter, list_file_roots
+from paimon_orch.table.cleanup.safe_delete import SafeDeleter
 from paimon_orch.table.cleanup.snapshot_deletion import SnapshotDeletionPlanner, UnreferencedFiles
 from paimon_orch.table.table import Table
 
@@ -99,7 +99,7 @@ def _collect_files_to_delete(
     collector.add_live_files(versions[path])
     # the expiration of the snapshot retained these files for the tag
     collector.add_changelog_files(versions[path])
-    remover = SafeDeleter(io=table.io, roots=list_file_roots(table.io, table.paths))
+    remover = SafeDeleter(io=table.io, roots=table.stores.file_roots)
     return collector.collect([versions[path]]).filter(remover.has_safe_name)
 
 
@@ -134,7 +134,7 @@ def _has_new_versions(
 
 def _collect_work(table: Table, plan: TagDeletionPlan) -> WorkUnits[DeletionScope, Sequence[str]]:
     files = plan.files_to_delete
-    scope = DeletionScope(table.io, list_file_roots(table.io, table.paths))
+    scope = DeletionScope(table.io, table.stores.file_roots)
     return WorkUnits(shared=scope, units=split_paths([*files.data, *files.metadata, *files.lists]))
 
 

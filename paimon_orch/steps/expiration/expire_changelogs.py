@@ -30,7 +30,7 @@ from paimon_orch.table.cleanup.references import (
     RetainedSnapshotKind,
     RetainedSnapshotStore,
 )
-from paimon_orch.table.cleanup.safe_delete import SafeDeleter, list_file_roots
+from paimon_orch.table.cleanup.safe_delete import SafeDeleter
 from paimon_orch.table.cleanup.snapshot_deletion import SnapshotDeletionPlanner, UnreferencedFiles
 from paimon_orch.table.metadata.changelog_store import ChangelogStore
 from paimon_orch.table.metadata.snapshot_store import EARLIEST
@@ -152,7 +152,7 @@ def _advance_hint(table: Table, plan: ChangelogExpirationPlan) -> ChangelogExpir
 def _collect_work(
     table: Table, plan: ChangelogExpirationPlan
 ) -> WorkUnits[DeletionScope, Sequence[str]]:
-    scope = DeletionScope(table.io, list_file_roots(table.io, table.paths))
+    scope = DeletionScope(table.io, table.stores.file_roots)
     return WorkUnits(shared=scope, units=split_paths(plan.files_to_delete.data))
 
 
@@ -166,7 +166,7 @@ def commit(
     if not plan:
         return ChangelogExpirationResult(plan=plan)
     store, files = ChangelogStore(table.io, table.paths), plan.files_to_delete
-    remover = SafeDeleter(io=table.io, roots=list_file_roots(table.io, table.paths))
+    remover = SafeDeleter(io=table.io, roots=table.stores.file_roots)
     delete_in_threads(remover, files.metadata)
     delete_in_threads(remover, files.lists)
     delete_in_threads(remover, list(map(store.path, plan.changelogs)))

@@ -52,7 +52,7 @@ from paimon_orch.table.cleanup.references import (
     RetainedSnapshotKind,
     RetainedSnapshotStore,
 )
-from paimon_orch.table.cleanup.safe_delete import SafeDeleter, list_file_roots
+from paimon_orch.table.cleanup.safe_delete import SafeDeleter
 from paimon_orch.table.cleanup.snapshot_deletion import SnapshotDeletionPlanner, UnreferencedFiles
 from paimon_orch.table.metadata.changelog_store import ChangelogStore
 from paimon_orch.table.metadata.snapshot_store import EARLIEST
@@ -225,7 +225,7 @@ def _exclude_outside_files(
     table: Table, files: UnreferencedFiles
 ) -> tuple[UnreferencedFiles, tuple[str, ...]]:
     """Exclude files outside of the table's directories: paths in metadata are not trusted."""
-    remover = SafeDeleter(io=table.io, roots=list_file_roots(table.io, table.paths))
+    remover = SafeDeleter(io=table.io, roots=table.stores.file_roots)
     paths = (*files.data, *files.metadata, *files.lists)
     refused = tuple(path for path in paths if not remover.has_safe_name(path))
     return files.filter(remover.has_safe_name) if refused else files, refused
@@ -300,7 +300,7 @@ def _is_newer(version: RetainedSnapshot, old: Mapping[str, Snapshot]) -> bool:
 
 def _delete_metadata(table: Table, planned: SnapshotExpirationPlan) -> int:
     assert planned.end is not None
-    roots = list_file_roots(table.io, table.paths)
+    roots = table.stores.file_roots
     remover = SafeDeleter(io=table.io, roots=roots)
     directories = 0
     options = table.options
@@ -331,7 +331,7 @@ def _write_decoupled_changelog(table: Table, number: int) -> None:
 def _collect_work(
     table: Table, plan: SnapshotExpirationPlan
 ) -> WorkUnits[DeletionScope, Sequence[str]]:
-    scope = DeletionScope(table.io, list_file_roots(table.io, table.paths))
+    scope = DeletionScope(table.io, table.stores.file_roots)
     return WorkUnits(shared=scope, units=split_paths(plan.files_to_delete.data))
 
 

@@ -234,11 +234,11 @@ class _Examination:
         )
 
     def _check_options(self) -> Iterator[DoctorFinding]:
-        environment = self._table.stores.environment
-        for text in describe_options(
-            self._table.schema.options, has_service=environment.is_service
-        ):
+        environment, schema = self._table.environment, self._table.schema
+        for text in describe_options(schema.options, has_service=environment.is_service):
             yield self._find(DoctorRule.OPTION, Severity.WARNING, text)
+        for text in environment.permissions.list_refusals(self._table.identifier, schema):
+            yield self._find(DoctorRule.NOT_ALLOWED, Severity.WARNING, text)
 
     def _check_snapshot_files(self, latest: Snapshot) -> Iterator[DoctorFinding]:
         ids = self._snapshots.ids()

@@ -53,6 +53,7 @@ class DoctorRule(StrEnum):
     STALE_ICEBERG_METADATA = "stale-iceberg-metadata"
     STALE_CATALOG_PARTITIONS = "stale-catalog-partitions"
     OPTION = "option"
+    NOT_ALLOWED = "not-allowed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -356,7 +356,9 @@ def _find_reason_to_refuse(io: FileIO, root: str, path: str) -> str | None:
 def _find_table_with_same_path(io: FileIO, root: str, path: str) -> str | None:
     """Return a table with the same name in another database that may use the external path."""
     database, _, name = root.rpartition("/")
-    for info in io.list_dir(database.rpartition("/")[0]):
+    warehouse = database.rpartition("/")[0]
+    io = io.confine((warehouse,))
+    for info in io.list_dir(warehouse):
         paths = TablePaths(f"{info.path}/{name}")
         if not info.name.endswith(".db") or info.path == database:
             continue

@@ -5,16 +5,14 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from paimon_orch.errors import CorruptFileError, PaimonError, StorageError, raise_if_temporary
+from paimon_orch.errors import CorruptFileError, NotAllowedError, StorageError
 from paimon_orch.format.external_paths import strip_file_scheme
 from paimon_orch.format.options.core_options import (
     DATA_FILE_EXTERNAL_PATHS,
-    GLOBAL_INDEX_EXTERNAL_PATH,
 )
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.storage import FileIO
-from paimon_orch.table.metadata.schema_store import SchemaStore
 
 logger = logging.getLogger(__name__)
 
@@ -23,26 +21,6 @@ def list_data_roots(paths: TablePaths, schema: TableSchema) -> tuple[str, ...]:
     """Return the directories of a table's data files: its own, and its external paths."""
     external = schema.typed_options.get(DATA_FILE_EXTERNAL_PATHS)
     return (paths.root, *(strip_file_scheme(uri).rstrip("/") for uri in external))
-
-
-def list_file_roots(io: FileIO, paths: TablePaths) -> tuple[str, ...]:
-    """Return the directories of a table's data and index files.
-
-    Includes external paths of older schemas, as their files still belong to the table.
-    """
-    schemas, roots = SchemaStore(io, paths), dict.fromkeys([paths.root])
-    for schema_id in schemas.ids():
-        try:
-            roots |= dict.fromkeys(_list_roots_of_schema(schemas.get(schema_id), paths))
-        except PaimonError as error:  # files of an unreadable schema are not deleted
-            raise_if_temporary(error)
-    return tuple(roots)
-
-
-def _list_roots_of_schema(schema: TableSchema, paths: TablePaths) -> list[str]:
-    uri = schema.typed_options.get(GLOBAL_INDEX_EXTERNAL_PATH) or ""
-    index = strip_file_scheme(uri.strip()).rstrip("/")
-    return [root for root in (*list_data_roots(paths, schema), index) if root]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -58,16 +36,12 @@ class SafeDeleter:
     refused: list[str] = field(default_factory=list)
     """The paths that were not deleted."""
 
-    _directories: dict[str, frozenset[str]] = field(default_factory=dict)
-    _real_directories: dict[str, bool] = field(default_factory=dict)
+    def __post_init__(self) -> None:
+        self.io = self.io.confine(self.roots)
 
     def has_safe_name(self, path: str) -> bool:
         """Return whether the path is below the roots; does not access storage."""
         return any(path.startswith(f"{root}/") for root in self.roots) and is_plain_path(path)
-
-    def is_safe_path(self, path: str) -> bool:
-        """Return whether the path is below the roots and leads through no symbolic link."""
-        return self.has_safe_name(path) and self._is_real_directory(path.rpartition("/")[0])
 
     def delete(self, path: str) -> bool:
         """Delete a file, which may be missing; return False if the path is refused."""
@@ -77,18 +51,17 @@ class SafeDeleter:
         """Move a file, which may be missing, below the roots; return False if a path is refused."""
 
         def move() -> None:
-            if self.is_safe_path(target):
-                with suppress(FileNotFoundError):
-                    self.io.move(path, target)
+            with suppress(FileNotFoundError):
+                self.io.move(path, target)
 
         return self._run_if_safe(path, move)
 
     def _run_if_safe(self, path: str, action: Callable[[], None]) -> bool:
+        allowed = self.has_safe_name(path)
         try:
-            allowed = self.is_safe_path(path)
             if allowed:
                 action()
-        except (CorruptFileError, IsADirectoryError):  # the path is a directory
+        except (NotAllowedError, CorruptFileError, IsADirectoryError):  # a link or a directory
             allowed = False
         except PermissionError as error:  # some systems raise this error for a directory
             if not self._is_directory(path):
@@ -113,33 +86,11 @@ class SafeDeleter:
         while pending:
             parents = set()
             for path in pending:
-                inside = path.startswith(f"{root}/") and self._is_real_directory(path)
-                if inside and self.io.delete_empty_dir(path):
+                if path.startswith(f"{root}/") and self.io.delete_empty_dir(path):
                     removed += 1
                     parents.add(path.rpartition("/")[0])
             pending = sorted(parents, key=lambda path: -path.count("/"))
         return removed
-
-    def _is_real_directory(self, directory: str) -> bool:
-        """Return whether the path of a directory below a root has no symbolic link."""
-        if self.io.remote or directory in self.roots:
-            return True
-        if directory not in self._real_directories:
-            parent, _, name = directory.rpartition("/")
-            inside = any(directory.startswith(f"{root}/") for root in self.roots)
-            # Another process could create a missing directory below a symbolic link.
-            self._real_directories[directory] = (
-                inside
-                and self._is_real_directory(parent)
-                and (name in self._list_subdirectories(parent) or not self.io.exists(directory))
-            )
-        return self._real_directories[directory]
-
-    def _list_subdirectories(self, directory: str) -> frozenset[str]:
-        if directory not in self._directories:
-            names = (info.name for info in self.io.list_dir(directory) if info.is_dir)
-            self._directories[directory] = frozenset(names)
-        return self._directories[directory]
 
 
 def is_plain_path(path: str) -> bool:

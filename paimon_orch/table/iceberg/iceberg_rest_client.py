@@ -6,7 +6,6 @@ See docs/format/iceberg-metadata.md#rest-catalogs.
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from paimon_orch.errors import (
@@ -24,11 +23,28 @@ if TYPE_CHECKING:
     from pyiceberg.catalog.rest import RestCatalog
 
 REST_PREFIX = ICEBERG_REST_SETTING.named("").key
-_TIMEOUTS = (10.0, 180.0)
-"""The longest wait for a connection, and for the next bytes of an answer, in seconds."""
 _AUTH_TYPE = "rest.auth.type"
 _BASIC = "rest.auth.basic."
 _SIGV4 = "rest.sigv4-enabled"
+_USED_PROPERTIES = frozenset(
+    {
+        "uri",
+        "warehouse",
+        "prefix",
+        "credential",
+        "token",
+        "scope",
+        "audience",
+        "resource",
+        "oauth2-server-uri",
+        "client.region",
+        "client.access-key-id",
+        "client.secret-access-key",
+        "client.session-token",
+    }
+)
+_USED_PREFIXES = ("header.", "rest.auth.", "rest.sig")
+"""Options name no class and no file: other properties are those of Java clients."""
 _MIN_SECRET_LENGTH = 4  # hiding shorter values would hide ordinary words
 
 
@@ -39,10 +55,15 @@ def read_rest_properties(options: Mapping[str, str]) -> dict[str, str]:
     """
     purpose = f"'{ICEBERG_STORAGE.key}' = 'rest-catalog'"
     require_package("pyiceberg", purpose, install="paimon-orch[iceberg-rest]")
-    properties = {
+    named = {
         key.removeprefix(REST_PREFIX): value
         for key, value in options.items()
         if key.startswith(REST_PREFIX)
+    }
+    properties = {
+        key: value
+        for key, value in named.items()
+        if key in _USED_PROPERTIES or key.startswith(_USED_PREFIXES)
     }
     if not properties.get("uri"):
         raise InputError(
@@ -63,18 +84,10 @@ def open_rest_catalog(properties: Mapping[str, str]) -> "Iterator[RestCatalog]":
 
     Their messages contain no credentials. Errors that a caller handles have to be caught inside.
     """
-    from pyiceberg.catalog.rest import RestCatalog
-    from requests import Session
-
-    class Catalog(RestCatalog):
-        def _create_session(self) -> Session:
-            session = super()._create_session()
-            # pyiceberg would wait forever, and with it the commit.
-            session.request = partial(session.request, timeout=_TIMEOUTS)  # type: ignore[method-assign]
-            return session
+    from paimon_orch.table.iceberg.confined_rest_catalog import ConfinedRestCatalog
 
     try:
-        catalog = Catalog("iceberg", **_translate_properties(properties))
+        catalog = ConfinedRestCatalog("iceberg", **_translate_properties(properties))
         try:
             yield catalog
         finally:

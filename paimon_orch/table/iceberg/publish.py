@@ -48,6 +48,7 @@ from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.metadata.metadata_io import read_metadata_file
 from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.metadata.snapshot_store import EARLIEST, SnapshotStore
+from paimon_orch.table.permissions import TablePermissions, find_iceberg_requests
 
 _MAX_ATTEMPTS = 5
 
@@ -60,6 +61,7 @@ class IcebergPublisher:
     schemas: SchemaStore
     snapshots: SnapshotStore
     manifests: ManifestReader
+    permissions: TablePermissions
 
     def publish(self) -> int | None:
         """Publish the newest snapshot unless it is published; return its id.
@@ -127,6 +129,7 @@ class IcebergPublisher:
 
     def open_entry(self, table: TableState) -> IcebergCatalogEntry | None:
         """Return the table in an external Iceberg catalog, or None if the table needs none."""
+        self.permissions.check(self.identifier, find_iceberg_requests(table.schema))
         return open_catalog_entry(self.identifier, table.schema, self.snapshots.paths)
 
     def _update_catalog(

@@ -57,7 +57,7 @@ def fail(client: RestClient, method: str) -> RestError:
 
 def test_the_handshake_merges_options_and_is_cached(server: FaultyServer) -> None:
     server.config = {
-        "defaults": {"a": "server", "warehouse": "server", "n": None},
+        "defaults": {"data-token.enabled": True, "warehouse": "server", "n": None},
         "overrides": {"prefix": "my catalog", "header.X-Tenant": "t", "uri": "http://other"},
         "unknown": 1,
     }
@@ -71,7 +71,7 @@ def test_the_handshake_merges_options_and_is_cached(server: FaultyServer) -> Non
     assert server.handshakes[0].headers["X-User"] == "u"
     assert again == client
     assert hash(again) == hash(client)
-    assert (client.options["a"], client.options["warehouse"]) == ("server", "w h")
+    assert (client.options["data-token.enabled"], client.options["warehouse"]) == ("true", "w h")
     assert "n" not in client.options
     assert client.get(resource_paths.database("d~b x")) == {"name": "db"}
     request = server.requests[0]

@@ -24,6 +24,11 @@ from paimon_orch.table.schema_change.schema_changes import SetOption
 from paimon_orch.table.table import Table
 
 
+@pytest.fixture(autouse=True)
+def _allowed_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PAIMON_ALLOWED_EXTERNAL_PATHS", str(tmp_path))
+
+
 def test_files_outside_the_table_are_never_deleted(table: Table) -> None:
     root = Path(table.paths.root)
     names = [

@@ -48,8 +48,13 @@ def test_a_file_outside_the_table_is_never_deleted(tmp_path: Path, prefix: str) 
     assert outside.read_bytes() == b"precious"
 
 
-def test_a_file_below_an_external_path_of_the_table_is_deleted(tmp_path: Path) -> None:
+@pytest.mark.parametrize("allowed", [True, False])
+def test_a_file_below_an_external_path_is_deleted_if_the_operator_allows_the_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, allowed: bool
+) -> None:
     outside = tmp_path / "external" / "bucket-0" / "data.parquet"
+    if allowed:
+        monkeypatch.setenv("PAIMON_ALLOWED_EXTERNAL_PATHS", f"file:{tmp_path}/external")
     table = make_snapshots(
         tmp_path / "w", 1, data_file__external_paths=f"file://{tmp_path}/external"
     )
@@ -59,7 +64,8 @@ def test_a_file_below_an_external_path_of_the_table_is_deleted(tmp_path: Path) -
 
     result = expire_snapshots(table, retain_max=1)
 
-    assert (result.refused, outside.exists()) == ((), False)
+    assert result.refused == (() if allowed else (str(outside),))
+    assert outside.exists() is not allowed
 
 
 @pytest.mark.parametrize("path", ["/a/../data.parquet", "relative/data.parquet", "/a/other.parquet", "//etc/data.parquet"])  # fmt: skip

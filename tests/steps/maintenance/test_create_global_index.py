@@ -114,7 +114,9 @@ def test_an_index_of_java_is_extended(tmp_path: Path) -> None:
     assert len(table.scan(filter="id = 70").plan()[0].files) == 1
 
 
-def test_indexes_are_built_and_dropped_by_partition(tmp_path: Path) -> None:
+def test_indexes_are_built_and_dropped_by_partition(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table = partitioned(tmp_path)
     external = f"file:{tmp_path}/elsewhere"
 
@@ -127,6 +129,7 @@ def test_indexes_are_built_and_dropped_by_partition(tmp_path: Path) -> None:
     assert drop_global_index(table, "a").index_files == 1
     assert drop_global_index(table, "a").snapshot_id is None
     assert index_entries(table) == []
+    monkeypatch.setenv("PAIMON_ALLOWED_EXTERNAL_PATHS", external)
     elsewhere = evolving_table(tmp_path / "x", global_index__external_path=external)
     elsewhere.append(table_of("a b c", [(1, 2, 3)]))
     create_global_index(elsewhere, "a")

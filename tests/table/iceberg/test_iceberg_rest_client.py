@@ -16,7 +16,7 @@ from paimon_orch.errors import (
     PaimonError,
     UnsupportedError,
 )
-from paimon_orch.table.iceberg import iceberg_rest_client
+from paimon_orch.table.iceberg import confined_rest_catalog
 from paimon_orch.table.iceberg.iceberg_rest_client import open_rest_catalog
 
 pytest.importorskip("pyiceberg")
@@ -79,7 +79,7 @@ def test_a_catalog_that_is_not_reached_is_unavailable() -> None:
 def test_a_catalog_that_does_not_answer_is_unavailable(
     server: FaultyServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(iceberg_rest_client, "_TIMEOUTS", (5, 0.1))
+    monkeypatch.setattr(confined_rest_catalog, "_READ_TIMEOUT", 0.1)
     may_answer = Event()
     server.answers = [Answer(delay=may_answer)]
     try:

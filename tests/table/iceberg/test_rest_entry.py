@@ -21,6 +21,11 @@ PREFIX = "metadata.iceberg.rest."
 URI = {f"{PREFIX}uri": "http://127.0.0.1:1"}
 
 
+@pytest.fixture(autouse=True)
+def _allowed_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PAIMON_ALLOWED_HOSTS", "one,site,127.0.0.1")
+
+
 def create(tmp_path: Path, **options: str) -> Table:
     storage = {"metadata.iceberg.storage": "rest-catalog"}
     return Catalog(str(tmp_path)).create_table("db.t", "id INT", options=storage | options)
@@ -105,7 +110,7 @@ def test_no_credentials_are_shown(tmp_path: Path) -> None:
         "token": "secret-token",
         "credential": "client:secret-part",
         "header.X-Api": "secret-header",
-        "s3.secret-access-key": "secret-access",
+        "client.secret-access-key": "secret-access",
     }
     options = {f"{PREFIX}{key}": text for key, text in secrets.items()}
     entry = open_entry(create(tmp_path, **URI, **options))

@@ -16,6 +16,7 @@ from paimon_orch import Catalog
 from paimon_orch.errors import (
     CommitConflictError,
     InputError,
+    NotAllowedError,
     NotFoundError,
     UnsupportedError,
 )
@@ -369,13 +370,19 @@ def test_a_fast_forward_to_snapshots_before_the_earliest_one_changes_the_hint(
     assert check(table, deep=True)
 
 
-def test_files_of_a_symbolically_linked_branch_are_kept(table: Table, tmp_path: Path) -> None:
-    """The directory of the branch was moved and replaced by a link, which readers follow."""
+def test_files_of_a_symbolically_linked_branch_are_kept(
+    table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The directory of the branch was moved to an allowed place and replaced by a link."""
     table.branches.create("dev", "base")
     folder = Path(table.paths.root) / "branch" / "branch-dev"
     folder.rename(tmp_path / "moved")
     folder.symlink_to(tmp_path / "moved")
     table.tags.delete("base")
+    with pytest.raises(NotAllowedError, match="leads through a symbolic link"):
+        expire_snapshots(table, retain_max=1)
+    monkeypatch.setenv("PAIMON_ALLOWED_EXTERNAL_PATHS", str(tmp_path / "moved"))
+    table = Catalog(str(Path(table.paths.root).parents[1])).table("db.t")
 
     expire_snapshots(table, retain_max=1)
 

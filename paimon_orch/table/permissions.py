@@ -1,0 +1,173 @@
+"""What a table may use outside of its directory: the files and hosts that the operator allows.
+
+Options of a table come from storage, where everybody who may write to the table can set them. They
+ask; the options of the catalog allow. See SECURITY.md#who-trusts-whom.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from paimon_orch.errors import InputError, NotAllowedError
+from paimon_orch.format.external_paths import strip_file_scheme
+from paimon_orch.format.options.core_options import (
+    DATA_FILE_EXTERNAL_PATHS,
+    DATA_FILE_EXTERNAL_PATHS_STRATEGY,
+    GLOBAL_INDEX_EXTERNAL_PATH,
+    ICEBERG_HIVE_CONF_DIR,
+    ICEBERG_REST_SETTING,
+    ICEBERG_STORAGE,
+    ICEBERG_URI,
+    PARTITION_MARK_DONE_ACTION,
+    PARTITION_MARK_DONE_HTTP_URL,
+)
+from paimon_orch.format.schema import TableSchema
+
+EXTERNAL_PATHS_OPTION = "allowed-external-paths"
+HOSTS_OPTION = "allowed-hosts"
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceRequest:
+    """A place outside of the table that an option asks for."""
+
+    option: str
+    place: str
+    """The path of a directory, or the URL of a server."""
+    is_host: bool = False
+
+    def describe_refusal(self) -> str:
+        """Say which option asks for what, without the user and the parameters of a URL."""
+        if not self.is_host:
+            allowing, kind, place = EXTERNAL_PATHS_OPTION, "directory", self.place
+        else:
+            parts = urlsplit(self.place)
+            allowing, kind, place = HOSTS_OPTION, "host", parts.netloc.rpartition("@")[2]
+        return (
+            f"option {self.option!r} asks for the {kind} {place}, which is not "
+            f"allowed. If the table may use it, add it to the catalog option {allowing!r}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TablePermissions:
+    """The operator's permissions for all tables of a catalog."""
+
+    external_paths: tuple[str, ...] = ()
+    """Directories; ``{database}`` and ``{table}`` stand for the names of a table."""
+    hosts: tuple[str, ...] = ()
+    """Names or addresses in lower case, with a port if only that one is allowed."""
+
+    @classmethod
+    def parse(cls, external_paths: Iterable[str], hosts: Iterable[str]) -> "TablePermissions":
+        """Check and normalize the values of the options of a catalog.
+
+        Raises :class:`InputError` for a path that is not absolute, and for a host with a path.
+        """
+        return cls(
+            external_paths=tuple(map(_parse_directory, external_paths)),
+            hosts=tuple(map(_parse_host, hosts)),
+        )
+
+    def list_directories(self, identifier: str) -> list[str]:
+        """Return the allowed directories of one table or branch."""
+        database, _, table = identifier.partition("$")[0].partition(".")
+        return [
+            path.replace("{database}", database).replace("{table}", table)
+            for path in self.external_paths
+        ]
+
+    def allows(self, identifier: str, request: PlaceRequest) -> bool:
+        """Return whether a table may use a place that one of its options names."""
+        if request.is_host:
+            return self._allows_host(request.place)
+        allowed = self.list_directories(identifier)
+        return any(f"{request.place}/".startswith(f"{path}/") for path in allowed)
+
+    def check(self, identifier: str, requests: Iterable[PlaceRequest]) -> None:
+        """Raise :class:`NotAllowedError` for a place that a table may not use."""
+        for request in requests:
+            if not self.allows(identifier, request):
+                raise NotAllowedError(f"{identifier}: {request.describe_refusal()}")
+
+    def list_refusals(self, identifier: str, schema: TableSchema) -> list[str]:
+        """Describe the options of a table that ask for places which it may not use."""
+        requests = (
+            *find_directory_requests(schema),
+            *find_mark_requests(schema),
+            *find_iceberg_requests(schema),
+        )
+        return [
+            request.describe_refusal()
+            for request in requests
+            if not self.allows(identifier, request)
+        ]
+
+    def _allows_host(self, url: str) -> bool:
+        try:
+            parts = urlsplit(url)
+            host, port = parts.hostname, parts.port
+        except ValueError:
+            return False
+        if not host:
+            return False
+        named = f"[{host}]" if ":" in host else host
+        return named in self.hosts or (port is not None and f"{named}:{port}" in self.hosts)
+
+
+NO_PERMISSIONS = TablePermissions()
+
+
+def find_directory_requests(schema: TableSchema) -> Iterator[PlaceRequest]:
+    """Yield the directories outside of a table to which its options move new files."""
+    options = schema.typed_options
+    if options.get(DATA_FILE_EXTERNAL_PATHS_STRATEGY) != "none":
+        for uri in options.get(DATA_FILE_EXTERNAL_PATHS) or ():
+            yield PlaceRequest(DATA_FILE_EXTERNAL_PATHS.key, strip_file_scheme(uri).rstrip("/"))
+    if uri := (options.get(GLOBAL_INDEX_EXTERNAL_PATH) or "").strip():
+        yield PlaceRequest(GLOBAL_INDEX_EXTERNAL_PATH.key, strip_file_scheme(uri).rstrip("/"))
+
+
+def find_mark_requests(schema: TableSchema) -> Iterator[PlaceRequest]:
+    """Yield the server to which the partitions of a table are reported."""
+    options = schema.typed_options
+    actions = options.get(PARTITION_MARK_DONE_ACTION).lower().split(",")
+    if "http-report" in map(str.strip, actions):
+        url = options.get(PARTITION_MARK_DONE_HTTP_URL) or ""
+        yield PlaceRequest(PARTITION_MARK_DONE_HTTP_URL.key, url, is_host=True)
+
+
+def find_iceberg_requests(schema: TableSchema) -> Iterator[PlaceRequest]:
+    """Yield the servers of the external Iceberg catalog of a table, and their local settings."""
+    storage = schema.typed_options.get(ICEBERG_STORAGE)
+    if storage == "hive-catalog":
+        for url in (schema.typed_options.get(ICEBERG_URI) or "").split(","):
+            if url.strip():
+                yield PlaceRequest(ICEBERG_URI.key, url.strip(), is_host=True)
+        if directory := (schema.typed_options.get(ICEBERG_HIVE_CONF_DIR) or "").rstrip("/"):
+            yield PlaceRequest(ICEBERG_HIVE_CONF_DIR.key, directory)
+    elif storage == "rest-catalog":
+        for name in ("uri", "oauth2-server-uri"):
+            key = ICEBERG_REST_SETTING.named(name).key
+            if url := schema.options.get(key, "").strip():
+                yield PlaceRequest(key, url, is_host=True)
+
+
+def _parse_directory(text: str) -> str:
+    path = strip_file_scheme(text.strip()).rstrip("/")
+    if "://" not in path and not Path(path).is_absolute():
+        raise InputError(
+            f"catalog option {EXTERNAL_PATHS_OPTION!r} has {text!r}, which must be an absolute path "
+            "or a URI, such as s3://bucket/external/{database}/{table}"
+        )
+    return path
+
+
+def _parse_host(text: str) -> str:
+    host = text.strip().lower()
+    if not host or "/" in host or "@" in host:
+        raise InputError(
+            f"catalog option {HOSTS_OPTION!r} has {text!r}, which must be a host or host:port"
+        )
+    return host
