@@ -132,10 +132,8 @@ def test_cleanup_changes_no_version_and_leaves_no_orphans(
     with tempfile.TemporaryDirectory() as root:
         table = make_table(Path(root), kind, history, batch_rows=3)
         if rolled_back:
-            table.rollback(
-                table.stores.snapshots.ids()[len(table.stores.snapshots.ids()) // 2],
-                delete_tags=True,
-            )
+            ids = table.stores.snapshots.ids()
+            table.rollback(ids[len(ids) // 2], delete_tags=True)
         if expired:
             expire_snapshots(table, retain_max=2)
         if "dev" in table.branches.names() and rolled_back:
