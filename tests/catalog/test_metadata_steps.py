@@ -118,7 +118,7 @@ def test_a_rollback_restores_its_target(catalog_under_test: CatalogUnderTest, ta
     table.tags.create("late")
     before = read_versions(table)
 
-    table.rollback(2)
+    table.rollback(2, delete_tags=True)
 
     after = read_versions(table)
     assert after == select_retained(before, after)

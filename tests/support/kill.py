@@ -33,6 +33,8 @@ MARKS = [
 ]
 
 _CHANGES = {"os.link", "os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.truncate"}
+_DIRECTORY_ARGUMENT = {"os.link": 2, "os.remove": 1, "os.rename": 2, "os.rmdir": 1, "os.mkdir": 2}
+"""The position of the descriptor of the directory in the arguments of an event."""
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 _FAILED = 3
 
@@ -114,7 +116,7 @@ def _run_child(
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         changes = event in _CHANGES or (event == "open" and _is_writing(arguments))
-        if changes and str(arguments[0]).startswith(below):
+        if changes and _find_path(event, arguments).startswith(below):
             count_down()
 
     try:
@@ -125,6 +127,15 @@ def _run_child(
         traceback.print_exc()
         os._exit(_FAILED)
     os._exit(0)
+
+
+def _find_path(event: str, arguments: tuple[Any, ...]) -> str:
+    """Return the path of a change, also if it is relative to an open directory."""
+    path = str(arguments[0])
+    descriptor = arguments[_DIRECTORY_ARGUMENT[event]] if event in _DIRECTORY_ARGUMENT else -1
+    if Path(path).is_absolute() or descriptor < 0:
+        return path
+    return f"{Path(f'/proc/self/fd/{descriptor}').readlink()}/{path}"
 
 
 def _is_writing(arguments: tuple[Any, ...]) -> bool:

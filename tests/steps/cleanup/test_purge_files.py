@@ -75,7 +75,9 @@ def test_an_empty_table_can_be_purged(tmp_path: Path) -> None:
 def test_the_command_asks_before_it_deletes(table: Table, tmp_path: Path) -> None:
     before = stored_files(table)
     shown = run_command("purge-files", str(tmp_path), "db.t", "--dry-run")
-    assert shown.startswith("would delete 4 rows, 3 snapshots, 1 tag (keep), 1 branch (dev) and 1 consumer")
+    assert shown.startswith(
+        "would delete 4 rows, 3 snapshots, 1 tag (keep), 1 branch (dev) and 1 consumer"
+    )
     with pytest.raises(InputError, match="nothing was changed"):
         invoke("purge-files", str(tmp_path), "db.t", answer="n\n")
     assert stored_files(table) == before
