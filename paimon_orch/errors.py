@@ -28,12 +28,25 @@ import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from typing import Any
+
+from paimon_orch.safe_text import clean_line
 
 _TEMPORARY_ERRNOS = frozenset((errno.EAGAIN, errno.EBUSY, errno.EINTR, errno.EIO, errno.ESTALE))
 
 
 class PaimonError(Exception):
-    """Base class of all errors of the library."""
+    """Base class of all errors of the library.
+
+    Its message is one line without secrets, whatever names and URLs it was built from.
+    """
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*(clean_line(arg) if isinstance(arg, str) else arg for arg in args))
+
+    def add_note(self, note: str) -> None:
+        """Add a line, for example on what was committed before the error."""
+        super().add_note(clean_line(note))
 
 
 class TransientError(PaimonError):
@@ -188,6 +201,13 @@ def raise_if_temporary(error: Exception) -> None:
     if isinstance(error, OSError) and not isinstance(error, PaimonError):
         raise StorageError(f"{error} (try again)") from error
     raise error
+
+
+def describe_error(error: BaseException) -> str:
+    """Return the message of an error; errors of other libraries and bugs are named by their type."""
+    if isinstance(error, PaimonError | OSError):
+        return clean_line(str(error))
+    return clean_line(f"internal error ({type(error).__name__}: {error})")
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 See docs/format/catalogs.md.
 """
 
-import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -31,6 +30,7 @@ from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.text import select_names
 from paimon_orch.format.types.arrow import to_paimon_fields
 from paimon_orch.format.types.data_types import parse_columns
+from paimon_orch.safe_text import format_names, get_logger
 from paimon_orch.storage import FileIO
 from paimon_orch.table.catalog_environment import SnapshotsNotServedError
 from paimon_orch.table.iceberg.iceberg_settings import (
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from paimon_orch.table.schema_change.schema_changes import SchemaChange
     from paimon_orch.table.system_table import SystemTable
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _LOCATION_OPTION = "path"
 """The location of an external table, which the catalog stores and not the schema."""
@@ -146,8 +146,9 @@ class Catalog:
 
     def _require_database(self, database: str) -> None:
         if not self.backend.has_database(database):
-            existing = ", ".join(self.databases()) or "none"
-            raise NotFoundError(f"{self.uri} has no database {database!r}; it has {existing}")
+            raise NotFoundError(
+                f"{self.uri} has no database {database!r}; it has {format_names(self.databases())}"
+            )
 
     def table(self, identifier: str) -> Table:
         """Return a table or ``database.table$branch_name``; raises :class:`NotFoundError`."""
@@ -228,9 +229,9 @@ class Catalog:
             hint = "" if databases else describe_unconfigured_name(self.uri)
             return (
                 f"there is no table {name} in {self.uri}: no database {database!r} "
-                f"(databases: {', '.join(databases) or 'none'}){hint}"
+                f"(databases: {format_names(databases)}){hint}"
             )
-        existing = ", ".join(self.tables(database)) or "none"
+        existing = format_names(self.tables(database))
         return f"there is no table {name} in {self.uri} (tables of {database}: {existing})"
 
     def create_table(
@@ -306,7 +307,7 @@ class Catalog:
         tables = self.tables(database)
         if tables and not cascade:
             raise InputError(
-                f"database {database!r} has the tables {', '.join(tables)}; drop them first, or "
+                f"database {database!r} has the tables {format_names(tables)}; drop them first, or "
                 "drop the database with cascade"
             )
         for table in tables:

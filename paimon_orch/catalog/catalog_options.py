@@ -4,7 +4,6 @@ See docs/format/catalogs.md#options.
 """
 
 import os
-import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
@@ -83,12 +82,6 @@ def require_option(options: Mapping[str, Any], option: AnyOption) -> str:
         kind = options.get(METASTORE.key, METASTORE.default)
         raise InputError(f"a catalog with metastore={kind} needs the option {option.key!r}")
     return text
-
-
-def redact_location(text: str) -> str:
-    """Return a location or URI without credentials: its user and its parameters are hidden."""
-    text = re.sub(r"//[^/@]*@", "//***@", text)
-    return re.sub(r"([?;]).*", r"\1***", text)
 
 
 def add_storage_prefix(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from paimon_orch.errors import InputError, NotFoundError
+from paimon_orch.errors import CancelledError, InputError, NotFoundError, describe_error
+from paimon_orch.format.options.secret_options import hide_secrets
 from paimon_orch.format.types.predicate import Predicate
-from paimon_orch.table.metadata_tables import Record, build_partitions_table
+from paimon_orch.safe_text import get_logger
+from paimon_orch.table.metadata_tables import Record, build_partitions_table, build_rows
 from paimon_orch.table.scan.base_scan import BaseScan
 from paimon_orch.table.scan.order_by import SortedScan, parse_order
 from paimon_orch.table.system_table import MetadataScan, build_schema
@@ -20,6 +22,8 @@ from paimon_orch.table.table import Table
 
 if TYPE_CHECKING:
     from paimon_orch.catalog.catalog import Catalog
+
+logger = get_logger(__name__)
 
 SYSTEM_DATABASE = "sys"
 TABLES_COLUMNS = pa.schema(
@@ -92,7 +96,7 @@ def _build_partition_rows(table: Table) -> list[Record]:
 
 
 def _build_option_rows(table: Table) -> list[Record]:
-    options = {**table.schema.options, "path": table.paths.root}
+    options = {**hide_secrets(table.schema.options), "path": table.paths.root}
     return [{"key": key, "value": value} for key, value in sorted(options.items())]
 
 
@@ -147,7 +151,7 @@ class CatalogSystemTable:
 
 def _read_rows(catalog: "Catalog", name: str) -> pa.Table:
     form, build = _TABLES[name]
-    return pa.Table.from_pylist(list(_iterate_rows(catalog, build)), form)
+    return build_rows(list(_iterate_rows(catalog, build)), form)
 
 
 def _iterate_rows(catalog: "Catalog", build: Callable[[Table], list[Record]]) -> Iterator[Record]:
@@ -155,6 +159,11 @@ def _iterate_rows(catalog: "Catalog", build: Callable[[Table], list[Record]]) ->
         try:
             rows = build(catalog.table(identifier))
         except NotFoundError:  # dropped meanwhile
+            continue
+        except CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the other tables of the lake are listed
+            logger.warning("%s is left out: %s", identifier, describe_error(error))
             continue
         database, _, table = identifier.partition(".")
         names = {"database_name": database, "table_name": table}

@@ -26,9 +26,9 @@ from paimon_orch.catalog.catalog_options import (
     STORAGE_PREFIX,
     URI,
     WAREHOUSE,
-    redact_location,
 )
 from paimon_orch.errors import InputError
+from paimon_orch.safe_text import mask_secrets
 
 CONFIG_FILE = ".paimon_orch.yaml"
 HOME_VARIABLE = "PAIMON_ORCH_HOME"
@@ -78,7 +78,7 @@ def describe_named_catalogs() -> list[dict[str, str | None]]:
 
 def _describe(name: str, options: Mapping[str, Any]) -> dict[str, str | None]:
     locations = {
-        option.key: redact_location(str(options[option.key])) if option.key in options else None
+        option.key: mask_secrets(str(options[option.key])) if option.key in options else None
         for option in (WAREHOUSE, URI)
     }
     metastore = str(options.get(METASTORE.key, METASTORE.default))

@@ -6,6 +6,7 @@ from typing import Any
 from paimon_orch.catalog.backend import CatalogBackend
 from paimon_orch.catalog.catalog_options import (
     METASTORE,
+    TABLE_DEFAULT_PREFIX,
     URI,
     WAREHOUSE,
     add_storage_prefix,
@@ -16,7 +17,9 @@ from paimon_orch.catalog.file_system import FileSystemBackend
 from paimon_orch.catalog.named_catalogs import find_named_catalog
 from paimon_orch.catalog.store_options import open_location
 from paimon_orch.errors import InputError
+from paimon_orch.format.options.secret_options import is_secret_option
 from paimon_orch.optional_packages import require_package
+from paimon_orch.safe_text import note_secrets
 
 
 def resolve_options(
@@ -44,6 +47,11 @@ def open_backend(options: Mapping[str, Any]) -> CatalogBackend:
     opener = _BACKENDS.get(kind)
     if opener is None:
         raise InputError(f"metastore {kind!r} must be one of {', '.join(_BACKENDS)}")
+    note_secrets(
+        value
+        for name, value in options.items()
+        if is_secret_option(name.removeprefix(TABLE_DEFAULT_PREFIX))
+    )
     return opener(options)
 
 

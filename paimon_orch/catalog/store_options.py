@@ -9,8 +9,9 @@ See docs/format/catalogs.md#options-of-object-stores.
 from collections.abc import Mapping
 from typing import Any
 
-from paimon_orch.catalog.catalog_options import STORAGE_PREFIX, redact_location
+from paimon_orch.catalog.catalog_options import STORAGE_PREFIX
 from paimon_orch.errors import UnsupportedError
+from paimon_orch.safe_text import mask_secrets
 from paimon_orch.storage import FileIO, StorageCredentials, resolve_warehouse
 from paimon_orch.storage.object_store import PACKAGE_BY_SCHEME
 from paimon_orch.storage.object_store_options import parse_storage_option
@@ -54,7 +55,7 @@ def open_served_location(
     if scheme not in ("", "file", *PACKAGE_BY_SCHEME) or "::" in location:
         known = ", ".join(f"{name}://" for name in PACKAGE_BY_SCHEME)
         raise UnsupportedError(
-            f"the catalog names the location {redact_location(location)!r}; tables are read from "
+            f"the catalog names the location {mask_secrets(location)!r}; tables are read from "
             f"local paths and {known} only"
         )
     return open_location(options, location, credentials)

@@ -215,7 +215,7 @@ def _print_schema_diff(old: TableSchema, new: TableSchema, dry_run: bool, as_jso
     lines += [f"- {line}" for line in removed] + [f"+ {line}" for line in added]
     if dry_run:
         lines.append("nothing was changed")
-    print_values(values, as_json, "\n".join(lines))
+    print_values(values, as_json, *lines)
 
 
 def _format_schema(schema: TableSchema) -> list[str]:

@@ -5,7 +5,6 @@ modules: a command's module imports the part of the library that the command use
 of the time of a short call.
 """
 
-import json
 import logging
 import os
 import signal
@@ -23,6 +22,7 @@ from typer.main import get_group
 from paimon_orch import __version__
 from paimon_orch.cli.help_page import HelpCommand, HelpGroup, Panel
 from paimon_orch.errors import CancelledError, InputError, PaimonError
+from paimon_orch.safe_text import clean_line, clean_record, get_logger
 
 if TYPE_CHECKING:  # older releases of Typer have no such module
     from typer._click import Command, Context
@@ -227,7 +227,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"max_content_width": 100, "help_option_names": ["--help", "-h"]},
 )
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 _PY4J_MODULES = {"clientserver", "java_gateway"}  # they log to the root logger
@@ -353,7 +353,7 @@ def _end_interrupted(end: KeyboardInterrupt, word: str, status: int) -> None:
     try:
         with suppress(OSError):
             line_end = "\n" if sys.stderr.isatty() else ""  # the terminal shows ^C
-            sys.stderr.write(f"{line_end}{word}{_format_notes(end)}\n")
+            sys.stderr.write(f"{line_end}{clean_line(word + _format_notes(end))}\n")
         session = sys.modules.get("paimon_orch.spark.session.session")
         if session is not None:
             session.stop_jvm()
@@ -371,9 +371,9 @@ _exit_now = os._exit
 
 
 def _fail(text: str) -> None:
-    from paimon_orch.cli.common import error_console
+    from paimon_orch.cli.screen import print_error_lines
 
-    error_console.print(f"error: {text}")
+    print_error_lines(f"error: {text}")
     sys.exit(1)
 
 
@@ -397,6 +397,7 @@ def _read_settings(
         _split_options("--catalog-option", catalog_options),
     )
     logs = logging.StreamHandler()
+    logs.addFilter(clean_record)  # the lines of other packages too
     if not verbose:  # the errors of Py4J are raised too
         logs.addFilter(lambda record: record.module not in _PY4J_MODULES)
     logging.basicConfig(
@@ -434,7 +435,7 @@ def demo(
     Loads three waves of upserts with real flights, compacts the table after each wave, and compares
     all rows at the end. With --json, progress is printed on stderr.
     """
-    from paimon_orch.cli.common import console, error_console
+    from paimon_orch.cli.screen import console, error_console, print_json
     from paimon_orch.demo.flights import FLIGHT_BOARD_TABLE
     from paimon_orch.demo.pipeline import run_demo
     from paimon_orch.demo.warehouse import fresh_warehouse
@@ -443,6 +444,6 @@ def demo(
     is_correct = run_demo(location, months, error_console if as_json else console)
     if as_json:
         values = {"warehouse": location, "table": FLIGHT_BOARD_TABLE, "months": months}
-        print(json.dumps(values | {"is_correct": is_correct}))
+        print_json(values | {"is_correct": is_correct})
     if not is_correct:
         sys.exit(1)

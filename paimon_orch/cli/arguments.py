@@ -7,6 +7,7 @@ import typer
 
 from paimon_orch.cli.help_page import CATALOG_PARAMETER
 from paimon_orch.errors import PaimonError
+from paimon_orch.safe_text import is_plain
 from paimon_orch.steps.common.executor_choice import ExecutorKind
 
 DEFAULT_MASTER = "local[*]"
@@ -32,7 +33,8 @@ def _complete_tables(ctx: typer.Context, incomplete: str) -> list[str]:
         catalog = open_catalog(ctx, location)
         databases = [prefix] if separator else catalog.databases()
         names = [f"{name}.{table}" for name in databases for table in catalog.tables(name)]
-        return [name for name in names if name.startswith(incomplete)]
+        # a shell cannot complete names with characters that cannot be seen
+        return [name for name in names if name.startswith(incomplete) and is_plain(name)]
     return []
 
 

@@ -1,6 +1,5 @@
 """Commands that maintain all tables of a catalog, and that show what was done."""
 
-import json
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -27,6 +26,7 @@ from paimon_orch.cli.common import (
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.output import to_json_value
 from paimon_orch.cli.registration import register_command
+from paimon_orch.cli.screen import print_json, print_lines
 from paimon_orch.cli.table_layout import format_size
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.format.display import format_count
@@ -230,7 +230,7 @@ def maintenance_history(
         catalog, history_table, since=time, table=table, include_skipped=skipped
     )
     if as_json:
-        print(json.dumps([to_json_value(row) for row in rows.to_pylist()], indent=2))
+        print_json([to_json_value(row) for row in rows.to_pylist()])
     else:
         _print_history(rows)
 
@@ -249,14 +249,14 @@ def _parse_reads(text: str) -> tuple[str, float]:
 
 def _print_plan(plan: MaintenancePlan, *, as_json: bool) -> None:
     if as_json:
-        print(json.dumps(plan.to_dict(), indent=2))
+        print_json(plan.to_dict())
         return
     for action in plan.actions:
         _print_action(action)
     _print_skips(plan.skips)
     tables = format_count(len(plan.tables), "table")
     actions = format_count(len(plan.actions), "action")
-    print(
+    print_lines(
         f"{tables}: would execute {actions} and rewrite {format_size(plan.rewrite_bytes)}; "
         "nothing was changed"
     )
@@ -264,15 +264,15 @@ def _print_plan(plan: MaintenancePlan, *, as_json: bool) -> None:
 
 def _print_action(action: MaintenanceDecision) -> None:
     score = "due" if action.score == float("inf") else f"score {action.score:,.2f}"
-    print(f"{action} ({score}, {format_size(action.rewrite_bytes)} to rewrite)")
+    print_lines(f"{action} ({score}, {format_size(action.rewrite_bytes)} to rewrite)")
 
 
 def _print_skips(skips: Sequence[MaintenanceDecision]) -> None:
     shown = [skip for skip in skips if skip.state is not DecisionState.NOTHING_TO_DO]
     for skip in shown[:_MAX_SHOWN_SKIPS]:
-        print(f"{skip.state}: {skip}")
+        print_lines(f"{skip.state}: {skip}")
     if len(shown) > _MAX_SHOWN_SKIPS:
-        print(f"and {len(shown) - _MAX_SHOWN_SKIPS:,} more; --json shows all")
+        print_lines(f"and {len(shown) - _MAX_SHOWN_SKIPS:,} more; --json shows all")
 
 
 def _print_nothing(_outcome: ActionOutcome) -> None:
@@ -281,7 +281,7 @@ def _print_nothing(_outcome: ActionOutcome) -> None:
 
 def _print_outcome(outcome: ActionOutcome) -> None:
     effect = outcome.effect
-    print(
+    print_lines(
         f"{outcome} ({format_size(effect.bytes_read)} read, {format_size(effect.bytes_written)} "
         f"written, {outcome.seconds:,.1f} s)"
     )
@@ -289,12 +289,12 @@ def _print_outcome(outcome: ActionOutcome) -> None:
 
 def _print_result(result: MaintenanceResult, *, as_json: bool) -> None:
     if as_json:
-        print(json.dumps(result.to_dict(), indent=2))
+        print_json(result.to_dict())
         return
     counts = ", ".join(f"{kind}: {result.count(kind)}" for kind in OutcomeKind)
     cost = f"; cost {result.cost:,.2f}" if result.cost else ""
     tables = format_count(len(result.plan.tables), "table")
-    print(
+    print_lines(
         f"{tables}; {counts}; {format_size(result.bytes_read)} read, "
         f"{format_size(result.bytes_written)} written{cost}"
     )
@@ -302,12 +302,12 @@ def _print_result(result: MaintenanceResult, *, as_json: bool) -> None:
 
 def _print_history(rows: pa.Table) -> None:
     if not len(rows):
-        print("no actions")
+        print_lines("no actions")
     for row in rows.to_pylist():
         name = f"{row['table_name']} {row['partition']}".rstrip()
         error = "" if row["error"] is None else f": {row['error']}"
         cost = f", cost {row['cost']:,.4f}" if row["cost"] else ""
-        print(
+        print_lines(
             f"{row['started_at'].isoformat(sep=' ', timespec='seconds')} {name}: {row['action']}: "
             f"{row['outcome']}{error} ({format_size(row['bytes_read'])} read, {row['rows']:,} "
             f"rows, {row['seconds']:,.1f} s{cost}); {row['reason']}"

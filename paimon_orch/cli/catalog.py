@@ -1,6 +1,5 @@
 """Commands on databases and whole tables: list, create, rename and drop."""
 
-import json
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -20,6 +19,7 @@ from paimon_orch.cli.common import (
 )
 from paimon_orch.cli.help_page import Panel, new_group
 from paimon_orch.cli.registration import register_command
+from paimon_orch.cli.screen import print_json, print_lines
 from paimon_orch.format.display import format_count
 
 _Database = Annotated[str, typer.Argument(metavar="DATABASE", help="Name of the database.")]
@@ -116,7 +116,10 @@ def catalogs(as_json: AsJson = False) -> None:
         )
         for entry in entries
     ]
-    print(json.dumps(entries, indent=2) if as_json else "\n".join(lines) or "none")
+    if as_json:
+        print_json(entries)
+    else:
+        print_lines(*(lines or ["none"]))
 
 
 def list_databases(ctx: typer.Context, location: CatalogLocation, as_json: AsJson = False) -> None:

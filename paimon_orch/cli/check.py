@@ -1,6 +1,5 @@
 """Commands that find problems of tables, verify a table and repair its metadata."""
 
-import json
 import sys
 from fnmatch import fnmatchcase
 from itertools import groupby
@@ -30,8 +29,10 @@ from paimon_orch.cli.common import (
 )
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
+from paimon_orch.cli.screen import print_json, print_lines
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.format.display import format_count
+from paimon_orch.safe_text import escape_name
 from paimon_orch.steps.cleanup import remove_unexisting_files as missing_step
 from paimon_orch.steps.cleanup import remove_unexisting_manifests as manifest_step
 from paimon_orch.steps.common.executor_choice import ExecutorKind
@@ -172,7 +173,7 @@ def doctor(
     if html is not None:
         html.write_text(build_page(report, location), encoding="utf-8")
     if as_json:
-        print(json.dumps(_to_document(report, location), indent=2))
+        print_json(_to_document(report, location))
     else:
         _print_report(report, location)
     if report.count(Severity.ERROR):
@@ -201,7 +202,7 @@ def repair(
     if dry_run or not planned:
         end = "nothing was changed" if planned else "nothing to repair"
         values = planned.to_dict() | {"results": [], "tag": None}
-        print_values(values, as_json, "\n".join([*lines, end]))
+        print_values(values, as_json, *lines, end)
     else:
         repairs = "; ".join(lines[: len(planned.actions)])
         confirm(f"repair {table}: {repairs}", yes=yes, undo="")
@@ -211,7 +212,7 @@ def repair(
             for action, text in zip(planned.actions, result.results, strict=True)
         ]
         tagged = [] if result.tag is None else [describe_tag(target, result.tag)]
-        print_values(result.to_dict(), as_json, "\n".join([*done, *lines[len(done) :], *tagged]))
+        print_values(result.to_dict(), as_json, *done, *lines[len(done) :], *tagged)
     if planned.refused:
         sys.exit(1)
 
@@ -256,7 +257,7 @@ def check(
         f"{format_count(len(lines), 'finding')} in {format_count(report.versions, 'version')} and "
         f"{format_count(report.data_files, 'data file')}"
     )
-    print_values(report.to_dict(), as_json, "\n".join([*lines, *report.stale_indexes, text]))
+    print_values(report.to_dict(), as_json, *lines, *report.stale_indexes, text)
     if not report:
         sys.exit(1)
 
@@ -282,13 +283,13 @@ def remove_unexisting_files(
     action = f"remove {files} of {table} from the metadata; {missing.describe_loss()}"
     if dry_run or not missing:
         text = f"would {action}; nothing was changed" if missing else "no file is missing"
-        print_values(missing.to_dict(), as_json, "\n".join([*missing.paths, text]))
+        print_values(missing.to_dict(), as_json, *missing.paths, text)
         return
     confirm(action, yes=yes, undo=_RESTORE_FILES)
     result = run_step(missing_step.REMOVE_UNEXISTING_FILES, target, missing)
     text = f"removed {files} from the metadata{result.describe_visible_rows()}"
     end = [] if result.tag is None else [describe_tag(target, result.tag)]
-    print_values(result.to_dict(), as_json, "\n".join([*missing.paths, text, *end]))
+    print_values(result.to_dict(), as_json, *missing.paths, text, *end)
 
 
 def remove_unexisting_manifests(
@@ -311,7 +312,7 @@ def remove_unexisting_manifests(
     action = f"remove {manifests} of {table} from the metadata; {missing.describe_loss()}"
     if dry_run or not missing:
         text = f"would {action}; nothing was changed" if missing else "no manifest is missing"
-        print_values(missing.to_dict(), as_json, "\n".join([*missing.paths, text]))
+        print_values(missing.to_dict(), as_json, *missing.paths, text)
         return
     confirm(action, yes=yes, undo=_RESTORE_FILES)
     result = run_step(manifest_step.REMOVE_UNEXISTING_MANIFESTS, target, missing)
@@ -322,7 +323,7 @@ def remove_unexisting_manifests(
             "the rows with its rows"
         )
     lines += [] if result.tag is None else [describe_tag(target, result.tag)]
-    print_values(result.to_dict(), as_json, "\n".join(lines))
+    print_values(result.to_dict(), as_json, *lines)
 
 
 def sync_iceberg(
@@ -430,14 +431,14 @@ def _to_document(report: DoctorReport, location: str) -> dict[str, object]:
 
 def _print_report(report: DoctorReport, location: str) -> None:
     for table, findings in groupby(report.findings, key=lambda finding: finding.table):
-        print(table)
+        print_lines(escape_name(table))
         for finding in findings:
-            print(f"  {finding.severity} {finding.rule}: {finding.text}")
+            print_lines(f"  {finding.severity} {finding.rule}: {finding.text}")
             command = finding.format_command(location)
             if command is not None:
-                print(f"    {command}")
+                print_lines(f"    {command}")
     counts = ", ".join(
         f"{severity.name.lower()}: {report.count(severity)}" for severity in Severity
     )
     tables = format_count(len(report.tables), "table")
-    print(f"{tables}, {report.sound_tables} without findings; {counts}")
+    print_lines(f"{tables}, {report.sound_tables} without findings; {counts}")

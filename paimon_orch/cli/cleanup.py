@@ -18,10 +18,10 @@ from paimon_orch.cli.arguments import (
     Yes,
 )
 from paimon_orch.cli.common import (
-    append_refused_paths,
     build_executor,
     confirm,
     describe_loss,
+    describe_refused_paths,
     open_table,
     parse_optional_cutoff,
     parse_partitions,
@@ -125,7 +125,7 @@ def remove_orphan_files(
     if dry_run:
         text = f"would {action}; nothing was changed"
         paths = [file.path for file in planned.files]
-        print_values(planned.to_dict(), as_json, "\n".join([*paths, *skipped, text]))
+        print_values(planned.to_dict(), as_json, *paths, *skipped, text)
         return
     if planned and not quarantine and _may_delete_files_of_jobs(cutoff):
         confirm(f"{action}, also files that running jobs have written", yes=yes)
@@ -133,8 +133,8 @@ def remove_orphan_files(
     verb = "deleted" if result.quarantine is None else f"moved to quarantine {result.quarantine}:"
     text = f"{verb} {format_count(result.files, 'file')} of {format_count(result.bytes, 'byte')}"
     values = result.to_dict() | {"skipped_external_paths": list(planned.skipped_external_paths)}
-    text = append_refused_paths("\n".join([*skipped, text]), result.refused)
-    print_values(values, as_json, text)
+    refused = describe_refused_paths(result.refused)
+    print_values(values, as_json, *skipped, text, *refused)
 
 
 def _may_delete_files_of_jobs(cutoff: int | None) -> bool:

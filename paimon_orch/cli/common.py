@@ -1,6 +1,5 @@
 """Functions for several commands: open tables, parse arguments, print results and start Spark."""
 
-import json
 import signal
 import sys
 import threading
@@ -14,16 +13,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
-from rich.console import Console
 
 from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.catalog.open_catalog import open_catalog as open_located_catalog
 from paimon_orch.cli.arguments import DEFAULT_MASTER
+from paimon_orch.cli.screen import (
+    error_console,
+    print_error_lines,
+    print_json,
+    print_lines,
+    read_answer,
+)
 from paimon_orch.errors import InputError, NotFoundError, PaimonError
 from paimon_orch.format.display import format_count
 from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.times import parse_cutoff, parse_duration, parse_timestamp
+from paimon_orch.safe_text import clean_line, escape_name, format_names
 from paimon_orch.steps.common.executor import Executor
 from paimon_orch.steps.common.executor_choice import ChoosingExecutor, ExecutorKind
 from paimon_orch.table.table import Table
@@ -37,10 +43,8 @@ if TYPE_CHECKING:
     from paimon_orch.table.scan.base_scan import BaseScan
     from paimon_orch.table.system_table import SystemTable
 
-console = Console(highlight=False, markup=False, emoji=False)
 KEPT_ROWS = "Older snapshots keep the rows until they expire."
 _PLURALS = {"branch": "branches"}
-error_console = Console(stderr=True, soft_wrap=True, highlight=False, markup=False, emoji=False)
 
 
 @dataclass(slots=True)
@@ -85,9 +89,12 @@ def check_files_exist(paths: Iterable[str]) -> None:
             raise NotFoundError(f"{path}: no such file or directory; nothing was written")
 
 
-def print_values(values: dict[str, object], as_json: bool, text: str) -> None:
-    """Print values as one JSON document, or print a description of them."""
-    print(json.dumps(values, indent=2) if as_json else text)
+def print_values(values: dict[str, object], as_json: bool, *lines: str) -> None:
+    """Print values as one JSON document, or print the lines that describe them."""
+    if as_json:
+        print_json(values)
+    else:
+        print_lines(*lines)
 
 
 def has_terminal() -> bool:
@@ -103,7 +110,7 @@ def describe_loss(losses: Mapping[str, int | Sequence[str]]) -> str:
     parts = []
     for unit, loss in losses.items():
         count = loss if isinstance(loss, int) else len(loss)
-        names = "" if isinstance(loss, int) else f" ({', '.join(loss)})"
+        names = "" if isinstance(loss, int) else f" ({format_names(loss)})"
         if count:
             parts.append(format_count(count, unit, _PLURALS.get(unit)) + names)
     *first, last = parts or ["nothing"]
@@ -123,13 +130,16 @@ def confirm(action: str, *, yes: bool = False, undo: str = "This cannot be undon
         raise InputError(
             f"{question} There is no terminal to ask on; add --yes to confirm. Nothing was changed"
         )
-    if not typer.confirm(question, err=True):
+    if not read_answer(question):
         raise InputError("nothing was changed")
 
 
 def print_names(names: list[str], *, as_json: bool) -> None:
-    """Print names as a JSON array, or one name per line."""
-    print(json.dumps(names) if as_json else "\n".join(names) or "none")
+    """Print names as a JSON array, or one name per line; :func:`resolve_name` finds them."""
+    if as_json:
+        print_json(names)
+    else:
+        print_lines(*(map(escape_name, names) if names else ["none"]))
 
 
 def parse_names(text: str) -> list[str]:
@@ -192,12 +202,12 @@ def parse_pair(text: str, example: str) -> tuple[str, str]:
 def print_result(values: dict[str, object], as_json: bool, empty_text: str) -> None:
     """Print the result of a step; ``empty_text`` is printed if it committed no snapshot."""
     if as_json:
-        print(json.dumps(values, indent=2))
+        print_json(values)
     elif values["snapshot_id"] is None:
-        print(empty_text)
+        print_lines(empty_text)
     else:
         counts = (f"{key.replace('_', ' ')} {value:,}" for key, value in values.items() if value)
-        print("; ".join(counts))
+        print_lines("; ".join(counts))
 
 
 def print_write_result(
@@ -221,7 +231,7 @@ def print_write_result(
         from paimon_orch.table.scan.unseen_rows import describe_unseen_rows_after_write
 
         text = describe_unseen_rows_after_write(table.stores.label, rows)
-        error_console.print(f"note: {text}", markup=False)
+        print_error_lines(f"note: {text}")
 
 
 def open_table_for_write(
@@ -272,7 +282,7 @@ def note_rows_not_visible(
         can_merge = isinstance(scan, Scan) and scan.visibility.can_merge_more
         option = "--merge-level-0" if can_merge else None
         text = describe_unseen_rows_in_scan(table.stores.label, rows, option)
-        error_console.print(f"note: {text}", markup=False)
+        print_error_lines(f"note: {text}")
 
 
 def start_spark(master: str | None) -> "SparkSession":
@@ -293,7 +303,7 @@ def start_spark(master: str | None) -> "SparkSession":
         if threading.current_thread() is threading.main_thread():
             # PySpark's handler calls the JVM, which fails if another call is waiting for an answer
             signal.signal(signal.SIGINT, handler)
-    error_console.print(f"Spark {session.version} on {java_in_use(session)}")
+    print_error_lines(f"Spark {session.version} on {java_in_use(session)}")
     return session
 
 
@@ -322,11 +332,12 @@ def add_progress_bar(bars: "Progress | None", description: str) -> Callable[[int
     """Add a progress bar; returns a function that sets its completed and total number."""
     if bars is None:
         return lambda _completed, _total: None
-    task = bars.add_task(description, total=None)
+    from rich.markup import escape
+
+    task = bars.add_task(escape(clean_line(description)), total=None)
     return lambda completed, total: bars.update(task, completed=completed, total=total)
 
 
-def append_refused_paths(text: str, refused: tuple[str, ...]) -> str:
-    """Append the paths that were not deleted to a message."""
-    lines = [f"not deleted, because it is outside of the table: {path}" for path in refused]
-    return "\n".join([text, *lines])
+def describe_refused_paths(refused: tuple[str, ...]) -> list[str]:
+    """Return a line for each path that was not deleted."""
+    return [f"not deleted, because it is outside of the table: {path}" for path in refused]

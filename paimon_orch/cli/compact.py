@@ -1,6 +1,5 @@
 """Commands that rewrite data files or manifests: compact, rescale and others."""
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
@@ -37,9 +36,11 @@ from paimon_orch.cli.common import (
 )
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
+from paimon_orch.cli.screen import print_json, print_lines
 from paimon_orch.cli.table_layout import format_size, print_rows
-from paimon_orch.errors import InputError, PaimonError
+from paimon_orch.errors import CancelledError, InputError, describe_error
 from paimon_orch.format.display import format_count
+from paimon_orch.safe_text import escape_name
 from paimon_orch.steps.common.bucket_scan import (
     PARTITION_JUDGE,
     check_partitions_exist,
@@ -290,21 +291,23 @@ def compact_database(
                     reports[name] = compact_step.run_compaction(
                         catalog.table(name), planned, runner, progress=progress
                     ).to_dict()
-            except (PaimonError, OSError) as error:
-                reports[name] = {"error": str(error)}
+            except CancelledError:
+                raise
+            except Exception as error:  # noqa: BLE001 - the other tables are compacted
+                reports[name] = {"error": describe_error(error)}
         if not as_json:
-            print(_format_report(name, reports[name], dry_run=dry_run))
+            print_lines(_format_report(name, reports[name], dry_run=dry_run))
     failed = sum("error" in report for report in reports.values())
     text = f"{format_count(len(names), 'table')}, {failed} failed"
     text += "; nothing was changed" if dry_run else ""
-    print(json.dumps({"tables": reports}, indent=2) if as_json else text)
+    print_values({"tables": reports}, as_json, text)
     if failed:
         sys.exit(1)
 
 
 def _format_report(name: str, report: Mapping[str, object], *, dry_run: bool) -> str:
     if "error" in report:
-        return f"{name}: failed: {report['error']}"
+        return f"{escape_name(name)}: failed: {report['error']}"
     if not dry_run and report["snapshot_id"] is not None and "files_before" in report:
         return (
             f"{name}: snapshot {report['snapshot_id']}, {report['files_before']} files to "
@@ -401,14 +404,14 @@ def _print_plan(
     values = plan.to_dict()
     if as_json:
         values["decisions"] = [decision.to_dict() for decision in decisions]
-        print(json.dumps(values, indent=2))
+        print_json(values)
         return
     if plan:
         _print_units(plan)
         buckets = format_count(values["buckets"], "bucket")
-        print(f"{buckets}, {format_count(values['files'], 'file')}; nothing was changed")
+        print_lines(f"{buckets}, {format_count(values['files'], 'file')}; nothing was changed")
     else:
-        print(_NOTHING_TO_DO)
+        print_lines(_NOTHING_TO_DO)
     _print_decisions(decisions)
 
 
@@ -428,16 +431,18 @@ def _print_units(plan: compact_step.CompactionPlan) -> None:
     print_rows(("partition", "bucket", "why", "files", "rows", "size", "to level"), rows)
     if len(plan.units) > _MAX_SHOWN_UNITS:
         more = format_count(len(plan.units) - _MAX_SHOWN_UNITS, "smaller unit")
-        print(f"and {more}; --json shows all")
+        print_lines(f"and {more}; --json shows all")
 
 
 def _print_decisions(decisions: Sequence["CompactionDecision"]) -> None:
     if decisions:
-        print("Decisions of the Dagster sensor's default policy:")
+        print_lines("Decisions of the Dagster sensor's default policy:")
     for decision in decisions[:_MAX_SHOWN_DECISIONS]:
-        print(f"  {decision}")
+        print_lines(f"  {decision}")
     if len(decisions) > _MAX_SHOWN_DECISIONS:
-        print(f"  and {format_count(len(decisions) - _MAX_SHOWN_DECISIONS, 'more partition')}")
+        print_lines(
+            f"  and {format_count(len(decisions) - _MAX_SHOWN_DECISIONS, 'more partition')}"
+        )
 
 
 def rescale(

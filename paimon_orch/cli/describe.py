@@ -1,6 +1,5 @@
 """The commands ``describe``, ``history`` and ``count``: what a table is, and how it came to be."""
 
-import json
 from itertools import islice
 from typing import Annotated
 
@@ -26,12 +25,14 @@ from paimon_orch.cli.common import (
 )
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
-from paimon_orch.cli.table_layout import escape_control_characters, print_rows
+from paimon_orch.cli.screen import print_json, print_lines
+from paimon_orch.cli.table_layout import print_rows
 from paimon_orch.format.options.secret_options import hide_secrets
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.schema_ddl import build_create_statement
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.data_types import Field, type_to_sql
+from paimon_orch.safe_text import escape_name
 from paimon_orch.table.table import Table
 
 _DEFAULT_HISTORY = 20
@@ -86,9 +87,9 @@ def describe(
     schema = opened.schema
     if as_ddl:
         ddl = build_create_statement(opened.identifier, schema)
-        print_values({"table": opened.identifier, "ddl": ddl}, as_json, ddl)
+        print_values({"table": opened.identifier, "ddl": ddl}, as_json, *ddl.split("\n"))
     elif as_json:
-        print(json.dumps(_to_values(opened, schema), indent=2))
+        print_json(_to_values(opened, schema))
     else:
         _print_description(opened, schema)
 
@@ -127,11 +128,11 @@ def _print_description(table: Table, schema: TableSchema) -> None:
     width = max(len(title) for title, _ in lines)
     for title, value in lines:
         if value:
-            print(f"{title.ljust(width)}  {escape_control_characters(value)}")
-    print()
+            print_lines(f"{title.ljust(width)}  {escape_name(value)}")
+    print_lines("")
     _print_columns(schema)
     if schema.options:
-        print()
+        print_lines("")
         print_rows(("option", "value"), sorted(hide_secrets(schema.options).items()))
 
 
@@ -175,17 +176,17 @@ def history(
     newest = list(islice(snapshots.walk_back(), limit + 1))
     shown = newest[:limit]
     if as_json:
-        print(json.dumps(list(map(_snapshot_to_values, shown)), indent=2))
+        print_json(list(map(_snapshot_to_values, shown)))
         return
     if not shown:
-        print("the table is empty: it has no snapshot")
+        print_lines("the table is empty: it has no snapshot")
         return
     print_rows(
         ("snapshot", "time", "kind", "records", "change", "schema", "user"),
         list(map(_format_snapshot, shown)),
     )
     if len(newest) > limit:
-        print("and older snapshots; --limit shows more")
+        print_lines("and older snapshots; --limit shows more")
 
 
 def _snapshot_to_values(snapshot: Snapshot) -> dict[str, object]:

@@ -15,9 +15,9 @@ from paimon_orch.cli.arguments import (
 )
 from paimon_orch.cli.common import (
     KEPT_ROWS,
-    append_refused_paths,
     confirm,
     describe_loss,
+    describe_refused_paths,
     open_table,
     parse_optional_cutoff,
     parse_optional_duration,
@@ -132,8 +132,8 @@ def expire_snapshots(
     planned = expire_step.plan(target, expire_step.ExpireSnapshotsRequest(**limits))
     action = f"expire {_describe_expiration(planned)} of {table}"
     if dry_run:
-        lines = [*planned.held_by, f"would {action}; nothing was changed"]
-        print_values(planned.to_dict(), as_json, "\n".join(lines))
+        text = f"would {action}; nothing was changed"
+        print_values(planned.to_dict(), as_json, *planned.held_by, text)
         return
     if planned and _replaces_retention(retain_max, retain_min, older_than):
         confirm(action, yes=yes)
@@ -143,7 +143,7 @@ def expire_snapshots(
         f"{format_count(result.data_files, 'data file')} ({format_count(result.bytes, 'byte')}) and "
         f"{format_count(result.metadata_files, 'metadata file')}"
     )
-    print_values(result.to_dict(), as_json, append_refused_paths(text, result.refused))
+    print_values(result.to_dict(), as_json, text, *describe_refused_paths(result.refused))
 
 
 def _parse_retention(

@@ -1,6 +1,5 @@
 """The commands ``rewrite-file-index``, ``create-global-index`` and ``drop-global-index``."""
 
-import json
 from typing import Annotated
 
 import typer
@@ -28,6 +27,7 @@ from paimon_orch.cli.common import (
 )
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
+from paimon_orch.cli.screen import print_json, print_lines
 from paimon_orch.format.display import format_count
 from paimon_orch.steps.common.executor_choice import ExecutorKind
 from paimon_orch.steps.common.step import run_step
@@ -102,11 +102,11 @@ def rewrite_file_index(
 def _print_plan(planned: step.FileIndexRewritePlan, *, as_json: bool) -> None:
     values = planned.to_dict()
     if as_json:
-        print(json.dumps(values, indent=2))
+        print_json(values)
     elif not planned:
-        print(_NOTHING_TO_DO)
+        print_lines(_NOTHING_TO_DO)
     else:
-        print(
+        print_lines(
             f"would rewrite the indexes of {values['files']:,} files in {values['snapshots']} "
             "snapshots; nothing was changed"
         )

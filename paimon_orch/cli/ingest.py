@@ -1,6 +1,5 @@
 """The command ``ingest``: loads files into a table, in one snapshot."""
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -31,7 +30,6 @@ from paimon_orch.cli.common import (
     compact_after_write,
     confirm,
     describe_loss,
-    error_console,
     open_catalog,
     open_progress_bars,
     open_table_for_write,
@@ -41,11 +39,13 @@ from paimon_orch.cli.common import (
 )
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
+from paimon_orch.cli.screen import print_error_lines, print_lines
 from paimon_orch.errors import InputError
 from paimon_orch.format.display import format_count
 from paimon_orch.format.options.core_options import ROWKIND_FIELD
 from paimon_orch.format.types.data_types import DataType, type_to_sql
 from paimon_orch.optional_packages import is_installed
+from paimon_orch.safe_text import format_names, get_logger
 from paimon_orch.steps import ingest as ingest_step
 from paimon_orch.steps.common import executor as executors
 from paimon_orch.steps.common.executor_choice import ChoosingExecutor, ExecutorKind
@@ -78,7 +78,7 @@ from paimon_orch.table.write.write_plan import WritePlan
 if TYPE_CHECKING:
     from paimon_orch.steps.compaction.compact import CompactionResult
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _EXAMPLES = [
     "ingest /lake db.orders --from orders.csv --dry-run",
@@ -374,8 +374,8 @@ def _find_new_columns(load: _Load) -> dict[str, DataType]:
 def _note_missing_columns(plan: WritePlan, columns: Sequence[str]) -> None:
     missing = [name for name in plan.schema.names if name not in columns]
     if missing:
-        error_console.print(
-            f"note: the files lack {', '.join(missing)}; null or the default value is written"
+        print_error_lines(
+            f"note: the files lack {format_names(missing)}; null or the default value is written"
         )
 
 
@@ -404,7 +404,7 @@ def _print_result(
     compaction: "CompactionResult | None",
 ) -> None:
     if added and not as_json:
-        print(f"added columns {', '.join(added)}")
+        print_lines(f"added columns {format_names(added)}")
     print_write_result(
         table,
         _to_values(result) | ({"added_columns": added} if as_json else {}),
@@ -432,7 +432,7 @@ def _print_preview(preview: IngestPreview, added: list[str], as_json: bool) -> N
     if preview.replaced_rows:
         text += f" in place of {preview.replaced_rows:,}"
     values = preview.to_dict() | {"added_columns": added}
-    print_values(values, as_json, "\n".join([*lines, f"{text}; nothing was changed"]))
+    print_values(values, as_json, *lines, f"{text}; nothing was changed")
 
 
 def _parse_commit_id(user: str | None, identifier: int | None) -> CommitId | None:

@@ -1,14 +1,13 @@
 """The command ``inspect``: snapshot, files, levels, deletion vectors and health of a table."""
 
-import json
-
 import pendulum
 import typer
 
 from paimon_orch.cli.arguments import AsJson, CatalogLocation, Identifier, SnapshotId
-from paimon_orch.cli.common import error_console, open_table
+from paimon_orch.cli.common import open_table
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
+from paimon_orch.cli.screen import print_error_lines, print_json, print_lines
 from paimon_orch.cli.table_layout import format_size, print_rows
 from paimon_orch.format.display import format_count
 from paimon_orch.format.snapshot import Snapshot
@@ -43,35 +42,35 @@ def inspect(
     """
     report = inspect_table(open_table(ctx, location, table), snapshot)
     if as_json:
-        print(json.dumps(report.to_dict(), indent=2))
+        print_json(report.to_dict())
     else:
         _print_report(report)
     if report.problem is not None:
-        error_console.print(f"error: {report.identifier}: {report.problem}")
+        print_error_lines(f"error: {report.identifier}: {report.problem}")
         raise typer.Exit(1)
 
 
 def _print_report(report: TableReport) -> None:
-    print(f"{report.identifier}  {report.location}")
+    print_lines(f"{report.identifier}  {report.location}")
     if report.snapshot is None:
-        print("the table is empty: it has no snapshot")
+        print_lines("the table is empty: it has no snapshot")
         return
-    print(_format_snapshot(report.snapshot))
-    print(_format_totals(report))
+    print_lines(_format_snapshot(report.snapshot))
+    print_lines(_format_totals(report))
     if report.rows_not_visible:
-        print(
+        print_lines(
             f"{report.rows_not_visible:,} records are not visible to batch readers before a "
             "compaction"
         )
     if report.health is not None:
-        print(report.health)
+        print_lines(str(report.health))
     print_rows(
         ("partition", "bucket", "files by level", "rows", "deleted", "size"),
         list(map(_format_bucket, report.summarize_buckets(_MAX_SHOWN_BUCKETS))),
     )
     if report.bucket_count > _MAX_SHOWN_BUCKETS:
         more = report.bucket_count - _MAX_SHOWN_BUCKETS
-        print(f"and {format_count(more, 'more bucket')}; --json shows all")
+        print_lines(f"and {format_count(more, 'more bucket')}; --json shows all")
 
 
 def _format_snapshot(snapshot: Snapshot) -> str:

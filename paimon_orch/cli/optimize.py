@@ -4,7 +4,6 @@
 postpone buckets to real buckets.
 """
 
-import json
 from typing import Annotated
 
 import typer
@@ -28,6 +27,7 @@ from paimon_orch.cli.common import (
 )
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
+from paimon_orch.cli.screen import print_json, print_lines
 from paimon_orch.cli.table_layout import format_size, print_rows
 from paimon_orch.errors import InputError
 from paimon_orch.format.display import format_count
@@ -90,17 +90,17 @@ def analyze(
         progress = add_progress_bar(bars, "analyze")
         result = run_step(analyze_step.ANALYZE, target, planned, runner, progress=progress)
     if as_json:
-        print(json.dumps(result.to_dict(), indent=2))
+        print_json(result.to_dict())
     elif result.statistics is None:
-        print("the table is empty: it has no snapshot")
+        print_lines("the table is empty: it has no snapshot")
     else:
         _print_statistics(result.statistics)
-        print(f"snapshot {result.snapshot_id}")
+        print_lines(f"snapshot {result.snapshot_id}")
 
 
 def _print_statistics(statistics: TableStatistics) -> None:
     size = format_size(statistics.size or 0)
-    print(f"{format_count(statistics.row_count or 0, 'row')}, {size}")
+    print_lines(f"{format_count(statistics.row_count or 0, 'row')}, {size}")
     if not statistics.columns:
         return
     rows = list[list[str]]()

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from datetime import date, datetime, time
 from decimal import Decimal
 from functools import partial
+from io import BytesIO
 from typing import IO, Any
 
 import numpy as np
@@ -19,11 +20,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import csv
 
+from paimon_orch.cli.screen import escape_json, print_lines
 from paimon_orch.cli.table_layout import Layout, print_rows
 from paimon_orch.errors import InputError
 from paimon_orch.files.variant_text import format_variants, has_variants, to_readable_type
 from paimon_orch.format.display import format_count
 from paimon_orch.format.text import decode_readable_text
+from paimon_orch.safe_text import escape_line
 
 _MAX_TABLE_ROWS = 100
 _FIRST_YEAR, _LAST_YEAR = 1, 9999  # the first and last year of Python's dates
@@ -55,7 +58,7 @@ def encode_json_lines(batches: Iterable[pa.RecordBatch]) -> Iterator[str]:
     """Yield one JSON object per row."""
     for batch in batches:
         for row in _to_python_rows(batch):
-            yield json.dumps(to_json_value(row), ensure_ascii=False)
+            yield escape_json(json.dumps(to_json_value(row), ensure_ascii=False))
 
 
 def write_rows(reader: pa.RecordBatchReader, form: str, sink: IO[bytes]) -> None:
@@ -125,10 +128,13 @@ def _write_csv(reader: pa.RecordBatchReader, sink: IO[bytes]) -> None:
 
 def _write_csv_batch(rows: pa.RecordBatch, sink: IO[bytes], *, header: bool) -> None:
     # The type of a column may differ between batches, so each batch has its own writer.
-    with csv.CSVWriter(
-        sink, rows.schema, write_options=csv.WriteOptions(include_header=header)
-    ) as writer:
+    options = csv.WriteOptions(include_header=header)
+    buffer = BytesIO() if sink.isatty() else None
+    with csv.CSVWriter(buffer or sink, rows.schema, write_options=options) as writer:
         writer.write_batch(rows)
+    if buffer is not None:
+        lines = map(escape_line, buffer.getvalue().decode(errors="replace").split("\n"))
+        sink.write("\n".join(lines).encode())
 
 
 def _convert_csv_column(column: pa.Array) -> pa.Array:
@@ -167,7 +173,7 @@ def _print_table(reader: pa.RecordBatchReader, layout: Layout) -> None:
         total += batch.num_rows
     print_rows(reader.schema.names, shown, layout)
     suffix = f", the first {_MAX_TABLE_ROWS} shown" if total > _MAX_TABLE_ROWS else ""
-    print(f"{format_count(total, 'row')}{suffix}")
+    print_lines(f"{format_count(total, 'row')}{suffix}")
 
 
 def _to_python_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:

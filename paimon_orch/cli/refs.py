@@ -28,6 +28,7 @@ from paimon_orch.cli.registration import register_command
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.format.display import format_count
 from paimon_orch.format.paths import MAIN_BRANCH
+from paimon_orch.safe_text import escape_name
 from paimon_orch.steps.common.step import EmptyRequest, run_step
 from paimon_orch.steps.expiration import delete_tag as deletion_step
 from paimon_orch.steps.maintenance import create_automatic_tags as creation_step
@@ -291,14 +292,16 @@ def delete_tag(
 ) -> None:
     """Delete a tag and the files that only it references."""
     target = open_table(ctx, location, table)
+    name = target.tags.find(name)
+    shown = escape_name(name)
     deleted = deletion_step.plan(target, deletion_step.DeleteTagRequest(name=name))
-    action = f"delete tag {name} of {table} with {_count_files(deleted)}"
+    action = f"delete tag {shown} of {table} with {_count_files(deleted)}"
     if dry_run:
         print_values(deleted.to_dict(), as_json, f"would {action}; nothing was changed")
         return
     confirm(action, yes=yes)
     deleted = run_step(deletion_step.DELETE_TAG, target, deleted).plan
-    print_values(deleted.to_dict(), as_json, f"deleted tag {name} with {_count_files(deleted)}")
+    print_values(deleted.to_dict(), as_json, f"deleted tag {shown} with {_count_files(deleted)}")
 
 
 def _count_files(planned: deletion_step.TagDeletionPlan) -> str:
@@ -314,8 +317,11 @@ def rename_tag(
     as_json: AsJson = False,
 ) -> None:
     """Rename a tag."""
-    open_table(ctx, location, table).tags.rename(name, to)
-    print_values({"tag": to, "previous_name": name}, as_json, f"renamed tag {name} to {to}")
+    tags = open_table(ctx, location, table).tags
+    name = tags.find(name)
+    tags.rename(name, to)
+    text = f"renamed tag {escape_name(name)} to {to}"
+    print_values({"tag": to, "previous_name": name}, as_json, text)
 
 
 def list_branches(
@@ -353,18 +359,19 @@ def delete_branch(
     The command remove-orphan-files deletes the data files that only the branch references.
     """
     target = open_table(ctx, location, table)
+    name = target.branches.find(name)
     target.branches.check_can_delete(name)
     branch = open_table(ctx, location, f"{table}$branch_{name}")
     snapshots, tags = len(branch.stores.snapshots.ids()), branch.tags.names()
     values: dict[str, object] = {"branch": name, "snapshots": snapshots, "tags": tags}
     loss = describe_loss({"snapshot": snapshots, "tag": tags})
-    action = f"delete branch {name} of {table} with {loss}"
+    action = f"delete branch {escape_name(name)} of {table} with {loss}"
     if dry_run:
         print_values(values, as_json, f"would {action}; nothing was changed")
         return
     confirm(action, yes=yes)
     target.branches.delete(name)
-    print_values({"branch": name}, as_json, f"deleted branch {name}")
+    print_values({"branch": name}, as_json, f"deleted branch {escape_name(name)}")
 
 
 def rename_branch(
@@ -379,8 +386,11 @@ def rename_branch(
 
     No job may write to the branch at the same time. Object stores cannot rename branches.
     """
-    open_table(ctx, location, table).branches.rename(name, to)
-    print_values({"branch": to, "previous_name": name}, as_json, f"renamed branch {name} to {to}")
+    branches = open_table(ctx, location, table).branches
+    name = branches.find(name)
+    branches.rename(name, to)
+    text = f"renamed branch {escape_name(name)} to {to}"
+    print_values({"branch": to, "previous_name": name}, as_json, text)
 
 
 def fast_forward_branch(
@@ -401,7 +411,7 @@ def fast_forward_branch(
     snapshots, tags = planned.replaced_snapshots, planned.replaced_tags
     previous, snapshot_id = planned.latest_id, planned.snapshots[-1]
     action = (
-        f"move main of {table} from snapshot {previous} to snapshot {snapshot_id} of branch {name} "
+        f"move main of {table} from snapshot {previous} to snapshot {snapshot_id} of branch {escape_name(name)} "
         f"and delete {describe_loss({'snapshot': len(snapshots), 'tag': tags})}"
     )
     if dry_run:
@@ -590,18 +600,19 @@ def reset_consumer(
     Stop its readers first, because they record their own positions.
     """
     stores = open_table(ctx, location, table).stores
-    previous = stores.consumers.read_next_snapshot(name)
+    name = stores.consumers.find(name)
+    previous, shown = stores.consumers.read_next_snapshot(name), escape_name(name)
     if next_snapshot is None:
         if previous is None:
             raise NotFoundError(f"{stores.identifier} has no consumer {name!r}")
-        action = f"delete consumer {name} of {table}, which reads snapshot {previous} next"
+        action = f"delete consumer {shown} of {table}, which reads snapshot {previous} next"
         if not dry_run:
             confirm(action, yes=yes, undo=_LOST_WITH_CONSUMER)
             stores.consumers.delete([name])
         text = f"would {action}; nothing was changed" if dry_run else f"deleted consumer {name}"
     else:
         snapshot = stores.snapshots.get(next_snapshot)
-        text = f"consumer {name} to read snapshot {snapshot.id} next"
+        text = f"consumer {shown} to read snapshot {snapshot.id} next"
         if not dry_run:
             stores.consumers.reset(name, snapshot)
         text = f"would set {text}; nothing was changed" if dry_run else f"set {text}"

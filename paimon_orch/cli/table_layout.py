@@ -10,14 +10,13 @@ from enum import StrEnum
 from rich.cells import cell_len
 from rich.console import Console
 
+from paimon_orch.safe_text import escape_name
+
 _BORDERS_PER_COLUMN = 3
 _SHORTEST_RULE = 20
 _LONGEST_RULE = 60
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 _UNIT_RATIO = 1000
-_CONTROL_CHARACTERS = {
-    number: repr(chr(number))[1:-1] for number in (*range(0x20), *range(0x7F, 0xA0))
-}
 
 
 class Layout(StrEnum):
@@ -42,12 +41,12 @@ def format_size(size: int) -> str:
 def print_rows(
     names: Sequence[str], rows: Sequence[Sequence[str]], layout: Layout = Layout.FITTING
 ) -> None:
-    """Print rows of text; control characters are printed as escape sequences of Python.
+    """Print rows of text; characters that cannot be seen are printed as escape sequences of Python.
 
     In a terminal, wide text cannot be read in columns, as every line would be wrapped.
     """
-    titles = list(map(escape_control_characters, names))
-    lines = [list(map(escape_control_characters, row)) for row in rows]
+    titles = list(map(escape_name, names))
+    lines = [list(map(escape_name, row)) for row in rows]
     widths = [
         max(map(cell_len, cells)) for cells in zip(titles, *lines, strict=True)
     ]  # of each column
@@ -66,11 +65,6 @@ def print_rows(
     else:
         for line in (titles, *lines):
             print(_pad(line, widths))
-
-
-def escape_control_characters(text: str) -> str:
-    """Return text with escape sequences of Python for characters that control a terminal."""
-    return text.translate(_CONTROL_CHARACTERS)
 
 
 def _pad(line: Sequence[str], widths: Sequence[int]) -> str:

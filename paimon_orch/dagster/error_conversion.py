@@ -14,6 +14,7 @@ from paimon_orch.errors import (
     TransientError,
     UnsupportedError,
 )
+from paimon_orch.safe_text import clean_line
 
 RETRY_TRANSIENT = dg.RetryPolicy(
     max_retries=2, delay=30, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS
@@ -64,7 +65,9 @@ def _build_failure(table: str, error: Exception) -> dg.Failure:
     for kind, next_step in _NEXT_STEPS.items():
         if isinstance(error, kind):
             metadata["paimon/next_step"] = next_step
-    return dg.Failure(f"{type(error).__name__}: {error}", metadata=metadata, allow_retries=False)
+    return dg.Failure(
+        clean_line(f"{type(error).__name__}: {error}"), metadata=metadata, allow_retries=False
+    )
 
 
 _NEXT_STEPS: Mapping[type[PaimonError], str] = {

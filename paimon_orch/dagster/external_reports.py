@@ -6,6 +6,7 @@ import dagster as dg
 
 from paimon_orch.dagster.run_metadata import Metadata, PaimonMetadata
 from paimon_orch.errors import PaimonError
+from paimon_orch.safe_text import clean_line
 
 if TYPE_CHECKING:  # runs import the library
     from paimon_orch.table.iceberg.status import IcebergStatus
@@ -39,7 +40,9 @@ def build_iceberg_metadata(status: "IcebergStatus") -> Metadata:
         snapshot_id=status.latest_id, iceberg_snapshot_id=status.published_id
     ).to_dagster()
     if status.metadata_path is not None:
-        metadata["paimon/iceberg_metadata"] = dg.MetadataValue.path(status.metadata_path)
+        metadata["paimon/iceberg_metadata"] = dg.MetadataValue.path(
+            clean_line(status.metadata_path)
+        )
     return metadata
 
 

@@ -20,6 +20,7 @@ from paimon_orch.dagster.resources import ExecutorChoice
 from paimon_orch.dagster.run_metadata import Metadata
 from paimon_orch.dagster.spark_links import build_maintenance_executor
 from paimon_orch.errors import InputError, PaimonError, UnsupportedError
+from paimon_orch.safe_text import escape_markdown
 from paimon_orch.steps.inspection.health_metrics import HEALTH_METRICS, HealthMetric
 
 if TYPE_CHECKING:  # runs import the library
@@ -232,7 +233,7 @@ def _check_iceberg_metadata(key: dg.AssetKey, table: "Table", limit: Limit) -> d
         passed=status.is_current or is_tolerated,
         description="Iceberg readers see the newest snapshot."
         if status.is_current
-        else f"{status.problem}. To fix this, run sync_iceberg.",
+        else f"{escape_markdown(str(status.problem))}. To fix this, run sync_iceberg.",
         metrics={} if missing is None else {"value": missing},
         metadata=build_iceberg_metadata(status),
     )
@@ -245,7 +246,9 @@ def _check_file_references(
     from paimon_orch.steps.inspection.check_table import check
 
     report = check(table, executor=executor)
-    findings = "\n".join(f"* {finding}" for finding in report.findings[:_MAX_SHOWN_FINDINGS])
+    findings = "\n".join(
+        f"* {escape_markdown(str(finding))}" for finding in report.findings[:_MAX_SHOWN_FINDINGS]
+    )
     outcome = _Outcome(
         passed=len(report.findings) <= limit.limit,
         description=findings or "All referenced files exist.",

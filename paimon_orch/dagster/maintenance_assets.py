@@ -47,6 +47,7 @@ from paimon_orch.dagster.spark_links import (
 )
 from paimon_orch.errors import CorruptFileError, InputError, UnsupportedError
 from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
+from paimon_orch.safe_text import escape_name, format_names
 from paimon_orch.steps.common.executor import Executor
 from paimon_orch.steps.common.step import run_step
 from paimon_orch.steps.compaction.compact import (
@@ -353,7 +354,7 @@ def _run_in_groups(run: MaintenanceAssetRun[C]) -> Metadata:
         try:
             metadata_by_key |= run.work(run, group)
         except _PARTITION_ERRORS as error:
-            run.context.log.warning("%s: %s: %s", run.table.identifier, ", ".join(group), error)
+            run.context.log.warning("%s: %s: %s", run.table.identifier, format_names(group), error)
             is_single = len(group) == 1
             errors += [error] if is_single else _process_separately(run, group, metadata_by_key)
     if errors:
@@ -379,7 +380,7 @@ def _process_separately(
         try:
             metadata_by_key |= run.work(run, [key])
         except _PARTITION_ERRORS as error:
-            run.context.log.warning("%s: %s: %s", run.table.identifier, key, error)
+            run.context.log.warning("%s: %s: %s", run.table.identifier, escape_name(key), error)
             errors.append(error)
     return errors
 

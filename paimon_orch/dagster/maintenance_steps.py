@@ -20,6 +20,7 @@ from paimon_orch.dagster.maintenance_ops import (
 from paimon_orch.dagster.run_metadata import Metadata, build_metadata_table
 from paimon_orch.format.display import format_count
 from paimon_orch.format.times import parse_cutoff, parse_duration
+from paimon_orch.safe_text import clean_line
 from paimon_orch.steps.cleanup import remove_orphan_files as orphan_step
 from paimon_orch.steps.cleanup.remove_orphan_files import OrphanFilesPlan
 from paimon_orch.steps.common.executor import Executor, Progress
@@ -163,7 +164,9 @@ def _check_not_damaged(table: Table, executor: Executor) -> None:
     """Raise :class:`dagster.Failure` if files are missing or the metadata is inconsistent."""
     report = check(table, executor=executor)
     if not report:
-        findings = "\n".join(map(str, report.findings[:_MAX_SHOWN_FINDINGS]))
+        findings = "\n".join(
+            clean_line(str(each)) for each in report.findings[:_MAX_SHOWN_FINDINGS]
+        )
         raise dg.Failure(
             f"{table.identifier} is damaged; no orphan file was removed. "
             f"Findings: {len(report.findings)}\n{findings}",

@@ -9,6 +9,7 @@ from pydantic import Field, create_model
 from paimon_orch.dagster.resources import PaimonCatalogResource
 from paimon_orch.dagster.run_metadata import Metadata
 from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
+from paimon_orch.safe_text import clean_line
 from paimon_orch.table.table import Table
 
 STALE_EXTERNAL_HELP = (
@@ -75,7 +76,7 @@ def report_stale_options(
     context: dg.OpExecutionContext | dg.AssetExecutionContext | dg.OutputContext, table: Table
 ) -> Metadata:
     """Log the options of external systems that a change made stale; return them as metadata."""
-    options = ", ".join(table.stale_external_options())
+    options = clean_line(", ".join(table.stale_external_options()))
     if not options:
         return {}
     context.log.warning(

@@ -5,7 +5,6 @@ Dagster plots all numbers, so metrics are numbers, and ids are text.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from enum import StrEnum
 from itertools import islice
 from typing import Any
 
@@ -15,6 +14,13 @@ from paimon_orch.format.display import format_count
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.data_types import Field, type_to_sql
+from paimon_orch.safe_text import (
+    clean_line,
+    escape_line,
+    escape_markdown,
+    escape_name,
+    format_names,
+)
 from paimon_orch.steps.compaction.compact import CompactionResult, CompactionUnit
 from paimon_orch.steps.compaction.policy import CompactionDecision
 from paimon_orch.steps.inspection.inspect import TableReport
@@ -148,6 +154,8 @@ class PaimonMetadata:
 def _to_dagster_value(name: str, value: object) -> object:
     if name in _TEXT_KEYS:
         return str(value)
+    if isinstance(value, str):
+        return clean_line(value)
     return round(value, 3) if isinstance(value, float) else value
 
 
@@ -315,8 +323,10 @@ def build_metadata_table(
 
 
 def _build_table_record(row: Mapping[str, Any]) -> dg.TableRecord:
-    # Dagster cannot serialize enums of other packages.
-    return dg.TableRecord({k: str(v) if isinstance(v, StrEnum) else v for k, v in row.items()})
+    # Dagster cannot serialize enums of other packages; names of partitions and files are texts
+    return dg.TableRecord(
+        {name: clean_line(v) if isinstance(v, str) else v for name, v in row.items()}
+    )
 
 
 def build_index_metadata(
@@ -357,7 +367,7 @@ def build_index_metadata(
 def build_column_schema(schema: TableSchema) -> dg.TableSchema:
     """Return the columns of a table as Dagster shows them, with its keys as constraints."""
     keys = {"primary key": schema.primary_keys, "partitioned by": schema.partition_keys}
-    constraints = [f"{kind} ({', '.join(names)})" for kind, names in keys.items() if names]
+    constraints = [f"{kind} ({format_names(names)})" for kind, names in keys.items() if names]
     columns = [_build_table_column(schema, field) for field in schema.fields]
     return dg.TableSchema(columns, dg.TableConstraints(constraints))
 
@@ -365,8 +375,8 @@ def build_column_schema(schema: TableSchema) -> dg.TableSchema:
 def _build_table_column(schema: TableSchema, field: Field) -> dg.TableColumn:
     is_unique = schema.primary_keys == (field.name,)
     return dg.TableColumn(
-        field.name,
-        type_to_sql(field.type.with_nullable(True)),
-        field.description,
+        escape_name(field.name),
+        escape_line(type_to_sql(field.type.with_nullable(True))),
+        None if field.description is None else escape_markdown(field.description),
         dg.TableColumnConstraints(nullable=field.type.nullable, unique=is_unique),
     )

@@ -16,6 +16,7 @@ from paimon_orch.dagster.partitions import (
 )
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.format.options.table_option import StepKind
+from paimon_orch.safe_text import clean_line, format_names
 from paimon_orch.steps.compaction.policy import CompactionDecision, CompactionMetrics
 from paimon_orch.table.table import Table
 
@@ -115,7 +116,9 @@ class CompactionTarget:
             keys |= {path: keys_by_path[path] for path in paths if path in keys_by_path}
         if unknown := [path for path in paths if path not in keys]:
             self.evaluation_context.log.warning(
-                "%s: the asset has no partition for %s", self.table.identifier, ", ".join(unknown)
+                "%s: the asset has no partition for %s",
+                self.table.identifier,
+                format_names(unknown),
             )
         return keys
 
@@ -126,7 +129,7 @@ class CompactionTarget:
         the page of runs shows all of them; the run's log has the snapshot.
         """
         decision = run.decisions[0] if len(run.keys) == 1 else _merge_decisions(run.decisions)
-        tags = {TABLE_TAG: self.table.identifier, "paimon/reason": decision.reason}
+        tags = {TABLE_TAG: self.table.identifier, "paimon/reason": clean_line(decision.reason)}
         if len(run.keys) > 1:
             tags |= {_RANGE_START_TAG: run.keys[0], _RANGE_END_TAG: run.keys[-1]}
         key = compaction_asset_key(self.table.identifier, self.key_prefix)

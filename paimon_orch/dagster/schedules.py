@@ -29,6 +29,7 @@ from paimon_orch.dagster.run_requests import CompactionTarget
 from paimon_orch.dagster.sensor_cursor import get_table_identity
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
+from paimon_orch.safe_text import clean_line
 from paimon_orch.steps.compaction.policy import CompactionPolicy
 
 _DEFAULT_CRON = {
@@ -101,7 +102,7 @@ def _build_tick_requests(
     decider = CompactionDecider(table, policy, can_compact_fully=target.can_compact_fully)
     decisions = decider.decide(overdue=None)
     for decision in decisions:
-        context.log.info("%s: %s", table.identifier, decision)
+        context.log.info("%s: %s", table.identifier, clean_line(str(decision)))
     due = [decision for decision in decisions if decision.compact]
     if not due:
         return dg.SkipReason(f"{table.identifier}: nothing to compact")

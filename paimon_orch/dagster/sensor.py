@@ -30,6 +30,7 @@ from paimon_orch.errors import NotFoundError, PaimonError, raise_if_temporary
 from paimon_orch.format.display import format_count
 from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
 from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.safe_text import clean_line
 from paimon_orch.steps.compaction.policy import CompactionPolicy
 from paimon_orch.steps.inspection.inspect import inspect
 from paimon_orch.table.table import Table
@@ -180,7 +181,7 @@ def _log_decisions(
         log = context.log.warning if context.cursor else context.log.info
         log("%s: %s; evaluating all partitions", table.identifier, changes.whole_table_reason)
     for decision in changes.decisions[:_MAX_LOGGED_DECISIONS]:
-        context.log.info("%s: %s", table.identifier, decision)
+        context.log.info("%s: %s", table.identifier, clean_line(str(decision)))
     if len(changes.decisions) > _MAX_LOGGED_DECISIONS:
         context.log.info("and %d other partitions", len(changes.decisions) - _MAX_LOGGED_DECISIONS)
 
@@ -294,7 +295,7 @@ def _build_snapshot_metadata(
         "paimon/summary": f"{commit}.",
         "paimon/snapshot_id": str(snapshot.id),  # text, as Dagster plots numbers
         "paimon/commit_kind": snapshot.commit_kind.value,
-        "paimon/commit_user": snapshot.commit_user,
+        "paimon/commit_user": clean_line(snapshot.commit_user),
         "paimon/physical_rows": snapshot.total_record_count,
         "paimon/commit_time": dg.MetadataValue.timestamp(snapshot.time_millis / 1000),
     }
@@ -317,7 +318,7 @@ def _summarize_decisions(table: Table, changes: ChangesSinceCursor) -> str:
 def _build_table_metadata(table: Table, snapshot: Snapshot) -> dict[str, Any]:
     """Return the columns and the path of a table; if its manifests are small, also its size."""
     metadata: dict[str, Any] = {
-        "dagster/uri": table.paths.root,
+        "dagster/uri": clean_line(table.paths.root),
         "dagster/column_schema": build_column_schema(table.schema),
     }
     try:

@@ -23,6 +23,7 @@ from paimon_orch.dagster.run_metadata import (
 )
 from paimon_orch.dagster.spark_links import build_spark_link_metadata
 from paimon_orch.format.display import format_count
+from paimon_orch.safe_text import clean_line
 from paimon_orch.steps.ingest import IngestResult
 from paimon_orch.steps.inspection.inspect import TableReport, inspect
 
@@ -164,7 +165,7 @@ def _build_ingest_result(
         metadata={
             **_build_ingest_metadata(results, report, keys).to_dagster(),
             **build_row_count_metadata(report, partition=False),
-            "dagster/uri": report.location,
+            "dagster/uri": clean_line(report.location),
             "dagster/column_schema": build_column_schema(report.schema),
             **metadata,
         },

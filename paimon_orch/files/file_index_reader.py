@@ -6,7 +6,6 @@ read as if it had no index. With ``file-index.strict`` it is an error.
 See docs/format/file-index.md.
 """
 
-import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -42,6 +41,7 @@ from paimon_orch.format.options.engine_options import FILE_INDEX_STRICT
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.data_types import Field, MapType, TypeRoot
 from paimon_orch.format.types.predicate import Predicate, iterate_leaves
+from paimon_orch.safe_text import get_logger
 from paimon_orch.storage import FileIO
 
 INDEX_SUFFIX = ".index"
@@ -50,7 +50,7 @@ _NOT_EVALUATED = IndexEvaluation(None)
 TopRowsOrLimit = TopN | int
 """A request for the first rows in an order, or for a number of arbitrary rows."""
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 def index_file_name(file: DataFileMeta) -> str | None:

@@ -6,7 +6,6 @@ that it covers are read as if they had no index.
 See docs/format/global-index-files.md.
 """
 
-import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,9 +23,10 @@ from paimon_orch.format.global_index.key_ranges import KeyRange, KeySelection, d
 from paimon_orch.format.global_index.sorted_column import SortedColumn, decode_key_bounds
 from paimon_orch.format.manifest.index_manifest import GlobalIndexMeta, IndexManifestEntry
 from paimon_orch.format.types.data_types import AtomicType
+from paimon_orch.safe_text import get_logger
 from paimon_orch.storage import FileIO
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _MAX_COMPLEMENT = 20_000_000  # the rows with a value of a larger file are not listed
 _WHOLE_FILE_BYTES = 256 << 10  # smaller files are read with one request

@@ -3,7 +3,6 @@
 If rows are selected, only the row groups, pages, stripes or blocks that contain them are read.
 """
 
-import logging
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 
@@ -17,8 +16,9 @@ from paimon_orch.files.parquet.page_reader import PageIndexError, RowGroupPages
 from paimon_orch.files.parquet.parquet import ParquetFileReader
 from paimon_orch.format.arrays import Positions, to_arrow_array
 from paimon_orch.format.types.arrow import NumberedBatch, number_batches
+from paimon_orch.safe_text import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 def read_file_rows(

@@ -5,6 +5,8 @@ from dataclasses import fields
 from html import escape
 from typing import Any, cast
 
+from paimon_orch.safe_text import clean_line, mask_secrets
+
 _MAX_ITEMS = 10
 _MAX_ROWS = 50
 _MAX_TEXT = 200
@@ -50,12 +52,17 @@ class Displayable:
 
 def format_html(title: str, values: Mapping[str, object]) -> str:
     """Return values as an HTML table with a title; all texts are escaped."""
-    return f"<table><caption>{escape(title)}</caption>{_format_pairs(values)}</table>"
+    return f"<table><caption>{_show(title)}</caption>{_format_pairs(values)}</table>"
+
+
+def _show(text: str) -> str:
+    """Return a text from storage as HTML of one line."""
+    return escape(clean_line(text))
 
 
 def _format_pairs(values: Mapping[str, object]) -> str:
     return "".join(
-        f"<tr><th>{escape(str(key))}</th><td>{_format_cell(value)}</td></tr>"
+        f"<tr><th>{_show(str(key))}</th><td>{_format_cell(value)}</td></tr>"
         for key, value in values.items()
     )
 
@@ -66,15 +73,15 @@ def _format_cell(value: object) -> str:
         return f"<table>{_format_pairs(value)}</table>"
     if isinstance(value, list) and value and all(isinstance(x, Mapping) for x in value[:_MAX_ROWS]):
         return _format_list(value)
-    return escape(_format_text(value))
+    return _show(_format_text(value))
 
 
 def _format_list(items: Sequence[Mapping[str, object]]) -> str:
     """Return a table of the first mappings, with the keys of the first one."""
     names = list(items[0])
-    header = "".join(f"<th>{escape(str(name))}</th>" for name in names)
+    header = "".join(f"<th>{_show(str(name))}</th>" for name in names)
     lines = [
-        "".join(f"<td>{escape(_format_text(item.get(name)))}</td>" for name in names)
+        "".join(f"<td>{_show(_format_text(item.get(name)))}</td>" for name in names)
         for item in items[:_MAX_ROWS]
     ]
     rows = "".join(f"<tr>{line}</tr>" for line in (header, *lines))
@@ -94,7 +101,7 @@ def _cut(text: str) -> str:
 
 def _shorten(value: object) -> str:
     if isinstance(value, str):
-        return repr(_cut(value))
+        return repr(_cut(mask_secrets(value)))
     if isinstance(value, Mapping | Sequence) and not isinstance(value, bytes):
         items = value.values() if isinstance(value, Mapping) else value
         if len(value) > _MAX_ITEMS or any(isinstance(x, Mapping | list | tuple) for x in items):

@@ -28,6 +28,7 @@ from paimon_orch.format.options.core_options import (
     SEQUENCE_FIELD,
 )
 from paimon_orch.format.options.primary_key_validation import check_primary_key_options
+from paimon_orch.format.options.secret_options import hide_secrets
 from paimon_orch.format.options.validation import check_options, check_storable
 from paimon_orch.format.text import parse_integer, parse_json_object
 from paimon_orch.format.types.data_types import (
@@ -75,6 +76,14 @@ class TableSchema:
     time_millis: int = 0
     additional: Mapping[str, Any] = dataclass_field(default_factory=dict, repr=False)
     """Unknown keys of the schema file."""
+
+    def __repr__(self) -> str:
+        """Return the columns, keys and options, without credentials."""
+        return (
+            f"TableSchema(id={self.id}, fields={self.fields!r}, primary_keys={self.primary_keys!r}, "
+            f"partition_keys={self.partition_keys!r}, options={hide_secrets(self.options)!r}, "
+            f"comment={self.comment!r})"
+        )
 
     @property
     def typed_options(self) -> Options:

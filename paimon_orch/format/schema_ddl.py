@@ -2,16 +2,19 @@
 
 from collections.abc import Iterable
 
+from paimon_orch.errors import UnsupportedError
 from paimon_orch.format.options.secret_options import hide_secrets
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.data_types import Field, type_to_sql
+from paimon_orch.safe_text import escape_line
 
 
 def build_create_statement(identifier: str, schema: TableSchema) -> str:
     """Return a ``CREATE TABLE`` statement of Flink SQL.
 
     Default values, which Flink SQL cannot declare, are in comments before it. The values of options
-    with credentials are ``***``.
+    with credentials are ``***``. Raises :class:`UnsupportedError` for names with characters that
+    cannot be seen.
     """
     columns = list(map(_format_column, schema.fields))
     if schema.primary_keys:
@@ -54,8 +57,24 @@ def _quote_names(names: Iterable[str]) -> str:
 
 
 def _quote_name(name: str) -> str:
+    if escape_line(name) != name:
+        raise UnsupportedError(
+            f"the name {name!r} has characters that cannot be seen, and Flink SQL has no escape "
+            "sequences for names; describe the table without --ddl"
+        )
     return "`" + name.replace("`", "``") + "`"
 
 
 def _quote_text(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
+    quoted = text.replace("'", "''")
+    if escape_line(text) == text:
+        return f"'{quoted}'"
+    return f"U&'{''.join(map(_escape_character, quoted))}'"
+
+
+def _escape_character(char: str) -> str:
+    """Return a character of a Unicode literal, whose escape sequences are UTF-16 code units."""
+    if char != "\\" and escape_line(char) == char:
+        return char
+    units = char.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\{units[start : start + 4]}" for start in range(0, len(units), 4))

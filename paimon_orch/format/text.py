@@ -44,7 +44,7 @@ def select_names(
 
 def _compile_pattern(pattern: str) -> re.Pattern[str]:
     try:
-        return re.compile(pattern)
+        return re.compile(pattern, re.DOTALL)  # a name may have a line break
     except re.error as error:
         raise InputError(f"{pattern!r} is not a regular expression: {error}") from error
 

@@ -1,6 +1,5 @@
 """Requests to a Hive metastore over Thrift: connections, repetitions and errors."""
 
-import logging
 import os
 import socket
 import threading
@@ -21,8 +20,9 @@ from paimon_orch.errors import (
 )
 from paimon_orch.metastore.hive_address import MetastoreAddress
 from paimon_orch.optional_packages import require_package
+from paimon_orch.safe_text import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _CONNECT_TIMEOUT = 10.0
 _PERMISSION_WORDS = ("Permission.NotAllow", "Permission denied", "AccessControlException")

@@ -12,6 +12,7 @@ from uuid import uuid4
 from paimon_orch.errors import CorruptFileError, NotAllowedError, StorageError, UnsupportedError
 from paimon_orch.retry_policy import LOCAL_CREATE
 from paimon_orch.storage.base import FileInfo, check_path
+from paimon_orch.storage.modes import make_directory, open_new_file
 from paimon_orch.storage.open_directory import (
     InDirectory,
     Roots,
@@ -152,7 +153,7 @@ class LocalFileIO:
         """Create an empty directory and its parents."""
         try:
             self._make_parents(path)
-            self._call_to_change(path, lambda parent, name, _: os.mkdir(name, dir_fd=parent))
+            self._call_to_change(path, lambda parent, name, _: make_directory(parent, name))
         except FileExistsError:
             return False
         except OSError as error:
@@ -256,7 +257,7 @@ class LocalFileIO:
 
         def open_in(parent: int, name: str, flags: int) -> IO[bytes]:
             def open_name(_: str, mode: int) -> int:
-                return os.open(name, mode | flags, 0o666, dir_fd=parent)
+                return open_new_file(parent, name, mode | flags)
 
             return open(path, "xb", opener=open_name)
 

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from paimon_orch.errors import InputError, PaimonError, StorageError
+from paimon_orch.safe_text import MASK, mask_values, note_secret_options
 
 STORAGE_OPTIONS_ENV = "PAIMON_STORAGE_OPTIONS"
 LOCK_PATH = "lock_path"  # our own option: a lock file for stores without exclusive creation
-_REDACTED = "***"
-_MIN_SECRET_LENGTH = 4  # redacting shorter values would remove ordinary words
 # options whose values may appear in messages; values of other options may be secret
 _PUBLIC_OPTIONS = {
     "account_name",
@@ -76,6 +75,7 @@ class StorageOptions:
 
     def _merge_options(self) -> dict[str, Any]:
         renewed = {} if self.credentials is None else self.credentials.load()
+        note_secret_options({**self.explicit, **renewed})
         if not self.inherited:
             return {**self.explicit, **renewed}
         environment = _read_environment()
@@ -94,12 +94,10 @@ class StorageOptions:
     def redact(self, text: str) -> str:
         """Return the text without the values of options that may be secret."""
         try:
-            values = sorted(_find_secrets(self.resolve()), key=len, reverse=True)
+            values = list(_find_secrets(self.resolve()))
         except PaimonError:
-            values = sorted(_find_secrets(self.explicit), key=len, reverse=True)
-        for value in values:
-            text = text.replace(value, _REDACTED)
-        return text
+            values = list(_find_secrets(self.explicit))
+        return mask_values(text, values)
 
     def describe_error(self, error: Exception) -> str:
         """Return the type and message of an error without secrets."""
@@ -124,7 +122,7 @@ class StorageOptions:
             raise failure from self.redact_cause(error)
 
     def __repr__(self) -> str:
-        names = (f"{name}={_REDACTED}" for name in sorted({*self.explicit, *self.inherited}))
+        names = (f"{name}={MASK}" for name in sorted({*self.explicit, *self.inherited}))
         return f"StorageOptions({', '.join(names)})"
 
     def __hash__(self) -> int:
@@ -145,6 +143,7 @@ def _read_environment() -> dict[str, Any]:
         raise InputError(
             f'{STORAGE_OPTIONS_ENV} must be a JSON object like {{"key": "...", "secret": "..."}}'
         )
+    note_secret_options(options)
     return options
 
 
@@ -171,9 +170,5 @@ def _find_secrets(options: object, name: str = "") -> Iterator[str]:
     elif isinstance(options, (list, tuple)):
         for value in options:
             yield from _find_secrets(value, name)
-    elif (
-        isinstance(options, str)
-        and len(options) >= _MIN_SECRET_LENGTH
-        and name not in _PUBLIC_OPTIONS
-    ):
+    elif isinstance(options, str) and name not in _PUBLIC_OPTIONS:
         yield options

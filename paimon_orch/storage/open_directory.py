@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from paimon_orch.errors import NotAllowedError, StorageError
 from paimon_orch.storage.base import find_root
+from paimon_orch.storage.modes import make_directory
 
 T = TypeVar("T")
 InDirectory = Callable[[int, str, int], T]
@@ -91,11 +92,11 @@ def call_to_read(roots: Roots, path: str, call: InDirectory[T]) -> T:
 def make_directories(roots: Roots, path: str) -> None:
     """Create a directory and its missing parents; raises the errors of :func:`call_to_change`."""
     start = roots.find_start(path)
-    os.makedirs(start or path, exist_ok=True)
-    if start is None:
-        return
+    existing = start or path
+    while not os.path.isdir(existing):
+        existing = os.path.dirname(existing)
     try:
-        os.close(_open_below(start, path, creates=True))
+        os.close(_open_below(existing, path, creates=True))
     except OSError as error:
         if (translated := _translate_error(roots, path, error)) is error:
             raise
@@ -114,7 +115,7 @@ def _open_below(start: str, path: str, *, creates: bool = False) -> int:
                 continue
             if creates:
                 with suppress(FileExistsError):
-                    os.mkdir(name, dir_fd=directory)
+                    make_directory(directory, name)
             outer, directory = directory, _open_inner(directory, name)
             os.close(outer)
     except BaseException:

@@ -3,7 +3,6 @@
 See docs/format/catalogs.md#partitions-of-a-metastore.
 """
 
-import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from paimon_orch.format.options.core_options import (
 from paimon_orch.format.paths import MAIN_BRANCH, TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.safe_text import get_logger
 from paimon_orch.table.catalog_environment import (
     CatalogEnvironment,
     CatalogPartitions,
@@ -35,7 +35,7 @@ from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 from paimon_orch.table.metadata.tag_periods import TagPeriods, compute_tag_time, parse_tag_time_zone
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 PartitionNames = Mapping[str, str]
 """The text of a partition's values by column; see :class:`CatalogPartitions`."""

@@ -16,6 +16,7 @@ from paimon_orch.table.metadata_tables import (
     Record,
     build_arrow_schema,
     build_file_columns,
+    build_rows,
     format_row,
     read_splits,
 )
@@ -75,7 +76,7 @@ def build_file_key_ranges_table(table: "Table", snapshot: Snapshot | None) -> pa
         for split in read_splits(table, snapshot)
         for file in split.files
     ]
-    return pa.Table.from_pylist(rows, FILE_KEY_RANGES_COLUMNS)
+    return build_rows(rows, FILE_KEY_RANGES_COLUMNS)
 
 
 def build_table_indexes_table(table: "Table", snapshot: Snapshot | None) -> pa.Table:
@@ -83,7 +84,7 @@ def build_table_indexes_table(table: "Table", snapshot: Snapshot | None) -> pa.T
     schema = table.schema
     entries = table.stores.manifests.read_index_entries(snapshot)
     rows = [_build_index_row(entry, schema) for entry in entries]
-    return pa.Table.from_pylist(rows, TABLE_INDEXES_COLUMNS)
+    return build_rows(rows, TABLE_INDEXES_COLUMNS)
 
 
 def _build_index_row(entry: IndexManifestEntry, schema: TableSchema) -> Record:

@@ -15,12 +15,14 @@ from paimon_orch.files.data_file_reader import BucketFile
 from paimon_orch.files.stats.file_stats import FileStats
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileSource
 from paimon_orch.format.options.core_options import SCAN_FALLBACK_BRANCH
+from paimon_orch.format.options.secret_options import hide_secrets
 from paimon_orch.format.partition_path import format_partition_value, format_partition_values
 from paimon_orch.format.paths import parse_file_format
 from paimon_orch.format.row.binary_row import deserialize_row, read_row_arity
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.data_types import AtomicType, Field
+from paimon_orch.safe_text import escape_surrogates
 from paimon_orch.table.metadata.metadata_io import read_statistics
 from paimon_orch.table.metadata.tags import parse_tag_time
 from paimon_orch.table.metadata.time_travel import SnapshotSelector
@@ -42,6 +44,22 @@ def build_arrow_schema(**columns: pa.DataType) -> pa.Schema:
             for name, kind in columns.items()
         ]
     )
+
+
+def build_rows(rows: Iterable[Record], form: pa.Schema) -> pa.Table:
+    """Return rows as a table; names that are not UTF-8 have escape sequences for their bytes."""
+    rows = list(rows)
+    try:
+        return pa.Table.from_pylist(rows, form)
+    except UnicodeEncodeError:
+        shown = [
+            {
+                key: escape_surrogates(value) if isinstance(value, str) else value
+                for key, value in row.items()
+            }
+            for row in rows
+        ]
+        return pa.Table.from_pylist(shown, form)
 
 
 SNAPSHOTS_COLUMNS = build_arrow_schema(
@@ -144,9 +162,7 @@ STATISTICS_COLUMNS = build_arrow_schema(
 def build_snapshots_table(table: "Table", _: Snapshot | None) -> pa.Table:
     """Return one row per snapshot, oldest first."""
     snapshots = sorted(table.stores.snapshots.walk_back(), key=lambda snapshot: snapshot.id)
-    return pa.Table.from_pylist(
-        [_build_snapshot_row(snapshot) for snapshot in snapshots], SNAPSHOTS_COLUMNS
-    )
+    return build_rows([_build_snapshot_row(snapshot) for snapshot in snapshots], SNAPSHOTS_COLUMNS)
 
 
 def _build_snapshot_row(snapshot: Snapshot) -> Record:
@@ -167,7 +183,7 @@ def build_schemas_table(table: "Table", _: Snapshot | None) -> pa.Table:
     rows = [
         _build_schema_row(table.stores.schemas.get(number)) for number in table.stores.schemas.ids()
     ]
-    return pa.Table.from_pylist(rows, SCHEMAS_COLUMNS)
+    return build_rows(rows, SCHEMAS_COLUMNS)
 
 
 def _build_schema_row(schema: TableSchema) -> Record:
@@ -177,7 +193,7 @@ def _build_schema_row(schema: TableSchema) -> Record:
         "fields": _encode_compact_json(values["fields"]),
         "partition_keys": _encode_compact_json(values["partitionKeys"]),
         "primary_keys": _encode_compact_json(values["primaryKeys"]),
-        "options": _encode_compact_json(values["options"]),
+        "options": _encode_compact_json(hide_secrets(values["options"])),
         "comment": schema.comment,
         "update_time": to_local_time(schema.time_millis),
     }
@@ -189,13 +205,15 @@ def _encode_compact_json(value: object) -> str:
 
 def build_options_table(table: "Table", _: Snapshot | None) -> pa.Table:
     """Return the options that are set."""
-    rows = [{"key": key, "value": value} for key, value in table.schema.options.items()]
-    return pa.Table.from_pylist(rows, OPTIONS_COLUMNS)
+    rows = [
+        {"key": key, "value": value} for key, value in hide_secrets(table.schema.options).items()
+    ]
+    return build_rows(rows, OPTIONS_COLUMNS)
 
 
 def build_tags_table(table: "Table", _: Snapshot | None) -> pa.Table:
     """Return one row per tag, sorted by name."""
-    return pa.Table.from_pylist(
+    return build_rows(
         [_build_tag_row(table, name) for name in table.stores.snapshots.tags()], TAGS_COLUMNS
     )
 
@@ -238,7 +256,7 @@ def build_manifests_table(table: "Table", snapshot: Snapshot | None) -> pa.Table
         }
         for m in manifests
     ]
-    return pa.Table.from_pylist(rows, MANIFESTS_COLUMNS)
+    return build_rows(rows, MANIFESTS_COLUMNS)
 
 
 def format_row(data: bytes, fields: Sequence[Field]) -> str:
@@ -273,7 +291,7 @@ def build_files_table(table: "Table", snapshot: Snapshot | None) -> pa.Table:
         for split in read_splits(table, snapshot)
         for file in split.files
     ]
-    return pa.Table.from_pylist(rows, FILES_COLUMNS)
+    return build_rows(rows, FILES_COLUMNS)
 
 
 def read_splits(table: "Table", snapshot: Snapshot | None) -> list[BucketSplit]:
@@ -348,7 +366,7 @@ def build_partitions_table(table: "Table", snapshot: Snapshot | None) -> pa.Tabl
         }
         for partition, splits in groups.items()
     ]
-    return pa.Table.from_pylist(sorted(rows, key=_partition_sort_key), PARTITIONS_COLUMNS)
+    return build_rows(sorted(rows, key=_partition_sort_key), PARTITIONS_COLUMNS)
 
 
 def _group_by_partition(splits: Iterable[BucketSplit]) -> dict[bytes, list[BucketSplit]]:
@@ -380,7 +398,7 @@ def build_buckets_table(table: "Table", snapshot: Snapshot | None) -> pa.Table:
         }
         for split in read_splits(table, snapshot)
     ]
-    return pa.Table.from_pylist(sorted(rows, key=_partition_sort_key), BUCKETS_COLUMNS)
+    return build_rows(sorted(rows, key=_partition_sort_key), BUCKETS_COLUMNS)
 
 
 def build_statistics_table(table: "Table", snapshot: Snapshot | None) -> pa.Table:
@@ -395,7 +413,7 @@ def build_statistics_table(table: "Table", snapshot: Snapshot | None) -> pa.Tabl
         "mergedRecordSize": values.size,
         "colstat": _encode_compact_json(json.loads(values.to_json())["colStats"]),
     }
-    return pa.Table.from_pylist([row], STATISTICS_COLUMNS)
+    return build_rows([row], STATISTICS_COLUMNS)
 
 
 def _partition_sort_key(row: Mapping[str, Any]) -> tuple[str, int]:

@@ -9,7 +9,7 @@ import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.error import URLError
-from urllib.parse import urlparse
+from urllib.parse import urlsplit
 
 from paimon_orch.errors import InputError, StorageError, UnsupportedError
 from paimon_orch.format.options.core_options import (
@@ -77,9 +77,9 @@ class PartitionMarker:
                 return
             case "http-report":
                 url = options.get(PARTITION_MARK_DONE_HTTP_URL) or ""
-                if urlparse(url).scheme not in ("http", "https"):
+                if not _is_http_url(url):
                     raise InputError(
-                        f"{named} needs an http or https URL in the option "
+                        f"{named} needs an http or https URL without a user in the option "
                         f"{PARTITION_MARK_DONE_HTTP_URL.key!r}, which is {url!r}"
                     )
                 environment.permissions.check(self.identifier, find_mark_requests(self.schema))
@@ -164,6 +164,15 @@ class PartitionMarker:
                 f"{url} did not accept {format_names(partition)}: its answer has the result "
                 f"{result!r}, not 'SUCCESS'"
             )
+
+
+def _is_http_url(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        return False
+    return bool(valid) and "@" not in parts.netloc and url.isprintable()
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):

@@ -10,7 +10,12 @@ import pyarrow as pa
 
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.data_types import type_to_sql
-from paimon_orch.table.metadata_tables import TIME_TYPE, build_arrow_schema, to_local_time
+from paimon_orch.table.metadata_tables import (
+    TIME_TYPE,
+    build_arrow_schema,
+    build_rows,
+    to_local_time,
+)
 
 if TYPE_CHECKING:
     from paimon_orch.table.table import Table
@@ -36,7 +41,7 @@ def build_branches_table(table: "Table", _: Snapshot | None) -> pa.Table:
         {"branch_name": name, "create_time": to_local_time(seconds * 1000)}
         for name, seconds in times.items()
     ]
-    return pa.Table.from_pylist(rows, BRANCHES_COLUMNS)
+    return build_rows(rows, BRANCHES_COLUMNS)
 
 
 def build_consumers_table(table: "Table", _: Snapshot | None) -> pa.Table:
@@ -45,7 +50,7 @@ def build_consumers_table(table: "Table", _: Snapshot | None) -> pa.Table:
     rows = [
         {"consumer_id": name, "next_snapshot_id": number} for name, number in next_snapshots.items()
     ]
-    return pa.Table.from_pylist(rows, CONSUMERS_COLUMNS)
+    return build_rows(rows, CONSUMERS_COLUMNS)
 
 
 def build_aggregation_fields_table(table: "Table", _: Snapshot | None) -> pa.Table:
@@ -62,7 +67,7 @@ def build_aggregation_fields_table(table: "Table", _: Snapshot | None) -> pa.Tab
         }
         for field in schema.fields
     ]
-    return pa.Table.from_pylist(rows, AGGREGATION_FIELDS_COLUMNS)
+    return build_rows(rows, AGGREGATION_FIELDS_COLUMNS)
 
 
 def _group_field_options(options: Mapping[str, str]) -> dict[str, list[tuple[str, str]]]:

@@ -1,6 +1,5 @@
 """Checks options before each step on a table: refuses the step, or warns of allowed options."""
 
-import logging
 from collections.abc import Mapping
 from functools import cache
 
@@ -12,9 +11,11 @@ from paimon_orch.format.options.blocking_options import (
     find_blocking_options,
     raise_step_refused,
 )
+from paimon_orch.format.options.secret_options import hide_secrets
 from paimon_orch.format.options.table_option import StepKind
+from paimon_orch.safe_text import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 def require_step(
@@ -36,9 +37,10 @@ def list_stale_options(
 ) -> list[str]:
     """Return the options, as ``key=value``, whose external systems an allowed step leaves stale."""
     return [
-        f"{obstacle.key}={obstacle.value}"
+        f"{key}={value}"
         for obstacle in find_blocking_options(options, step, has_service=has_service)
         if obstacle.is_external and obstacle.is_allowed(allowances)
+        for key, value in hide_secrets({obstacle.key: obstacle.value}).items()
     ]
 
 

@@ -1,6 +1,5 @@
 """The internal API of a table for steps and writers: stores, readers, writers and commits."""
 
-import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
@@ -14,6 +13,7 @@ from paimon_orch.format.options.table_option import EVERY_CHANGE, StepKind
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
+from paimon_orch.safe_text import get_logger
 from paimon_orch.storage import FileIO
 from paimon_orch.table.blob_gate import require_blob_support
 from paimon_orch.table.catalog_environment import NO_CATALOG, CatalogEnvironment
@@ -40,7 +40,7 @@ if TYPE_CHECKING:  # imported on first use, because commands that read metadata 
     from paimon_orch.table.iceberg.publish import IcebergPublisher
     from paimon_orch.table.partition_marks import PartitionMarker
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

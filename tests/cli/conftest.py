@@ -2,39 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-from support.commands import Answer, Run
+from support.commands import Run, build_runner
 from support.tables import new_table, table_of
 
 from paimon_orch import Catalog
-from paimon_orch.cli.app import main
 from paimon_orch.table.table import Table
 
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     """Run a command as the entry point does, in this process."""
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def run(*arguments: object) -> Answer:
-        monkeypatch.setattr(sys, "argv", ["paimon-orch", *map(str, arguments)])
-        monkeypatch.setattr("paimon_orch.cli.app._exit_now", sys.exit)
-        if session := sys.modules.get("paimon_orch.spark.session.session"):
-            # an interrupted command stops the JVM, which is that of other tests here
-            monkeypatch.setattr(session, "stop_jvm", lambda: None)
-        status: Any = 0
-        try:
-            main()
-        except SystemExit as end:
-            status = end.code or 0
-        out, error = capsys.readouterr()
-        return Answer(status, out, error)
-
-    return run
+    return build_runner(monkeypatch, capsys)
 
 
 @pytest.fixture

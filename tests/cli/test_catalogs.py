@@ -99,14 +99,14 @@ def test_configured_catalogs_are_listed_without_secrets(
 
     assert text.out.splitlines() == [
         "lake filesystem /lake",
-        "my-db jdbc jdbc:postgresql://h/d?*** s3://lake/wh",
+        "my-db jdbc jdbc:postgresql://h/d?password=*** s3://lake/wh",
         "rest rest https://***@host/api",
     ]
     assert document.json[1] == {
         "name": "my-db",
         "metastore": "jdbc",
         "warehouse": "s3://lake/wh",
-        "uri": "jdbc:postgresql://h/d?***",
+        "uri": "jdbc:postgresql://h/d?password=***",
     }
     assert json.loads(document.out)[0]["uri"] is None
     assert SECRET not in text.out + document.out

@@ -1,17 +1,19 @@
 """Runs commands of the command line in this process, and lists them."""
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
+import pytest
 from typer.core import TyperCommand
 from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from paimon_orch.cli import common
-from paimon_orch.cli.app import app
+from paimon_orch.cli.app import app, main
 from paimon_orch.errors import PaimonError
 
 
@@ -47,6 +49,27 @@ def invoke(*arguments: str, answer: str | None = None) -> Result:
     if isinstance(result.exception, PaimonError):
         raise result.exception
     return result
+
+
+def build_runner(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Return a function that runs a command as the entry point does, in this process."""
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def run(*arguments: object) -> Answer:
+        monkeypatch.setattr(sys, "argv", ["paimon-orch", *map(str, arguments)])
+        monkeypatch.setattr("paimon_orch.cli.app._exit_now", sys.exit)
+        if session := sys.modules.get("paimon_orch.spark.session.session"):
+            # an interrupted command stops the JVM, which is that of other tests here
+            monkeypatch.setattr(session, "stop_jvm", lambda: None)
+        status: Any = 0
+        try:
+            main()
+        except SystemExit as end:
+            status = end.code or 0
+        out, error = capsys.readouterr()
+        return Answer(status, out, error)
+
+    return run
 
 
 def run_command(*arguments: str, answer: str | None = None) -> str:

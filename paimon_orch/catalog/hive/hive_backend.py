@@ -4,7 +4,6 @@ The metastore has names, locations and copies of the columns; the schema files o
 See docs/format/catalogs.md#hive-metastores.
 """
 
-import logging
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -50,13 +49,14 @@ from paimon_orch.metastore.hive_client import (
     request_tables,
 )
 from paimon_orch.metastore.hive_types import choose_local_timestamp
+from paimon_orch.safe_text import get_logger
 from paimon_orch.storage import FileIO, LocalFileIO, resolve_warehouse
 from paimon_orch.table.catalog_environment import CatalogEnvironment
 from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.schema_change.schema_changes import ResetOption, SchemaChange
 from paimon_orch.table.table import Table
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _SCHEMES_WITH_RENAME = ("", "file", "hdfs", "viewfs")
 """File systems with an atomic rename, in which Java commits without a lock."""

@@ -3,7 +3,6 @@
 See docs/format/catalogs.md#locks-of-a-metastore.
 """
 
-import logging
 import os
 import socket
 import time
@@ -21,8 +20,9 @@ from paimon_orch.errors import (
     PaimonError,
 )
 from paimon_orch.metastore.hive_client import HiveClient, import_thrift_types
+from paimon_orch.safe_text import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _FIRST_SLEEP = 0.1
 

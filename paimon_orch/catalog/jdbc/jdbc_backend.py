@@ -3,7 +3,6 @@
 See docs/format/catalogs.md#jdbc-catalogs.
 """
 
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -51,13 +50,14 @@ from paimon_orch.format.options.value_type import BOOLEAN, INTEGER, TEXT
 from paimon_orch.format.paths import MAIN_BRANCH, TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.retry_policy import RetryPolicy
+from paimon_orch.safe_text import get_logger
 from paimon_orch.storage import FileIO
 from paimon_orch.table.catalog_environment import CatalogEnvironment
 from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.schema_change.schema_changes import SchemaChange
 from paimon_orch.table.table import Table
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 JDBC_PREFIX = "jdbc."
 """The prefix of properties of the driver."""

@@ -14,6 +14,7 @@ from paimon_orch.errors import (
     InputError,
     PaimonError,
 )
+from paimon_orch.safe_text import mask_values
 
 _SQLITE_BUSY = {5, 6}
 _SQLITE_DENIED = {3, 8, 23}
@@ -63,9 +64,7 @@ def _describe(address: JdbcAddress, error: sa.exc.SQLAlchemyError) -> str:
     if not isinstance(error, sa.exc.DBAPIError):
         return f"the database cannot be used ({type(error).__name__})"
     text = " ".join(str(error.orig).partition("\nDETAIL")[0].split())
-    for secret in address.secrets:
-        text = text.replace(secret, "***")
-    return text
+    return mask_values(text, address.secrets)
 
 
 def _find_code(error: sa.exc.SQLAlchemyError) -> int | str | None:

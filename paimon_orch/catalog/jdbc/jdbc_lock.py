@@ -3,7 +3,6 @@
 See docs/format/catalogs.md#locks.
 """
 
-import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,8 +18,9 @@ from paimon_orch.catalog.jdbc.jdbc_errors import is_busy
 from paimon_orch.catalog.jdbc.jdbc_tables import LOCKS
 from paimon_orch.errors import LockTimeoutError, PaimonError
 from paimon_orch.retry_policy import RetryPolicy
+from paimon_orch.safe_text import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _MIN_WAIT = 0.1
 """Seconds before the second attempt."""

@@ -1,7 +1,6 @@
 """Credentials of DLF: fixed ones, those of a file, and those of an ECS instance's role."""
 
 import json
-import logging
 import re
 import time
 from collections.abc import Mapping
@@ -16,8 +15,9 @@ from paimon_orch.catalog.rest.rest_errors import RequestLine, RestUnavailableErr
 from paimon_orch.catalog.rest.transport_errors import build_transport_error
 from paimon_orch.errors import InputError, PaimonError
 from paimon_orch.retry_policy import TOKEN_FILE_READ
+from paimon_orch.safe_text import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 RENEWAL_MARGIN = 3600.0
 """Tokens that expire within these seconds are loaded again."""

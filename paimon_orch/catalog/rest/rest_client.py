@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import logging
 import os
 import threading
 import time
@@ -44,8 +43,9 @@ from paimon_orch.catalog.rest.signer import Authentication, SignableRequest, Sig
 from paimon_orch.catalog.rest.transport_errors import build_transport_error
 from paimon_orch.errors import InputError
 from paimon_orch.retry_policy import CATALOG_REQUEST
+from paimon_orch.safe_text import get_logger, mask_values, note_secrets
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 CONNECT_TIMEOUT = 10.0
 READ_TIMEOUT = 180.0
@@ -56,7 +56,6 @@ CONFIG_MAX_AGE = 300.0
 _MAX_CONFIGS = 64
 _CHUNK_BYTES = 1 << 16
 _MAX_ERROR_BYTES = 1 << 20
-_MIN_SECRET_LENGTH = 4  # redacting shorter values would remove ordinary words
 _SUCCESS = (200, 202, 204)
 _NO_PARAMS: Mapping[str, str | int] = MappingProxyType({})
 
@@ -81,6 +80,7 @@ class RestClient:
     def connect(cls, options: Mapping[str, Any]) -> "RestClient":
         """Check the options of the user, and merge them with those of the server."""
         own = parse_rest_options(options)
+        note_secrets(find_secrets(own))
         uri = parse_server_uri(own)
         client = cls(own, uri, open_authentication(own, uri))
         config = client._load_config()
@@ -139,7 +139,7 @@ class RestClient:
 
     def redact(self, text: str) -> str:
         """Return the text without credentials."""
-        return _redact(text, find_secrets(self.options))
+        return mask_values(text, find_secrets(self.options))
 
     def _load_config(self) -> dict[str, Any]:
         warehouse = self.options.get(WAREHOUSE.key)
@@ -207,6 +207,7 @@ class RestClient:
 
     def _send(self, request: SignableRequest, signer: Signer) -> dict[str, Any]:
         line = RequestLine(request.method, f"{self.uri}{request.path}")
+        note_secrets(signer.secrets)  # the server may answer with them
         try:
             with _send_http(self._prepare(request, signer)) as response:
                 status, body = response.status_code, _read_body(line, response)
@@ -217,7 +218,8 @@ class RestClient:
         if failure is not None:
             raise failure  # outside the except block: the cause may show a URL with credentials
         if status not in _SUCCESS:
-            redact = partial(_redact, secrets=(*find_secrets(self.options), *signer.secrets))
+            secrets = (*find_secrets(self.options), *signer.secrets)
+            redact = partial(mask_values, secrets=secrets)
             answer = FailedAnswer(status=status, headers=headers, body=body)
             raise build_status_error(line, answer, redact)
         return _parse_answer(line, body)
@@ -336,13 +338,6 @@ def _is_retryable(method: str, error: BaseException) -> bool:
 
 def _get_retry_after(error: BaseException) -> float:
     return error.retry_after if isinstance(error, RestError) else 0.0
-
-
-def _redact(text: str, secrets: tuple[str, ...]) -> str:
-    for secret in sorted(secrets, key=len, reverse=True):
-        if len(secret) >= _MIN_SECRET_LENGTH:
-            text = text.replace(secret, "***")
-    return text
 
 
 def _digest(options: Mapping[str, Any]) -> bytes:

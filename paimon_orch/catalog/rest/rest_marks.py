@@ -1,14 +1,14 @@
 """Reports complete partitions to a REST server."""
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from paimon_orch.catalog.rest import resource_paths
 from paimon_orch.catalog.rest.rest_client import RestClient
 from paimon_orch.catalog.rest.rest_errors import RestUnsupportedError
+from paimon_orch.safe_text import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,6 @@ import dagster as dg
 from pydantic import ConfigDict, Field, model_validator
 
 from paimon_orch.catalog.catalog_fields import check_catalog_fields, merge_catalog_options
-from paimon_orch.catalog.catalog_options import redact_location
 from paimon_orch.dagster.components.attribute_rules import Attributes, KeyRule
 from paimon_orch.dagster.components.compaction_attributes import CompactionAttributes
 from paimon_orch.dagster.components.freshness_attributes import FreshnessAttributes
@@ -33,6 +32,7 @@ from paimon_orch.dagster.resources import (
 from paimon_orch.dagster.run_config import STALE_EXTERNAL_HELP, UNKNOWN_OPTIONS_HELP
 from paimon_orch.errors import InputError
 from paimon_orch.format.options.blocking_options import Allowances
+from paimon_orch.safe_text import mask_secrets
 
 _YamlScalar = str | bool | int | float
 """The type of a scalar; Dagster converts a rendered template that looks like a number."""
@@ -144,7 +144,7 @@ class CatalogAttributes(Attributes):
         """Return a text that identifies the catalog, without secrets."""
         if self.catalog is None and self.metastore is None:
             return str(self.warehouse)
-        uri = None if self.uri is None else redact_location(self.uri)
+        uri = None if self.uri is None else mask_secrets(self.uri)
         parts = self.catalog, self.metastore, uri, self.warehouse
         return ":".join(part for part in parts if part is not None)
 

@@ -1,9 +1,7 @@
 """The component of all tables of a database that match a pattern."""
 
 import json
-import logging
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,9 +17,10 @@ from paimon_orch.dagster.components.partition_attributes import PartitionsAttrib
 from paimon_orch.dagster.components.table_component import PaimonTableComponent
 from paimon_orch.dagster.maintenance_assets import MaintenanceAssetRun
 from paimon_orch.dagster.names import TableAssetKind, check_table_name
-from paimon_orch.errors import InputError, NotFoundError
+from paimon_orch.errors import CorruptFileError, InputError, NotFoundError, UnsupportedError
+from paimon_orch.safe_text import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class DatabaseScaffoldParams(BaseModel):
@@ -100,8 +99,12 @@ class PaimonDatabaseComponent(TableAttributes, dg.StateBackedComponent):
             except InputError as error:
                 logger.warning("%s; the table is skipped", error)
                 continue
-            with suppress(NotFoundError):  # another process drops or creates the table
+            try:
                 partition_columns[name] = list(catalog.table(table).schema.partition_keys)
+            except NotFoundError:  # another process drops or creates the table
+                continue
+            except (CorruptFileError, InputError, UnsupportedError) as error:
+                logger.warning("%s; the table %s is skipped", error, table)
         state_path.write_text(json.dumps(partition_columns), encoding="utf-8")
 
     def build_defs_from_state(

@@ -20,6 +20,7 @@ from paimon_orch.dagster.run_metadata import Metadata, build_metadata_table
 from paimon_orch.dagster.spark_links import build_executor, build_spark_link_metadata
 from paimon_orch.errors import InputError
 from paimon_orch.format.options.blocking_options import Allowances
+from paimon_orch.safe_text import clean_line
 from paimon_orch.steps.autopilot.action_outcome import (
     ActionOutcome,
     MaintenancePrices,
@@ -190,10 +191,10 @@ class _WarehouseRun:
 
     def _report_plan(self, plan: "MaintenancePlan") -> None:
         for action in plan.actions:
-            self._context.log.info("%s", action)
+            self._context.log.info("%s", clean_line(str(action)))
         for skip in plan.skips:
             if skip.state is DecisionState.REFUSED:
-                self._context.log.warning("%s", skip)
+                self._context.log.warning("%s", clean_line(str(skip)))
         event = dg.AssetObservation(
             self._history, description="maintenance plan", metadata=build_plan_metadata(plan)
         )
@@ -217,7 +218,7 @@ class _WarehouseRun:
         if result.run_id is not None:
             metadata["paimon/history_run_id"] = result.run_id
             self._context.log_event(dg.AssetMaterialization(self._history, metadata=metadata))
-        failed = [str(o) for o in result.outcomes if o.kind is OutcomeKind.FAILED]
+        failed = [clean_line(str(o)) for o in result.outcomes if o.kind is OutcomeKind.FAILED]
         if failed:
             raise dg.Failure(
                 f"{len(failed)} of {len(result.outcomes)} actions failed; the others were "

@@ -14,6 +14,7 @@ from paimon_orch.format.options.option_lookup import (
     find_option,
     may_be_newer_option,
 )
+from paimon_orch.format.options.secret_options import show_option
 from paimon_orch.format.options.table_option import EVERY_CHANGE, AnyOption, OptionClass, StepKind
 from paimon_orch.format.options.validation import is_immutable
 
@@ -56,13 +57,13 @@ class BlockingOption:
             nearest = find_nearest_option(self.key)
             hint = f" (did you mean {nearest!r}?)" if nearest else ""
             return (
-                f"option {self.key!r} = {self.value!r} is unknown{hint}; "
+                f"option {show_option(self.key, self.value)} is unknown{hint}; "
                 "it may belong to a newer release of Paimon"
             )
         implemented = ""
         if self.option.option_class is OptionClass.HONOURED and self.option.choices:
             implemented = f" (implemented: {', '.join(self.option.choices)})"
-        return f"option {self.key!r} = {self.value!r}: {self.option.consequence}{implemented}"
+        return f"option {show_option(self.key, self.value)}: {self.option.consequence}{implemented}"
 
     def advise(self, step: StepKind) -> str:
         """Return advice for a step that is refused."""

@@ -36,6 +36,7 @@ from paimon_orch.format.options.engine_options import (
     PARTIAL_UPDATE_IGNORE_DELETE,
     SINK_CLUSTERING_BY_COLUMNS,
 )
+from paimon_orch.format.options.secret_options import hide_secrets
 from paimon_orch.format.options.table_option import AnyOption, TableOption
 
 T = TypeVar("T")
@@ -55,6 +56,10 @@ class Options:
     """Typed view of a table's options; unknown keys are ignored, but preserved."""
 
     values: Mapping[str, str]
+
+    def __repr__(self) -> str:
+        """Return the options without credentials."""
+        return f"Options({hide_secrets(self.values)!r})"
 
     @overload
     def get(self, option: TableOption[T]) -> T: ...

@@ -3,7 +3,6 @@
 Spark finds and calls :mod:`pyspark_paimon`, which imports this module on first use.
 """
 
-import logging
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ from pyspark.sql.types import StructType
 
 from paimon_orch.errors import NotFoundError
 from paimon_orch.format.types.predicate import And
+from paimon_orch.safe_text import get_logger
 from paimon_orch.spark.column_types import build_target_schema, build_visible_schema, convert_batch
 from paimon_orch.spark.datasource.datasource_options import DataSourceOptions
 from paimon_orch.spark.datasource.filters import to_predicate
@@ -43,7 +43,7 @@ from paimon_orch.table.scan.unseen_rows import Visibility, describe_unseen_rows_
 if TYPE_CHECKING:  # Spark 4.0 does not have this class
     from pyspark.sql.datasource import Filter
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 

@@ -1,18 +1,18 @@
 """Determines the positions of a stream in the snapshots of a table."""
 
-import logging
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 
 from paimon_orch.errors import InputError, PaimonError
 from paimon_orch.format.snapshot import FIRST_SNAPSHOT_ID, Snapshot
+from paimon_orch.safe_text import get_logger
 from paimon_orch.spark.datasource.datasource_options import DataSourceOptions
 from paimon_orch.table.metadata.changelog_store import ChangelogStore
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 from paimon_orch.table.scan.incremental_scan import read_snapshot_or_changelog
 from paimon_orch.table.table import Table
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 LATEST_FULL, LATEST = "latest-full", "latest"
 FROM_SNAPSHOT, FROM_SNAPSHOT_FULL, FROM_TIMESTAMP = (

@@ -4,7 +4,6 @@ The data source API does not move rows between tasks, so use it for frames that 
 clustered. :func:`paimon_orch.spark.write` moves rows and writes fewer files.
 """
 
-import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -12,6 +11,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 
 from paimon_orch.errors import InputError
+from paimon_orch.safe_text import get_logger
 from paimon_orch.spark.column_types import cast_timestamps_as_spark
 from paimon_orch.spark.datasource.datasource_options import DataSourceOptions
 from paimon_orch.spark.datasource.session_settings import (
@@ -32,7 +32,7 @@ from paimon_orch.table.write.postpone_bucket import has_postpone_buckets
 from paimon_orch.table.write.table_write import write_rows
 from paimon_orch.table.write.write_plan import WritePlan
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _USE_WRITE_INSTEAD = "use paimon_orch.spark.write(frame, table), which clusters the rows first"
 

@@ -6,7 +6,6 @@ data, because Spark would retry a failed task and finally return only a message.
 transient errors.
 """
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,6 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from paimon_orch.errors import PaimonError
 from paimon_orch.retry_policy import SPARK_JOB, STORE_RETRY_SECONDS
+from paimon_orch.safe_text import get_logger
 from paimon_orch.spark.execution.job_failures import STAGE_LOST, translate_failure
 from paimon_orch.spark.execution.job_monitor import JobMonitor, build_job_monitor
 from paimon_orch.spark.execution.tasks import ArrowTask, build_worker_task, map_units_in_spark
@@ -38,7 +38,7 @@ from paimon_orch.steps.common.unit_outcome import (
     run_unit,
 )
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 U = TypeVar("U")
 _UnitTask = Callable[[int], Iterator[pa.RecordBatch]]

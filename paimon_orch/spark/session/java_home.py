@@ -8,7 +8,6 @@ MLlib, and Java prints a warning about it.
 """
 
 import hashlib
-import logging
 import os
 import re
 import shlex
@@ -23,8 +22,10 @@ from pathlib import Path
 import platformdirs
 
 from paimon_orch.errors import InputError
+from paimon_orch.safe_text import get_logger
+from paimon_orch.user_cache import check_user_cache
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 OLDEST_JAVA = 17
 NEWEST_JAVA_BEFORE_SPARK_4_2 = 21
@@ -140,12 +141,12 @@ def _probe(program: Path) -> tuple[Path, int, bool] | None:
 def _write_shim(real_home: Path) -> Path:
     """Return a ``JAVA_HOME`` that starts ``real_home`` without the unsupported argument."""
     key = hashlib.sha256(os.fsencode(real_home.resolve())).hexdigest()[:16]
-    home = platformdirs.user_cache_path("paimon-orch") / "java" / key
-    java = home / "bin" / "java"
+    java = platformdirs.user_cache_path("paimon-orch") / "java" / key / "bin" / "java"
     script = _SHIM_SCRIPT.format(
         module=_VECTOR_MODULE, java=shlex.quote(str(real_home.resolve() / "bin" / "java"))
     )
     try:
+        check_user_cache()
         if not java.is_file() or java.read_text() != script:
             java.parent.mkdir(parents=True, exist_ok=True)
             _write_program(java, script)
@@ -154,7 +155,7 @@ def _write_shim(real_home: Path) -> Path:
             f"A start script for Java cannot be written to {java}: {error.strerror}. "
             "Set XDG_CACHE_HOME to a writable directory, or JAVA_HOME to a full Java installation."
         ) from error
-    return home
+    return java.parents[1]
 
 
 def _try_write_shim(real_home: Path) -> Path:

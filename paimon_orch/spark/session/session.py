@@ -4,7 +4,6 @@ An active session belongs to its creator: its settings are not changed, and :fun
 does not stop it.
 """
 
-import logging
 import os
 import re
 import shlex
@@ -23,6 +22,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
 
 from paimon_orch.errors import InputError, TransientError
+from paimon_orch.safe_text import get_logger
 from paimon_orch.spark.datasource.register import register
 from paimon_orch.spark.session import package_archive as archive
 from paimon_orch.spark.session.java_home import find_java
@@ -33,7 +33,7 @@ from paimon_orch.spark.session.master_url import (
     require_reachable,
 )
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 TASK_ATTEMPTS = 4
 """The number of attempts of a task with transient errors: Spark's default on clusters."""

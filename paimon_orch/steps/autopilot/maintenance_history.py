@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.steps.autopilot.action_outcome import ActionOutcome, OutcomeKind
+from paimon_orch.table.metadata_tables import build_rows
 from paimon_orch.table.table import Table
 
 _TIME = pa.timestamp("ms", tz="UTC")
@@ -69,7 +70,7 @@ def append_history(catalog: Catalog, name: str, outcomes: Sequence[ActionOutcome
 def build_history_rows(run_id: str, outcomes: Sequence[ActionOutcome]) -> pa.Table:
     """Return one row for each outcome."""
     rows = [_build_row(run_id, outcome) for outcome in outcomes]
-    return pa.Table.from_pylist(rows, schema=HISTORY_SCHEMA)
+    return build_rows(rows, HISTORY_SCHEMA)
 
 
 def _build_row(run_id: str, outcome: ActionOutcome) -> dict[str, object]:

@@ -12,7 +12,7 @@ from datetime import datetime
 import numpy as np
 
 from paimon_orch.catalog.catalog import Catalog
-from paimon_orch.errors import CancelledError, PaimonError, is_temporary, raise_if_temporary
+from paimon_orch.errors import CancelledError, describe_error, is_temporary, raise_if_temporary
 from paimon_orch.steps.autopilot.budgets import SkipReason, choose_actions
 from paimon_orch.steps.autopilot.decisions import DecisionState, MaintenanceDecision
 from paimon_orch.steps.autopilot.maintenance_history import read_bytes_of_last_hour
@@ -145,11 +145,13 @@ def _examine_all(
             decisions += find_actions(catalog.table(table), request, executor)
         except CancelledError:
             raise
-        except (PaimonError, OSError) as error:
+        except Exception as error:  # noqa: BLE001 - whatever is stored in it, the others are maintained
             if is_temporary(error):
                 outages.append(error)
             refused = DecisionState.REFUSED
-            decisions.append(MaintenanceDecision(table=table, state=refused, reason=str(error)))
+            decisions.append(
+                MaintenanceDecision(table=table, state=refused, reason=describe_error(error))
+            )
         advance(number, len(tables))
     if outages and len(outages) == len(tables):
         raise_if_temporary(outages[0])

@@ -3,7 +3,6 @@
 A failed action does not stop the others, except an interruption by the user.
 """
 
-import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -12,7 +11,8 @@ from datetime import UTC, datetime
 from threading import Event, Lock
 
 from paimon_orch.catalog.catalog import Catalog
-from paimon_orch.errors import CancelledError, PaimonError
+from paimon_orch.errors import CancelledError, PaimonError, describe_error
+from paimon_orch.safe_text import get_logger
 from paimon_orch.steps.autopilot.action_outcome import (
     ActionEffect,
     ActionOutcome,
@@ -30,7 +30,7 @@ from paimon_orch.steps.autopilot.maintenance_history import append_history
 from paimon_orch.steps.autopilot.maintenance_plan import MaintenancePlan
 from paimon_orch.steps.common.executor import Executor, InProcessExecutor
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _KINDS_OF_SKIPS = {
     DecisionState.SKIPPED: OutcomeKind.SKIPPED,
@@ -205,8 +205,8 @@ class _MaintenanceRunner:
             kind, error = OutcomeKind.SKIPPED, str(refusal)
         except CancelledError:
             raise
-        except (PaimonError, OSError) as failure:
-            kind, error = OutcomeKind.FAILED, str(failure)
+        except Exception as failure:
+            kind, error = OutcomeKind.FAILED, describe_error(failure)
             logger.warning("%s: %s failed", action.table, action.action, exc_info=True)
         seconds = time.monotonic() - start
         return ActionOutcome(

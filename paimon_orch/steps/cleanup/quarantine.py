@@ -1,6 +1,5 @@
 """Quarantine for orphan files: dated folders in the table's directory, for restoring files."""
 
-import logging
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -9,12 +8,13 @@ from datetime import UTC, datetime, timedelta
 from typing import IO
 
 from paimon_orch.errors import InputError, NotAllowedError, NotFoundError
+from paimon_orch.safe_text import format_names, get_logger
 from paimon_orch.storage import FileIO
 from paimon_orch.table.cleanup.orphan_candidates import DataRoots
 from paimon_orch.table.cleanup.safe_delete import SafeDeleter
 from paimon_orch.table.table import Table
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _QUARANTINE_FOLDER = ".quarantine"  # engines ignore folders that they do not know
 _ROWS_FOLDER = "rows"
@@ -112,7 +112,7 @@ class Quarantine:
         """Return the given folder, or all folders; raises :class:`NotFoundError` if unknown."""
         names = self.list_folders()
         if folder is not None and folder not in names:
-            text = ", ".join(names) or "none"
+            text = format_names(names)
             raise NotFoundError(f"{self.path} has no folder {folder!r}; it has {text}")
         return names if folder is None else [folder]
 

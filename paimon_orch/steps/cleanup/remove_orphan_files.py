@@ -8,7 +8,6 @@ See docs/format/orphan-files.md.
 """
 
 import json
-import logging
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,6 +17,7 @@ from typing import TypeVar
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.format.display import Displayable
 from paimon_orch.format.options.table_option import StepKind
+from paimon_orch.safe_text import get_logger
 from paimon_orch.steps.cleanup.quarantine import Quarantine
 from paimon_orch.steps.common.bucket_scan import require_partitions
 from paimon_orch.steps.common.executor import Executor, InProcessExecutor, Progress
@@ -54,7 +54,7 @@ from paimon_orch.table.table import Table
 
 T = TypeVar("T")
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 DEFAULT_MIN_AGE_SECONDS = 24 * 3600
 _MAX_PARTS = 200

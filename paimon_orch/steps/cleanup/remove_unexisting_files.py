@@ -3,7 +3,6 @@
 See docs/format/orphan-files.md#removing-lost-files.
 """
 
-import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from paimon_orch.merge.compact.bucket_deletion_vectors import (
     BucketDeletionVectors,
     read_deletion_vectors,
 )
+from paimon_orch.safe_text import get_logger
 from paimon_orch.steps.cleanup.older_values import (
     OlderValues,
     find_older_values,
@@ -38,7 +38,7 @@ from paimon_orch.table.chain.chain_branches import refuse_chain_table
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.table import Table
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _MAX_SHOWN_RANGES = 20
 _VISIBLE_ROWS = "visible-again.parquet"

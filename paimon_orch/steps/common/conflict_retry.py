@@ -1,6 +1,5 @@
 """Handles conflicts with other commits: deletes the new files and retries."""
 
-import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -9,10 +8,11 @@ from tenacity import Retrying
 
 from paimon_orch.errors import REFUSED_COMMIT_ERRORS, CommitConflictError, UnsupportedError
 from paimon_orch.retry_policy import STEP_ON_CONFLICT
+from paimon_orch.safe_text import get_logger
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage, discard_written_files
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 MAX_ATTEMPTS = STEP_ON_CONFLICT.attempts
 

@@ -1,6 +1,5 @@
 """Runs work units in worker processes of this machine; needs neither Spark nor Java."""
 
-import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -13,6 +12,7 @@ from typing import TypeVar
 import cloudpickle
 
 from paimon_orch.retry_policy import LOCAL_UNIT
+from paimon_orch.safe_text import get_logger
 from paimon_orch.steps.common.executor import SMALL_WORK_BYTES, Join, Progress, Undo
 from paimon_orch.steps.common.machine import count_cores, read_available_memory
 from paimon_orch.steps.common.unit_outcome import (
@@ -29,7 +29,7 @@ from paimon_orch.steps.common.worker_process import (
     wait_for_answers,
 )
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 U = TypeVar("U")
 _Piece = tuple[int, int, int]

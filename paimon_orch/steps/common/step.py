@@ -16,7 +16,6 @@ makes a new plan, from the plan's request, only if another commit was faster: ``
 outcome is the number of executed plans.
 """
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,12 +24,13 @@ from typing import Any, Generic, Protocol, TypeVar
 from tenacity import AttemptManager
 
 from paimon_orch.format.display import Displayable
+from paimon_orch.safe_text import get_logger
 from paimon_orch.steps.common.conflict_retry import MAX_ATTEMPTS, retry_on_conflict
 from paimon_orch.steps.common.executor import Executor, InProcessExecutor, Progress
 from paimon_orch.steps.common.step_metrics import StepIo, StepMetrics
 from paimon_orch.table.table import Table
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

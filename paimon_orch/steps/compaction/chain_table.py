@@ -3,7 +3,6 @@
 See docs/format/chain-tables.md#compaction.
 """
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,6 +10,7 @@ from paimon_orch.errors import InputError
 from paimon_orch.format.display import Displayable
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.safe_text import get_logger
 from paimon_orch.steps.common.step import StepOutcome, build_metadata_step, run_step
 from paimon_orch.table.chain.chain_branches import ChainBranches, find_chain_branches
 from paimon_orch.table.filter.partition_spec import (
@@ -24,7 +24,7 @@ from paimon_orch.table.table import Table
 from paimon_orch.table.table_stores import TableStores
 from paimon_orch.table.write.write_builder import WriteBuilder
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,6 @@ indexes are built and committed after the compaction. Readers scan files without
 See docs/format/commit.md#indexes-of-primary-key-tables.
 """
 
-import logging
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from paimon_orch.format.paths import FileNameGenerator
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.format.types.data_types import AtomicType, Field
+from paimon_orch.safe_text import get_logger
 from paimon_orch.steps.common.bucket_scan import require_partitions
 from paimon_orch.steps.common.column_index_writer import NewIndexFile, write_column_index
 from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict, discard_messages
@@ -47,7 +47,7 @@ from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _MAX_ROWS = min(MAX_ROWS, 50_000_000)  # a column of one level is sorted in memory
 _MAX_SNAPSHOT_UNITS = 10_000

@@ -3,7 +3,6 @@
 See docs/format/partition-expiration.md.
 """
 
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -25,6 +24,7 @@ from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.partition_time import PartitionTimes
 from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.format.schema import TableSchema
+from paimon_orch.safe_text import get_logger
 from paimon_orch.steps.common.step import StepOutcome, build_metadata_step, run_step
 from paimon_orch.table.chain.chain_branches import refuse_chain_table
 from paimon_orch.table.commit.partition_statistics import format_partition_row
@@ -32,7 +32,7 @@ from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.metadata.live_buckets import LiveBuckets
 from paimon_orch.table.table import Table
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _PartitionTimeReader = Callable[[bytes], datetime | None]
 

@@ -8,7 +8,6 @@ See docs/format/snapshot-expiration.md.
 """
 
 import json
-import logging
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,6 +23,7 @@ from paimon_orch.format.options.core_options import (
 from paimon_orch.format.options.engine_options import SNAPSHOT_EXPIRE_CLEAN_EMPTY_DIRECTORIES
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.safe_text import get_logger
 from paimon_orch.steps.common.executor import Executor, Progress
 from paimon_orch.steps.common.file_deletion import (
     DeletionResult,
@@ -58,7 +58,7 @@ from paimon_orch.table.metadata.changelog_store import ChangelogStore
 from paimon_orch.table.metadata.snapshot_store import EARLIEST
 from paimon_orch.table.table import Table
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from paimon_orch.errors import CommitConflictError, wrap_decode_errors
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.text import parse_json_object
+from paimon_orch.safe_text import format_names
 from paimon_orch.steps.common.step import StepOutcome, build_metadata_step, run_step
 from paimon_orch.steps.expiration.delete_tag import delete_tag
 from paimon_orch.table.metadata.tags import parse_tag_time
@@ -121,7 +122,7 @@ def _check_unchanged(table: Table, plan: TagExpirationPlan) -> TagExpirationPlan
     changed = [tag.name for tag in plan.tags if modified.get(tag.name) != tag.modified]
     if changed:
         raise CommitConflictError(
-            f"{table.identifier}: the tags {', '.join(changed)} were changed during the expiration "
+            f"{table.identifier}: the tags {format_names(changed)} were changed during the expiration "
             "of tags; no tag was deleted"
         )
     return plan

@@ -17,6 +17,7 @@ from paimon_orch.errors import (
     PaimonError,
     TransientError,
     UnsupportedError,
+    describe_error,
     raise_if_temporary,
 )
 from paimon_orch.format.display import format_count
@@ -128,7 +129,7 @@ def _collect(findings: list[DoctorFinding], name: str, found: Iterator[DoctorFin
         is_manifest = _is_manifest(error.path)
         rule = DoctorRule.MISSING_MANIFESTS if is_manifest else DoctorRule.UNREADABLE_TABLE
         findings.append(_describe_error(name, rule, error))
-    except (PaimonError, OSError) as error:
+    except Exception as error:  # noqa: BLE001 - whatever is stored in it, the others are examined
         raise_if_temporary(error)
         findings.append(_describe_error(name, DoctorRule.UNREADABLE_TABLE, error))
 
@@ -161,7 +162,7 @@ def _describe_error(name: str, rule: DoctorRule, error: Exception) -> DoctorFind
         table=name,
         rule=rule,
         severity=Severity.WARNING if is_unsupported else Severity.ERROR,
-        text=str(error),
+        text=describe_error(error),
         command=commands.get(rule, "check"),
     )
 

@@ -9,6 +9,7 @@ from html import escape
 from itertools import groupby
 
 from paimon_orch.format.display import format_count
+from paimon_orch.safe_text import clean_line
 from paimon_orch.steps.inspection.doctor_findings import (
     DoctorFinding,
     DoctorReport,
@@ -48,8 +49,8 @@ def build_page(report: DoctorReport, location: str) -> str:
     parts = [
         '<!doctype html><html lang="en"><head><meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width">',
-        f"<title>Doctor: {escape(location)}</title><style>{_STYLE}</style></head><body>",
-        f"<h1>{escape(location)}</h1>",
+        f"<title>Doctor: {_show(location)}</title><style>{_STYLE}</style></head><body>",
+        f"<h1>{_show(location)}</h1>",
         f"<p>{format_count(len(report.tables), 'table')}, {report.sound_tables} without findings",
         f" · {format_size(sum(table.bytes for table in report.tables))} in ",
         f"{format_count(sum(table.files for table in report.tables), 'data file')}</p>",
@@ -61,6 +62,11 @@ def build_page(report: DoctorReport, location: str) -> str:
     for name, findings in groupby(report.findings, key=lambda finding: finding.table):
         parts += _build_table(name, findings, location)
     return "".join([*parts, "</body></html>\n"])
+
+
+def _show(text: str) -> str:
+    """Return a text from storage as HTML of one line."""
+    return escape(clean_line(text))
 
 
 def _build_counts(report: DoctorReport) -> Iterable[str]:
@@ -99,25 +105,25 @@ def _build_plot(title: str, bars: Sequence[tuple[str, int, str, str]]) -> Iterab
     if not bars:
         return
     longest, height = max(length for _, length, _, _ in bars), len(bars) * _BAR_HEIGHT
-    yield f"<section><h2>{escape(title)}</h2>"
+    yield f"<section><h2>{_show(title)}</h2>"
     yield f'<svg width="{_PLOT_WIDTH}" height="{height}" viewBox="0 0 {_PLOT_WIDTH} {height}"'
-    yield f' role="img" aria-label="{escape(title)}">'
+    yield f' role="img" aria-label="{_show(title)}">'
     for index, (label, length, text, color) in enumerate(bars):
         width, top = max(2.0, _BAR_WIDTH * length / longest), index * _BAR_HEIGHT
         short = label if len(label) <= _MAX_LABEL else f"{label[: _MAX_LABEL - 1]}…"
-        yield f'<text x="{_LABEL_WIDTH - 8}" y="{top + 15}" text-anchor="end">{escape(short)}'
-        yield f"<title>{escape(label)}</title></text>"
+        yield f'<text x="{_LABEL_WIDTH - 8}" y="{top + 15}" text-anchor="end">{_show(short)}'
+        yield f"<title>{_show(label)}</title></text>"
         yield f'<rect x="{_LABEL_WIDTH}" y="{top + 3}" width="{width:.1f}" height="16" rx="2"'
         yield f' fill="{color}"/>'
-        yield f'<text x="{_LABEL_WIDTH + width + 6:.1f}" y="{top + 15}">{escape(text)}</text>'
+        yield f'<text x="{_LABEL_WIDTH + width + 6:.1f}" y="{top + 15}">{_show(text)}</text>'
     yield "</svg></section>"
 
 
 def _build_table(name: str, findings: Iterable[DoctorFinding], location: str) -> Iterable[str]:
-    yield f"<h2>{escape(name)}</h2><table>"
+    yield f"<h2>{_show(name)}</h2><table>"
     for finding in findings:
         command = finding.format_command(location)
-        shown = "" if command is None else f"<code>{escape(command)}</code>"
+        shown = "" if command is None else f"<code>{_show(command)}</code>"
         yield f'<tr><td style="color:{_COLORS[finding.severity]}">{finding.rule}</td>'
-        yield f"<td>{escape(finding.text)}{shown}</td></tr>"
+        yield f"<td>{_show(finding.text)}{shown}</td></tr>"
     yield "</table>"

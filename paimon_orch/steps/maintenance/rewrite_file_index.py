@@ -3,7 +3,6 @@
 See docs/format/procedures.md#rewrite-file-indexes.
 """
 
-import logging
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -36,6 +35,7 @@ from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.format.types.data_types import Field
+from paimon_orch.safe_text import get_logger
 from paimon_orch.steps.common.bucket_scan import require_partitions
 from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict, discard_messages
 from paimon_orch.steps.common.executor import Executor, Progress
@@ -55,7 +55,7 @@ from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 FileIdentity = tuple[object, ...]
 

@@ -3,7 +3,6 @@
 See docs/format/chain-tables.md#commits.
 """
 
-import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
+from paimon_orch.safe_text import get_logger
 from paimon_orch.table.chain.chain_branches import ChainBranches
 from paimon_orch.table.chain.chain_splits import ChainPartitions
 from paimon_orch.table.commit.commit_changes import CommitChanges
@@ -21,7 +21,7 @@ from paimon_orch.table.filter.partition_spec import format_partition
 if TYPE_CHECKING:
     from paimon_orch.table.table_stores import TableStores
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,5 @@
 """Deletes files of a table, but not outside its directories and not through symbolic links."""
 
-import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -12,9 +11,10 @@ from paimon_orch.format.options.core_options import (
 )
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
+from paimon_orch.safe_text import get_logger
 from paimon_orch.storage import FileIO
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 def list_data_roots(paths: TablePaths, schema: TableSchema) -> tuple[str, ...]:

@@ -3,7 +3,6 @@
 See docs/format/commit.md.
 """
 
-import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -31,6 +30,7 @@ from paimon_orch.format.options.core_options import (
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
 from paimon_orch.retry_policy import STORE_RETRY_SECONDS, RetryPolicy
+from paimon_orch.safe_text import get_logger
 from paimon_orch.table.catalog_environment import (
     NO_CATALOG,
     CatalogEnvironment,
@@ -44,7 +44,7 @@ from paimon_orch.table.metadata.manifest_io import ManifestReader, ManifestWrite
 from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.metadata.snapshot_store import LATEST, SnapshotStore
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _MAX_UNKNOWN_OUTCOMES = 3
 """A commit fails after this number of attempts with an unknown outcome."""

@@ -3,7 +3,6 @@
 The snapshot file itself is created by ``table/commit/commit.py``. See docs/format/commit.md.
 """
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -19,6 +18,7 @@ from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.options.core_options import MANIFEST_FORMAT
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import FIRST_SNAPSHOT_ID, CommitKind, Snapshot
+from paimon_orch.safe_text import get_logger
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.commit.conflict_detection import (
     check_bucket_counts,
@@ -47,7 +47,7 @@ from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 from paimon_orch.table.scan.data_evolution import has_data_evolution
 from paimon_orch.table.scan.partition_pruner import build_partition_manifest_selector
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 See docs/format/iceberg-metadata.md#rest-catalogs.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -16,8 +15,8 @@ from paimon_orch.errors import (
     PaimonError,
 )
 from paimon_orch.format.options.core_options import ICEBERG_REST_SETTING, ICEBERG_STORAGE
-from paimon_orch.format.options.secret_options import is_secret_setting
 from paimon_orch.optional_packages import require_package
+from paimon_orch.safe_text import is_secret_name, mask_secrets, mask_values
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.rest import RestCatalog
@@ -45,7 +44,6 @@ _USED_PROPERTIES = frozenset(
 )
 _USED_PREFIXES = ("header.", "rest.auth.", "rest.sig")
 """Options name no class and no file: other properties are those of Java clients."""
-_MIN_SECRET_LENGTH = 4  # hiding shorter values would hide ordinary words
 
 
 def read_rest_properties(options: Mapping[str, str]) -> dict[str, str]:
@@ -134,10 +132,6 @@ def _translate_error(error: Exception, properties: Mapping[str, str]) -> PaimonE
 
 def redact(text: str, properties: Mapping[str, str]) -> str:
     """Return a text without credentials."""
-    text = re.sub(r"//[^/@\s]*@", "//***@", text)
-    secrets = [value for key, value in properties.items() if is_secret_setting(key)]
+    secrets = [value for key, value in properties.items() if is_secret_name(key)]
     parts = [part for value in secrets for part in (value, *value.split(":", 1))]
-    for secret in sorted(parts, key=len, reverse=True):
-        if len(secret) >= _MIN_SECRET_LENGTH:
-            text = text.replace(secret, "***")
-    return text
+    return mask_secrets(mask_values(text, parts))

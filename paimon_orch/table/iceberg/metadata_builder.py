@@ -3,7 +3,6 @@
 See docs/format/iceberg-metadata.md#publishing.
 """
 
-import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,6 +29,7 @@ from paimon_orch.format.options.core_options import (
 from paimon_orch.format.paths import parse_file_format
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.data_types import AtomicType, TypeRoot
+from paimon_orch.safe_text import get_logger
 from paimon_orch.table.iceberg.manifest_writer import inherit_first_row_ids
 from paimon_orch.table.iceberg.metadata_store import (
     UNREADABLE,
@@ -53,7 +53,7 @@ from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

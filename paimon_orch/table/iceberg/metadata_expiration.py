@@ -3,12 +3,12 @@
 See docs/format/iceberg-metadata.md#expiration-of-metadata.
 """
 
-import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from paimon_orch.errors import CorruptFileError
 from paimon_orch.format.iceberg.iceberg_metadata import IcebergMetadata, IcebergSnapshot
+from paimon_orch.safe_text import get_logger
 from paimon_orch.table.iceberg.iceberg_settings import IcebergSettings
 from paimon_orch.table.iceberg.metadata_store import (
     IcebergMetadataStore,
@@ -17,7 +17,7 @@ from paimon_orch.table.iceberg.metadata_store import (
 )
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 def find_obsolete_versions(

@@ -3,7 +3,6 @@
 See docs/format/iceberg-metadata.md#location-and-file-names.
 """
 
-import logging
 import re
 from collections.abc import Collection, Iterable
 from contextlib import suppress
@@ -24,11 +23,12 @@ from paimon_orch.format.iceberg.iceberg_manifest_list import (
     has_legacy_counts,
 )
 from paimon_orch.format.iceberg.iceberg_metadata import IcebergMetadata, IcebergSnapshot
+from paimon_orch.safe_text import get_logger
 from paimon_orch.storage import FileIO
 from paimon_orch.table.metadata.metadata_io import list_metadata_directory, read_metadata_file
 from paimon_orch.table.metadata.snapshot_store import read_hint
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 VERSION_HINT = "version-hint.text"
 UNREADABLE = (CorruptFileError, MissingFileError, FileNotFoundError, UnsupportedError)
 """Errors of a file that is missing, damaged, or written by a later release."""

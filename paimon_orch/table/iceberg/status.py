@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from paimon_orch.errors import PaimonError
 from paimon_orch.format.iceberg.iceberg_metadata import IcebergMetadata
+from paimon_orch.safe_text import format_names
 from paimon_orch.table.iceberg.catalog_entry import EntryState
 from paimon_orch.table.iceberg.iceberg_settings import build_iceberg_settings
 from paimon_orch.table.iceberg.metadata_store import (
@@ -175,7 +176,9 @@ def _find_housekeeping(
     # Java Paimon publishes one tag for each snapshot.
     other = table.find_tags(metadata.snapshots).items() ^ metadata.tags.items()
     if other:
-        return f"Iceberg readers see other tags: {', '.join(sorted({name for name, _ in other}))}"
+        return (
+            f"Iceberg readers see other tags: {format_names(sorted({name for name, _ in other}))}"
+        )
     if not publisher.is_current(base, table):
         return "the Iceberg metadata lists snapshots that have expired"
     return None

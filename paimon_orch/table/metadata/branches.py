@@ -14,8 +14,10 @@ from paimon_orch.errors import (
     UnsupportedError,
 )
 from paimon_orch.format.paths import MAIN_BRANCH, TablePaths
+from paimon_orch.safe_text import format_names
 from paimon_orch.storage import FileInfo, FileIO
 from paimon_orch.table.catalog_environment import CatalogBranches
+from paimon_orch.table.metadata.name_lookup import check_path_component, resolve_name
 from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.metadata.snapshot_store import EARLIEST, LATEST, SnapshotStore
 from paimon_orch.table.metadata.tags import Tags, extract_snapshot
@@ -82,7 +84,12 @@ class Branches:
             for info in self._list_entries()
             if (info.is_dir or info.is_link) and info.name.startswith(_BRANCH_PREFIX)
         }
+        times.pop(MAIN_BRANCH, None)  # readers of main do not look there
         return dict(sorted(times.items()))
+
+    def find(self, text: str) -> str:
+        """Return the name of the branch that a user means; see :func:`resolve_name`."""
+        return resolve_name("branch", text, self.names)
 
     def _list_entries(self) -> Iterator[FileInfo]:
         return self.io.list_dir(f"{self.root}/branch")
@@ -278,11 +285,13 @@ class Branches:
 
     def find_existing(self, name: str) -> TablePaths:
         """Return the paths of a branch; raises :class:`NotFoundError` if it does not exist."""
-        paths = self._get_paths(name)
-        if name not in self.names():
-            existing = ", ".join(self.names()) or "none"
-            raise NotFoundError(f"{self.root} has no branch {name!r}; it has {existing}")
-        return paths
+        check_path_component("branch", name)
+        if name == MAIN_BRANCH or name not in self.names():
+            self._get_paths(name)
+            raise NotFoundError(
+                f"{self.root} has no branch {name!r}; it has {format_names(self.names())}"
+            )
+        return TablePaths(self.root, name)
 
     def _get_paths(self, name: str) -> TablePaths:
         if not _BRANCH_NAME.fullmatch(name) or name == MAIN_BRANCH or name.isdigit():

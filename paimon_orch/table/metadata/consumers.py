@@ -15,6 +15,7 @@ from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.text import parse_integer, parse_json_object, select_names
 from paimon_orch.storage import FileIO
+from paimon_orch.table.metadata.name_lookup import check_path_component, resolve_name
 
 _CONSUMER_PREFIX = "consumer-"
 
@@ -76,6 +77,8 @@ class ConsumerStore:
     def reset(self, name: str, snapshot: Snapshot) -> None:
         """Let a consumer continue with a snapshot that exists; creates an unknown consumer."""
         self.check()
+        if "\\" in name and self.read_next_snapshot(name) is None:
+            raise InputError(f"the name of a new consumer must not contain a backslash: {name!r}")
         self.record(name, snapshot.id)
 
     def delete(self, names: Iterable[str]) -> None:
@@ -83,6 +86,10 @@ class ConsumerStore:
         self.check()
         for path in [self._get_path(name) for name in names]:
             self.io.delete(path)
+
+    def find(self, text: str) -> str:
+        """Return the id of the consumer that a user means; see :func:`resolve_name`."""
+        return resolve_name("consumer", text, self.find_matching)
 
     def find_matching(
         self, including: str | None = None, excluding: str | None = None
@@ -95,10 +102,7 @@ class ConsumerStore:
         return select_names(map(_get_name, sorted(self._list_files())), including, excluding)
 
     def _get_path(self, name: str) -> str:
-        if not name or "/" in name or "\\" in name:
-            raise InputError(
-                f"consumer {name!r} must be a plain name, because it is part of a file name"
-            )
+        check_path_component("consumer", name)
         return f"{self.paths.branch_root}/consumer/{_CONSUMER_PREFIX}{name}"
 
     def find_expired(self) -> list[str]:

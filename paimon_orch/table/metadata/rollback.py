@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from paimon_orch.errors import CommitConflictError, InputError, NotFoundError
 from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.safe_text import format_names
 from paimon_orch.table.metadata.changelog_store import ChangelogStore
 from paimon_orch.table.metadata.snapshot_store import EARLIEST, LATEST, SnapshotStore
 from paimon_orch.table.metadata.tags import Tags, extract_snapshot
@@ -50,7 +51,7 @@ class RollbackPlan:
         """Raise :class:`InputError` if the rollback deletes tags without ``delete_tags``."""
         if self.tags and not delete_tags:
             raise InputError(
-                f"a rollback to snapshot {self.target.id} deletes the tags {', '.join(self.tags)}; "
+                f"a rollback to snapshot {self.target.id} deletes the tags {format_names(self.tags)}; "
                 "to delete them, add --delete-tags (in Python delete_tags=True), and to keep them, "
                 "use --as-latest (in Python rollback_as_latest). Nothing was changed"
             )

@@ -18,6 +18,7 @@ from paimon_orch.errors import (
 )
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.safe_text import format_names
 from paimon_orch.storage import FileIO
 from paimon_orch.table.catalog_environment import CatalogSnapshots, SnapshotsNotServedError
 from paimon_orch.table.metadata.metadata_io import (
@@ -190,9 +191,8 @@ class SnapshotStore:
         try:
             data = read_metadata_file(self.io, path)
         except FileNotFoundError:
-            existing = ", ".join(self.tags()) or "none"
             raise NotFoundError(
-                f"{self.paths.root} has no tag {name!r}; it has {existing}"
+                f"{self.paths.root} has no tag {name!r}; it has {format_names(self.tags())}"
             ) from None
         return Snapshot.from_json(data, path)
 

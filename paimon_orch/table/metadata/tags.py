@@ -14,9 +14,8 @@ from typing import Any
 from paimon_orch.errors import CorruptFileError, InputError, NotFoundError, wrap_decode_errors
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.text import encode_json
-from paimon_orch.table.metadata.snapshot_store import (
-    SnapshotStore,
-)
+from paimon_orch.table.metadata.name_lookup import check_path_component, resolve_name
+from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 from paimon_orch.table.metadata.time_travel import SnapshotSelector
 
 _TAG_NAME = re.compile(r"[^/\\\x00-\x1f]*[^/\\\s\x00-\x1f][^/\\\x00-\x1f]*")
@@ -44,14 +43,24 @@ class Tags:
 
     def get(self, name: str) -> Snapshot:
         """Return the snapshot of a tag; raises :class:`NotFoundError`."""
-        self.path(name)
-        return self.snapshots.tag(name)
+        return self.snapshots.tag(check_path_component("tag", name))
+
+    def find(self, text: str) -> str:
+        """Return the name of the tag that a user means; see :func:`resolve_name`."""
+        return resolve_name("tag", text, self.names)
 
     def path(self, name: str) -> str:
-        """Return the path of a tag; raises :class:`InputError` for an invalid name."""
+        """Return the path of a tag; raises :class:`InputError` if no file can have its name.
+
+        Other writers may create tags with names that :meth:`create` refuses.
+        """
+        return f"{self.snapshots.paths.tag_dir}/tag-{check_path_component('tag', name)}"
+
+    def _get_new_path(self, name: str) -> str:
+        """Return the path of a new tag; raises :class:`InputError` for an invalid name."""
         if not _TAG_NAME.fullmatch(name):
             raise InputError(f"tag name {name!r} must not be blank or contain a slash")
-        return f"{self.snapshots.paths.tag_dir}/tag-{name}"
+        return self.path(name)
 
     def create(
         self,
@@ -65,7 +74,7 @@ class Tags:
         An expired snapshot can be tagged only if it has another tag.
         """
         self.check()
-        path = self.path(name)
+        path = self._get_new_path(name)
         snapshot, data = self._build_content(snapshot_id, time_retained)
         if not self.snapshots.io.create(path, data):
             raise InputError(
@@ -110,7 +119,7 @@ class Tags:
         """Rename a tag to an unused name. If the call failed, repeat it to complete the rename."""
         self.check()
         self.get(name)
-        io, path = self.snapshots.io, self.path(to)
+        io, path = self.snapshots.io, self._get_new_path(to)
         data = io.read_bytes(self.path(name))
         # An interrupted rename has written a file with equal content.
         if name == to or not (io.create(path, data) or io.read_bytes(path) == data):

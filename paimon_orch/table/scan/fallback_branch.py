@@ -3,7 +3,6 @@
 See docs/format/chain-tables.md#branches.
 """
 
-import logging
 from dataclasses import dataclass, replace
 
 from paimon_orch.errors import InputError, NotFoundError
@@ -11,11 +10,12 @@ from paimon_orch.format.options.core_options import DELETION_VECTORS_MERGE_ON_RE
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.safe_text import get_logger
 from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 from paimon_orch.table.metadata.time_travel import SnapshotSelector, find_at_time
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

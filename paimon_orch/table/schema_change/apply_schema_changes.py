@@ -16,6 +16,7 @@ from paimon_orch.format.options.core_options import (
     BUCKET_KEY,
     DISABLE_EXPLICIT_TYPE_CASTING,
 )
+from paimon_orch.format.options.secret_options import show_option
 from paimon_orch.format.options.validation import (
     check_option_change,
     check_storable,
@@ -254,7 +255,7 @@ def _drop_column(schema: TableSchema, column: ColumnPath) -> TableSchema:
         for key, value in schema.options.items():
             if path[0] in parse_option_columns(key, value):
                 raise InputError(
-                    f"column {path[0]!r} cannot be dropped: option {key!r} = {value!r} refers to it"
+                    f"column {path[0]!r} cannot be dropped: option {show_option(key, value)} refers to it"
                 )
 
     def drop(fields: SiblingFields) -> SiblingFields:

@@ -3,7 +3,6 @@
 See docs/format/commit.md.
 """
 
-import logging
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 
@@ -19,6 +18,7 @@ from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.row.row_kind import RowKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
+from paimon_orch.safe_text import get_logger
 from paimon_orch.table.commit.commit import CommitId
 from paimon_orch.table.commit.commit_changes import CommitChanges, PartitionFilter
 from paimon_orch.table.filter.partition_spec import PartitionSpec
@@ -35,7 +35,7 @@ from paimon_orch.table.write.postpone_bucket import PostponeBuckets, has_postpon
 from paimon_orch.table.write.table_write import write_rows
 from paimon_orch.table.write.write_plan import WritePlan
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

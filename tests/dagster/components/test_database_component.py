@@ -66,6 +66,15 @@ def test_a_table_that_cannot_be_an_asset_is_skipped(
     assert "'lake.my orders' cannot be part of an asset key" in caplog.text
 
 
+def test_a_table_that_cannot_be_read_is_skipped(
+    warehouse: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (Path(warehouse) / "lake.db" / "items" / "schema" / "schema-0").write_text("{")
+
+    assert set(discover(tmp_path, warehouse=warehouse)) == {"orders", "orders_old"}
+    assert "the table lake.items is skipped" in caplog.text
+
+
 def test_each_component_has_its_own_state_key() -> None:
     variants: list[dict[str, Any]] = [
         {},
@@ -109,7 +118,7 @@ def test_the_state_has_a_key_without_secrets() -> None:
     assert keys == [
         "PaimonDatabaseComponent[/lake/lake+*]",
         "PaimonDatabaseComponent[prod/lake+*]",
-        "PaimonDatabaseComponent[jdbc:jdbc:postgresql://h/d?***:/l/lake+*]",
+        "PaimonDatabaseComponent[jdbc:jdbc:postgresql://h/d?password=***:/l/lake+*]",
     ]
 
 
