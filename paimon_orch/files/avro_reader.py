@@ -3,21 +3,16 @@
 See docs/format/data-files.md#orc-and-avro.
 """
 
-import io
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain
 from typing import IO, Any
 
-import fastavro
 import numpy as np
 import pyarrow as pa
 
-from paimon_orch.errors import wrap_library_errors
 from paimon_orch.files.nested_arrays import map_key_value_types
-from paimon_orch.files.parquet.thrift_compact import encode_integer
 from paimon_orch.format.arrays import Positions
-from paimon_orch.format.manifest.avro_container import iterate_blocks, open_block_reader
+from paimon_orch.format.manifest.avro_blocks import AvroContainer, BlockDecoder
 from paimon_orch.format.text import encode_text
 from paimon_orch.format.types.arrow import NumberedBatch, build_record_batch, to_arrow_type
 from paimon_orch.format.types.data_types import (
@@ -45,8 +40,8 @@ class AvroFileReader:
     num_rows: int | None = None
 
     def __init__(self, source: IO[bytes], fields: Sequence[Field]) -> None:
-        self._blocks = open_block_reader(source)
-        self._schema = json.loads(self._blocks.metadata["avro.schema"])
+        self._container = AvroContainer(source)
+        self._schema = self._container.written_schema
         self._columns = {
             field["name"]: field["type"] for field in _find_record_schema(self._schema)["fields"]
         }
@@ -83,30 +78,20 @@ class AvroFileReader:
     def _decode_blocks(
         self, columns: Sequence[str], selected: Positions | None
     ) -> Iterator[AvroRows]:
-        """Yield the records of each block, without conversion of logical types.
-
-        A block is decoded as one Avro array, which fastavro decodes in one call.
-        """
+        """Yield the records of each block, without conversion of logical types."""
         written = _strip_logical_types(self._schema)
         record = _find_record_schema(written)
         projected = {**record, "fields": [f for f in record["fields"] if f["name"] in set(columns)]}
         read = ["null", projected] if isinstance(written, list) else projected
-        writer_schema, reader_schema = (
-            fastavro.parse_schema({"type": "array", "items": items}) for items in (written, read)
-        )
+        decoder = BlockDecoder(written, read, handle_unicode_errors="surrogateescape")
         end = 0
-        for block in iterate_blocks(self._blocks):
+        for block in self._container.read_blocks(together=False):
             first, end = end, end + block.num_records
             if selected is not None:
                 low, high = np.searchsorted(selected, (first, end))
                 if low == high:
                     continue
-            content: bytes = block.bytes_.getvalue()
-            data = io.BytesIO(b"".join((encode_integer(block.num_records), content, b"\0")))
-            with wrap_library_errors():
-                records: Any = fastavro.schemaless_reader(
-                    data, writer_schema, reader_schema, handle_unicode_errors="surrogateescape"
-                )
+            records = decoder.decode(block)
             yield (
                 records
                 if selected is None

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from paimon_orch.errors import UnsupportedError
+from paimon_orch.format.decode_limits import check_nesting
 
 FieldDefinition = Mapping[str, Any]
 """A field of an Avro record: name, type, default. A field of type None cannot be preserved."""
@@ -78,8 +79,9 @@ def collect_known_fields(schema: Any) -> KnownFields:
     }
 
 
-def check_avro_schema(schema: Any) -> None:
+def check_avro_schema(schema: Any, depth: int = 0) -> None:
     """Check the JSON types of an Avro schema; fastavro checks only some. Raises ``ValueError``."""
+    check_nesting(depth)
     match schema:
         case str():
             return
@@ -96,7 +98,7 @@ def check_avro_schema(schema: Any) -> None:
         case _:
             raise ValueError(f"{schema!r} is not an Avro type")
     for part in parts:
-        check_avro_schema(part)
+        check_avro_schema(part, depth + 1)
 
 
 def find_unknown_fields(known_fields: KnownFields, written: Any) -> dict[str, FieldDefinition]:

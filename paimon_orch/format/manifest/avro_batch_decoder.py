@@ -17,6 +17,8 @@ from paimon_orch.format.arrays import Indices, Mask
 AVRO_PADDING = bytes(16)
 """Follows the content of a decoder, so that fields can be read at its end."""
 _CHUNK_BYTES = 1 << 20  # bytes that are searched together; bounds the memory
+_MAX_ITEMS_PER_BYTE = 4  # an entry may be decoded twice, and false candidates add some items
+_MAX_ARRAY_ITEMS = 20_000  # each position in the longest array takes some calls of numpy
 _MAX_VARINT_BITS = 70  # bits of the longest varint
 _INTEGER_TYPES = ("int", "long")
 _BYTE_TYPES = ("string", "bytes")
@@ -125,6 +127,7 @@ class AvroBatchDecoder:
         self._bytes = np.frombuffer(content, np.uint8)
         self._size = len(content) - len(AVRO_PADDING)
         self._lost = self._size + 1
+        self._decoded_items, self._max_items = 0, _MAX_ITEMS_PER_BYTE * len(content)
 
     def find_entry_starts(self, version: int, branch: int | None) -> Indices:
         """Return the positions of bytes that look like version, kind and partition of an entry.
@@ -270,8 +273,12 @@ class AvroBatchDecoder:
         self, kind: Any, positions: Indices, lanes: Indices, remaining: Indices
     ) -> list[AvroColumn]:
         """Decode the items of a block in every lane; updates ``positions``."""
-        columns = []
+        columns: list[AvroColumn] = []
         while len(lanes):
+            # Records do not overlap, but candidates may: hostile ones share the items of arrays.
+            self._decoded_items += len(lanes)
+            if self._decoded_items > self._max_items or len(columns) > _MAX_ARRAY_ITEMS:
+                raise UnexpectedAvroError("arrays have too many items")
             item_ends, column = self._read_value(kind, positions[lanes])
             positions[lanes] = item_ends
             columns.append(column)

@@ -4,38 +4,27 @@ See docs/format/manifest.md#container.
 """
 
 import io
-import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import Any
 
 import fastavro
 
-from paimon_orch.errors import UnsupportedError, wrap_decode_errors, wrap_library_errors
+from paimon_orch.errors import UnsupportedError, wrap_decode_errors
 from paimon_orch.format.manifest.additional_fields import (
     FieldDefinition,
     KnownFields,
-    check_avro_schema,
     find_unknown_fields,
     strip_logical_types,
 )
+from paimon_orch.format.manifest.avro_blocks import AvroContainer, BlockDecoder
 
 NAMESPACE = "org.apache.paimon.avro.generated"
 ROOT_RECORD = "record"
-AVRO_MAGIC = b"Obj\x01"
 # Java Paimon uses this block size. The default of fastavro is smaller, and smaller blocks compress
 # worse.
 _BLOCK_BYTES = 64_000
 
-HEADER_SCHEMA = {
-    "type": "record",
-    "name": "org.apache.avro.file.Header",
-    "fields": [
-        {"name": "magic", "type": {"type": "fixed", "name": "magic", "size": len(AVRO_MAGIC)}},
-        {"name": "meta", "type": {"type": "map", "values": "bytes"}},
-        {"name": "sync", "type": {"type": "fixed", "name": "sync", "size": 16}},
-    ],
-}
 AvroRecord = Mapping[str, Any]
 
 
@@ -100,11 +89,12 @@ class DecodedRecords:
 def decode_avro_file(data: bytes, path: str, known_fields: KnownFields) -> DecodedRecords:
     """Return all records of a container. Error messages contain ``path``."""
     with wrap_decode_errors(path):
-        reader = _open_container(data)
-        unknown = find_unknown_fields(known_fields, reader.writer_schema)
-        if unknown:
-            reader = _open_verbatim_reader(data, unknown, return_named_type=True)
-        return DecodedRecords(_read_records(reader), unknown)
+        container = AvroContainer(io.BytesIO(data))
+        unknown = find_unknown_fields(known_fields, container.schema)
+        if not unknown:
+            return DecodedRecords(_read_records(container, container.written_schema), {})
+        records = _read_verbatim(container, unknown, return_named_type=True)
+        return DecodedRecords(records, unknown)
 
 
 def decode_raw_avro_file(data: bytes, path: str) -> list[dict[str, Any]]:
@@ -113,11 +103,12 @@ def decode_raw_avro_file(data: bytes, path: str) -> list[dict[str, Any]]:
     Error messages contain ``path``.
     """
     with wrap_decode_errors(path):
-        schema = _open_container(data).writer_schema
+        container = AvroContainer(io.BytesIO(data))
+        schema = container.schema
         if not isinstance(schema, dict) or schema["type"] != "record":
             raise ValueError("the file does not contain records")
         names = [field["name"] for field in schema["fields"]]
-        return _read_records(_open_verbatim_reader(data, names, return_named_type=False))
+        return _read_verbatim(container, names, return_named_type=False)
 
 
 def avro_file_contains(data: bytes, path: str, texts: Iterable[bytes]) -> bool:
@@ -127,91 +118,30 @@ def avro_file_contains(data: bytes, path: str, texts: Iterable[bytes]) -> bool:
     """
     texts = list(texts)
     with wrap_decode_errors(path):
-        for block in iterate_blocks(_open_container(data)):
-            content = block.bytes_.read()
-            if any(text in content for text in texts):
+        for block in AvroContainer(io.BytesIO(data)).read_blocks(together=False):
+            if any(text in block.content for text in texts):
                 return True
     return False
 
 
-def _open_container(data: bytes) -> Any:
-    if data[: len(AVRO_MAGIC)] != AVRO_MAGIC:
-        raise ValueError("the file is not an Avro file")
-    reader = open_block_reader(io.BytesIO(data))
-    _refuse_zero_length_types(reader.writer_schema)
-    return reader
-
-
-def _read_records(reader: Any) -> list[dict[str, Any]]:
+def _read_records(container: AvroContainer, schema: Any, **options: Any) -> list[dict[str, Any]]:
+    decoder = BlockDecoder(schema, **options)
     records: list[dict[str, Any]] = []
-    for block in iterate_blocks(reader):
-        with wrap_library_errors():
-            records += block
-        if remaining := len(block.bytes_.read()):
-            raise ValueError(f"{remaining} bytes follow the {block.num_records} records of a block")
+    for block in container.read_blocks(together=True):
+        records += decoder.decode(block)
     return records
 
 
-def open_block_reader(source: IO[bytes], **options: Any) -> Any:
-    """Return fastavro's reader of the blocks of a container.
-
-    Raises ``ValueError`` for a damaged header, and errors of reading ``source``.
-    """
-    with wrap_library_errors():
-        reader: Any = fastavro.block_reader(source, **options)
-    check_avro_schema(reader.writer_schema)
-    return reader
-
-
-def iterate_blocks(reader: Any) -> Iterator[Any]:
-    """Yield the blocks of a container. Raises ``ValueError`` for damaged ones."""
-    with wrap_library_errors():
-        yield from reader
-
-
-def _open_verbatim_reader(data: bytes, unknown: Iterable[str], *, return_named_type: bool) -> Any:
-    """Return a reader that does not convert logical types of unknown fields."""
-    source = io.BytesIO(data)
-    with wrap_library_errors():
-        header: Any = fastavro.schemaless_reader(source, HEADER_SCHEMA)
-    schema = strip_logical_types(json.loads(header["meta"]["avro.schema"]), unknown)
-    changed = {**header["meta"], "avro.schema": json.dumps(schema).encode()}
-    target = io.BytesIO()
-    fastavro.schemaless_writer(target, HEADER_SCHEMA, {**header, "meta": changed})
-    target.write(data[source.tell() :])
-    target.seek(0)
-    return open_block_reader(
-        target, return_named_type=return_named_type, return_named_type_override=True
+def _read_verbatim(
+    container: AvroContainer, unknown: Iterable[str], *, return_named_type: bool
+) -> list[dict[str, Any]]:
+    """Return the records without conversion of logical types of unknown fields."""
+    return _read_records(
+        container,
+        strip_logical_types(container.written_schema, unknown),
+        return_named_type=return_named_type,
+        return_named_type_override=True,
     )
-
-
-def _refuse_zero_length_types(schema: Any) -> None:
-    """Refuse zero-length records and array items: a small file could contain any number of them."""
-    for part in _iterate_types(schema):
-        if part.get("type") == "array" and not _has_nonzero_length(part["items"]):
-            raise ValueError("the Avro schema has a zero-length array item")
-    if not _has_nonzero_length(schema):
-        raise ValueError("the Avro schema has a zero-length record")
-
-
-def _iterate_types(schema: Any) -> Iterator[Mapping[str, Any]]:
-    parts = schema if isinstance(schema, list) else []
-    if isinstance(schema, dict):
-        yield schema
-        parts = [schema.get("items"), schema.get("values"), schema.get("type")]
-        parts += [field["type"] for field in schema.get("fields", ())]
-    for part in parts:
-        yield from _iterate_types(part)
-
-
-def _has_nonzero_length(schema: Any) -> bool:
-    if isinstance(schema, list):
-        return True
-    if not isinstance(schema, dict):
-        return bool(schema != "null")
-    if schema["type"] == "record":
-        return any(_has_nonzero_length(field["type"]) for field in schema["fields"])
-    return schema.get("size") != 0 and _has_nonzero_length(schema["type"])
 
 
 def check_record_version(value: Mapping[str, Any], supported: int, path: str) -> None:

@@ -32,7 +32,7 @@ from paimon_orch.format.manifest.avro_batch_decoder import (
     find_record_type,
     is_column_type,
 )
-from paimon_orch.format.manifest.avro_container import AVRO_MAGIC, iterate_blocks, open_block_reader
+from paimon_orch.format.manifest.avro_blocks import AVRO_MAGIC, AvroContainer
 from paimon_orch.format.manifest.manifest_entry import (
     MANIFEST_FIELDS,
     MANIFEST_SCHEMA,
@@ -303,10 +303,10 @@ class _Container:
 
 def _open_container(data: bytes) -> _Container | None:
     """Decompress a manifest; return None if its schema is not supported."""
-    if data[: len(AVRO_MAGIC)] != AVRO_MAGIC:  # fastavro does not check the magic
+    if data[: len(AVRO_MAGIC)] != AVRO_MAGIC:
         return None
-    reader = open_block_reader(io.BytesIO(data))
-    schema = reader.writer_schema
+    container = AvroContainer(io.BytesIO(data))
+    schema = container.schema
     names = [part["name"] for part in find_record_type(schema)["fields"]]
     if names[: len(_ENTRY_START)] != _ENTRY_START or not _is_compatible_schema(
         MANIFEST_SCHEMA, schema
@@ -315,11 +315,11 @@ def _open_container(data: bytes) -> _Container | None:
     unknown = find_unknown_fields(MANIFEST_FIELDS, schema)
     if not all(is_column_type(definition["type"]) for definition in unknown.values()):
         return None
-    blocks = [(block.num_records, block.bytes_.getvalue()) for block in iterate_blocks(reader)]
+    blocks = list(container.read_blocks(together=True))
     return _Container(
-        content=b"".join([*(part for _, part in blocks), AVRO_PADDING]),
-        counts=np.array([count for count, _ in blocks], np.int64),
-        sizes=np.array([len(part) for _, part in blocks], np.int64),
+        content=b"".join([*(block.content for block in blocks), AVRO_PADDING]),
+        counts=np.array([block.num_records for block in blocks], np.int64),
+        sizes=np.array([len(block.content) for block in blocks], np.int64),
         schema=schema,
         unknown=unknown,
     )

@@ -1,0 +1,45 @@
+"""Limits of the memory that decoders use, which follow from the size of what is stored.
+
+See docs/format/invariants.md#limits-of-decoders.
+"""
+
+import os
+
+LIMIT_FACTOR_VARIABLE = "PAIMON_ORCH_DECODE_LIMIT_FACTOR"
+"""The environment variable that multiplies all limits, for valid files that exceed them."""
+_MAX_NESTING = 200
+_BASE_BYTES = 512 << 20
+_BYTES_PER_STORED_BYTE = 5_000
+
+
+def get_allowed_bytes(stored_bytes: int) -> int:
+    """Return how much memory the decoded content of ``stored_bytes`` may need."""
+    return int(_read_factor() * (_BASE_BYTES + _BYTES_PER_STORED_BYTE * stored_bytes))
+
+
+def check_decoded_bytes(needed_bytes: float, stored_bytes: int, content: str) -> None:
+    """Raise ``ValueError`` if the decoded content of ``stored_bytes`` needs too much memory.
+
+    ``content`` describes what the file declares.
+    """
+    allowed = get_allowed_bytes(stored_bytes)
+    if needed_bytes > allowed:
+        raise ValueError(
+            f"{content}, which needs more than the {allowed} bytes of memory that are allowed for "
+            f"{stored_bytes} stored bytes. If the file is valid, set the environment variable "
+            f"{LIMIT_FACTOR_VARIABLE} to a number above 1, which multiplies the limit"
+        )
+
+
+def check_nesting(depth: int) -> None:
+    """Raise ``ValueError`` for types or values that are nested too deeply."""
+    if depth > _MAX_NESTING:
+        raise ValueError(f"more than {_MAX_NESTING} types or values are nested in each other")
+
+
+def _read_factor() -> float:
+    text = os.environ.get(LIMIT_FACTOR_VARIABLE, "1")
+    try:
+        return max(1.0, float(text))
+    except ValueError:
+        return 1.0
