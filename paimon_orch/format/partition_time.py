@@ -23,6 +23,8 @@ _DEFAULT_TIMESTAMP = re.compile(
 )
 _STRPTIME_DIRECTIVES = {"y": "%Y", "u": "%Y", "M": "%m", "d": "%d", "H": "%H", "m": "%M", "s": "%S", "S": "%f"}  # fmt: skip
 _DATE_LETTERS = ({"y", "u"}, {"M"}, {"d"})
+_MAX_DIGITS = 6  # of a number with any number of digits; strptime accepts fewer
+_MAX_TEXT_LENGTH = 1_000
 _JAVA_FORMAT_TOKEN = re.compile(r"'([^']*)'|(([A-Za-z])\3*)|([^A-Za-z'])")
 
 
@@ -64,12 +66,17 @@ class PartitionTimes:
         return _parse_partition_time(text, self.strptime_format)
 
     def format_values(self, values: Sequence[object]) -> str | None:
-        """Return the pattern with the values of columns, or None if one of them is null."""
+        """Return the pattern with the values of columns.
+
+        Returns None if one of them is null, and for a text that is too long for a time.
+        """
         text, texts = self.pattern, self.format_columns(values)
         for name in sorted(texts, key=len, reverse=True):
             if f"${name}" in text:
                 value = texts[name]
                 if value is None:
+                    return None
+                if len(text) + text.count(f"${name}") * len(value) > _MAX_TEXT_LENGTH:
                     return None
                 text = text.replace(f"${name}", value)
         return text
@@ -110,8 +117,13 @@ def _to_strptime_format(java: str) -> str:
         return _STRPTIME_DIRECTIVES[letters[0]]
 
     python = _JAVA_FORMAT_TOKEN.sub(directive, java)
-    letters = {match.group(3) for match in _JAVA_FORMAT_TOKEN.finditer(java)}
-    if java and not all(letters & names for names in _DATE_LETTERS):
+    letters = [match[3] for match in _JAVA_FORMAT_TOKEN.finditer(java) if match[3]]
+    directives = [_STRPTIME_DIRECTIVES[letter] for letter in letters]
+    if len(set(directives)) < len(directives):
+        raise InputError(
+            f"'partition.timestamp-formatter' = {java!r} must not contain a part of a time twice"
+        )
+    if java and not all(names.intersection(letters) for names in _DATE_LETTERS):
         raise InputError(
             f"'partition.timestamp-formatter' = {java!r} must have year, month and day"
         )
@@ -125,6 +137,7 @@ def _compile_java_format(java: str) -> re.Pattern[str]:
         quoted, letters, _, other = match.groups()
         if letters is None:
             return re.escape(quoted or other or "'")
-        return rf"\d{{{len(letters)}}}" if len(letters) > 1 else r"\d+"
+        count = f"{len(letters)}" if len(letters) > 1 else f"1,{_MAX_DIGITS}"
+        return rf"\d{{{count}}}"
 
     return re.compile(_JAVA_FORMAT_TOKEN.sub(digits, java))

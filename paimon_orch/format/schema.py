@@ -43,6 +43,7 @@ from paimon_orch.format.types.data_types import (
     field_from_json,
     field_to_json,
     is_blob,
+    parse_field_id,
     type_to_sql,
 )
 
@@ -189,7 +190,7 @@ class TableSchema:
             return cls(
                 id=parse_integer(value["id"], "id"),
                 fields=fields,
-                highest_field_id=parse_integer(value["highestFieldId"], "highestFieldId"),
+                highest_field_id=parse_field_id(value["highestFieldId"], "highestFieldId"),
                 partition_keys=_parse_key_columns(value, "partitionKeys", fields),
                 primary_keys=_parse_key_columns(value, "primaryKeys", fields),
                 options=options,

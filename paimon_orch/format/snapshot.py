@@ -13,7 +13,9 @@ from paimon_orch.format.manifest.manifest_entry import check_file_name
 from paimon_orch.format.text import encode_json, parse_json_object, replace_surrogates
 
 SNAPSHOT_VERSION = 3
-BATCH_COMMIT_IDENTIFIER = 9223372036854775807
+MAX_LONG = 2**63 - 1
+"""The largest number of Java's type for ids and counts."""
+BATCH_COMMIT_IDENTIFIER = MAX_LONG
 FIRST_SNAPSHOT_ID = 1
 _MIN_INT64 = -(2**63)
 _KNOWN_KEYS = frozenset(
@@ -81,7 +83,10 @@ class Snapshot:
         return {key: item for key, item in self.additional.items() if key not in _COMMIT_KEYS}
 
     def to_json(self) -> bytes:
-        """Encode as a snapshot file; optional keys without a value are omitted."""
+        """Encode as a snapshot file; optional keys without a value are omitted.
+
+        Raises :class:`UnsupportedError` for numbers that Java cannot read.
+        """
         value: dict[str, Any] = {
             "version": self.version,
             "id": self.id,
@@ -106,6 +111,12 @@ class Snapshot:
             "nextRowId": self.next_row_id,
         }
         non_null = {key: item for key, item in value.items() if item is not None}
+        for key, item in non_null.items():
+            if isinstance(item, int) and not _MIN_INT64 <= item <= MAX_LONG:
+                raise UnsupportedError(
+                    f"snapshot {self.id} cannot be written: Java cannot read the number {item} of "
+                    f"{key!r}, which follows from the numbers of the table. Nothing was committed"
+                )
         return encode_json({**non_null, **self.additional})
 
     @classmethod
@@ -158,7 +169,7 @@ def _parse_optional_integer(
         return None
     if not isinstance(number, int) or isinstance(number, bool):
         raise ValueError(f"{key} is {number!r}, not an integer")  # noqa: TRY004 - damage, not a bug
-    if not least <= number < 2**63:
+    if not least <= number <= MAX_LONG:
         raise ValueError(f"{key} is {number}, which is out of range")
     return number
 

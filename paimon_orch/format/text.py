@@ -7,10 +7,12 @@ text is ordered by its bytes.
 import json
 import re
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Any, SupportsIndex
 
 import pyarrow as pa
 
+from paimon_orch.decode_limits import MAX_NESTING, check_nesting
 from paimon_orch.errors import InputError
 
 _ERRORS = "surrogateescape"
@@ -23,7 +25,22 @@ def parse_json_object(data: bytes) -> dict[str, Any]:
     value = json.loads(data)
     if not isinstance(value, dict):
         raise ValueError("the content is not a JSON object")  # noqa: TRY004 - damage, not a bug
+    if data.count(b"[") + data.count(b"{") > MAX_NESTING:  # rare, and cheap to exclude
+        _check_json_nesting(value)
     return value
+
+
+def _check_json_nesting(value: object) -> None:
+    """Check the levels of objects and lists; the encoder of JSON fails for very deep ones."""
+    level, depth = [value], 0
+    while level:
+        check_nesting(depth)
+        children = (
+            part.values() if isinstance(part, dict) else part
+            for part in level
+            if isinstance(part, dict | list)
+        )
+        level, depth = list(chain.from_iterable(children)), depth + 1
 
 
 def select_names(
@@ -53,7 +70,10 @@ def parse_integer(value: object, name: str) -> int:
     """Return an integer from a JSON number or text. Raises ``ValueError`` for other values."""
     if not isinstance(value, int | float | str):
         raise ValueError(f"{name} is {value!r}, not an integer")  # noqa: TRY004 - damage, not a bug
-    return int(value)
+    number = int(value)
+    if not -(2**63) <= number < 2**63:
+        raise ValueError(f"{name} is {number}, which is out of range")
+    return number
 
 
 class RawText(str):

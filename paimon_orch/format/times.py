@@ -20,10 +20,9 @@ def parse_duration(name: str, text: str) -> timedelta:
     try:
         if _DURATION.fullmatch(text):
             return value_type.parse_duration(name, text)
-    except OverflowError:
-        raise InputError(f"{name} {text!r} is too long; the limit is 999999999 d") from None
-    except InputError:
-        pass
+    except InputError as error:
+        if isinstance(error.__cause__, OverflowError):
+            raise InputError(f"{name} {text!r} is too long; the limit is 999999999 d") from None
     raise InputError(
         f"{name} {text!r} is not a duration; write a whole number and a unit, for example '3 d', "
         "'12 h' or '30 min'"

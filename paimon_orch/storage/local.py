@@ -1,5 +1,6 @@
 """The local file system, through ``os``."""
 
+import errno
 import os
 import shutil
 import stat
@@ -9,6 +10,7 @@ from copy import copy
 from typing import IO, Self, TypeVar
 from uuid import uuid4
 
+from paimon_orch.decode_limits import LIMIT_FACTOR_VARIABLE, get_max_whole_file_bytes
 from paimon_orch.errors import CorruptFileError, NotAllowedError, StorageError, UnsupportedError
 from paimon_orch.retry_policy import LOCAL_CREATE
 from paimon_orch.storage.base import FileInfo, check_path
@@ -53,23 +55,15 @@ class LocalFileIO:
         """Open for random reads."""
 
         def open_in(directory: int, name: str, flags: int) -> IO[bytes]:
-            return open(
-                path,
-                "rb",
-                # a FIFO would block
-                opener=lambda _, mode: os.open(
-                    name, mode | flags | os.O_NONBLOCK, dir_fd=directory
-                ),
-            )
+            def open_name(_: str, mode: int) -> int:
+                return _open_regular(path, directory, name, mode | flags)
+
+            return open(path, "rb", opener=open_name)
 
         try:
-            file = self._call_to_read(path, open_in)
+            return self._call_to_read(path, open_in)
         except IsADirectoryError:
             raise CorruptFileError(path, "is a directory, but a file is expected") from None
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            file.close()
-            raise CorruptFileError(path, "is a device, pipe or socket, but a file is expected")
-        return file
 
     def open_output(self, path: str) -> IO[bytes]:
         """Open a new file for writing; parent directories are created."""
@@ -78,6 +72,14 @@ class LocalFileIO:
     def read_bytes(self, path: str) -> bytes:
         """Return the whole content."""
         with self.open_input(path) as file:
+            # a sparse file of any size needs almost no space on the disk
+            size, limit = os.fstat(file.fileno()).st_size, get_max_whole_file_bytes()
+            if size > limit:
+                raise CorruptFileError(
+                    path,
+                    f"has {size} bytes, but is read at once, for which the limit is {limit} bytes; "
+                    f"the environment variable {LIMIT_FACTOR_VARIABLE} multiplies the limit",
+                )
             return file.read()
 
     def create(self, path: str, data: bytes) -> bool:
@@ -311,6 +313,24 @@ def _describe(directory: str, entry: "os.DirEntry[str]") -> FileInfo | None:
         is_dir=entry.is_dir(follow_symlinks=False),
         is_link=entry.is_symlink(),
     )
+
+
+def _open_regular(path: str, directory: int, name: str, flags: int) -> int:
+    """Open a file, but no pipe, socket or device: they can block a reader, or never end.
+
+    Without O_NONBLOCK, the opening of a pipe waits for a writer.
+    """
+    try:
+        descriptor = os.open(name, flags | os.O_NONBLOCK, dir_fd=directory)
+    except OSError as error:
+        if error.errno != errno.ENXIO:  # the error of a socket
+            raise
+        raise CorruptFileError(path, "is a special file, not a file") from error
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        os.close(descriptor)
+        raise CorruptFileError(path, f"is a special file ({stat.filemode(mode)[0]}), not a file")
+    return descriptor
 
 
 def _check_local_path(path: str) -> str:

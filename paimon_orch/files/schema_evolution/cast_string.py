@@ -29,7 +29,7 @@ from paimon_orch.format.types.data_types import (
 
 _TRUE_WORDS, _FALSE_WORDS = {"t", "true", "y", "yes", "1"}, {"f", "false", "n", "no", "0"}
 _INTEGER = re.compile(r"([+-]?)(\d*)(?:\.\d*)?", re.ASCII)
-_DECIMAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+_DECIMAL = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _FLOAT = re.compile(rf"({_DECIMAL.pattern})[dDfF]?|[+-]?(?:NaN|Infinity)", re.ASCII)
 _DATE = re.compile(r"\s*(\d{1,4})(?:-(\d{1,2}))?(?:-(\d{1,2}))?(?:\s.*)?", re.ASCII)
 _TIME = re.compile(r"\s*(\d{1,2})(?::(\d{1,2}))?(?::(\d{1,2})(?:\.(\d{1,9}))?)?\s*", re.ASCII)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from paimon_orch.errors import UnsupportedError
-from paimon_orch.format.decode_limits import check_nesting
+from paimon_orch.decode_limits import check_nesting
 
 FieldDefinition = Mapping[str, Any]
 """A field of an Avro record: name, type, default. A field of type None cannot be preserved."""

@@ -21,7 +21,7 @@ import fastavro
 import pyarrow as pa
 
 from paimon_orch.errors import wrap_library_errors
-from paimon_orch.format.decode_limits import check_decoded_bytes, get_allowed_bytes
+from paimon_orch.decode_limits import check_decoded_bytes, get_allowed_bytes
 from paimon_orch.format.manifest.additional_fields import check_avro_schema
 from paimon_orch.format.manifest.avro_memory import AvroMemory, estimate_record_memory
 
@@ -176,9 +176,7 @@ class BlockDecoder:
                 source, self._writer_schema, self._reader_schema, **self._options
             )
         if left_over := size - source.tell():
-            raise ValueError(
-                f"{left_over} bytes follow the {block.num_records} records of a block"
-            )
+            raise ValueError(f"{left_over} bytes follow the {block.num_records} records of a block")
         return cast(list[Any], records)
 
 

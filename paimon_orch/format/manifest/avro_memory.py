@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from paimon_orch.format.decode_limits import check_nesting
+from paimon_orch.decode_limits import check_nesting
 
 # estimates for objects of CPython, in bytes
 _OBJECT_BYTES = 64
@@ -111,4 +111,3 @@ def estimate_record_memory(schema: Any) -> AvroMemory:
     if not memory.min_length:
         raise ValueError("the Avro schema has a zero-length record")
     return memory
-

@@ -50,7 +50,8 @@ _DURATION_UNITS = {
     "day": 86_400_000,
     "days": 86_400_000,
 }
-_QUANTITY = re.compile(r"\s*(\d+)\s*([A-Za-z]*)\s*")
+_QUANTITY = re.compile(r"(\d{1,19})\s*([A-Za-z]*)")
+_MAX_LONG = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +79,16 @@ def parse_memory(key: str, text: str) -> int:
 
 def parse_duration(key: str, text: str) -> timedelta:
     """Return a duration, for example of ``500 ms``; error messages contain ``key``."""
-    return timedelta(milliseconds=_parse_quantity(key, text, _DURATION_UNITS, "1 h"))
+    try:
+        return timedelta(milliseconds=_parse_quantity(key, text, _DURATION_UNITS, "1 h"))
+    except OverflowError as error:
+        raise InputError(
+            f"option {key!r} = {text!r} is too long; the limit is {timedelta.max.days} d"
+        ) from error
 
 
 def _parse_quantity(key: str, text: str, units: Mapping[str, int], example: str) -> int:
-    match = _QUANTITY.fullmatch(text)
+    match = _QUANTITY.fullmatch(text.strip())
     if match is None or match.group(2).lower() not in units:
         raise InputError(
             f"option {key!r} = {text!r} cannot be parsed; expected for example {example!r}"
@@ -98,9 +104,12 @@ def _parse_boolean(key: str, text: str) -> bool:
 
 def _parse_integer(key: str, text: str) -> int:
     try:
-        return int(text)
+        number = int(text)
     except ValueError as error:
         raise InputError(f"option {key!r} = {text!r} must be a whole number") from error
+    if not -_MAX_LONG <= number <= _MAX_LONG:
+        raise InputError(f"option {key!r} = {text!r} must be between {-_MAX_LONG} and {_MAX_LONG}")
+    return number
 
 
 def _parse_number(key: str, text: str) -> float:

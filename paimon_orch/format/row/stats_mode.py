@@ -12,7 +12,7 @@ from paimon_orch.format.text import RawText, decode_text, encode_text
 from paimon_orch.format.types.data_types import AtomicType, DataType, TypeRoot
 
 _SURROGATES = range(0xD800, 0xE000)
-_TRUNCATE = re.compile(r"truncate\((\d+)\)")
+_TRUNCATE = re.compile(r"truncate\((\d{1,10})\)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from paimon_orch.decode_limits import MAX_NESTING
 from paimon_orch.errors import InputError, UnsupportedError
+from paimon_orch.format.text import parse_integer
 
 MAX_LENGTH = 2147483647
 
@@ -197,6 +199,7 @@ class _TypeParser:
         self.tokens = list(_tokenize(text))
         self.at = 0
         self.next_id = 0
+        self.depth = 0
 
     def peek(self, offset: int = 0) -> str:
         index = self.at + offset
@@ -221,11 +224,23 @@ class _TypeParser:
         return InputError(f"type {self.text!r} is not valid: {reason}")
 
     def type(self) -> DataType:
+        self.enter_type()
         parsed = self.parse_nullability(self.parse_bare_type())
+        before = self.depth
         while self.peek().upper() in ("ARRAY", "MULTISET"):  # INT ARRAY means ARRAY<INT>
+            self.enter_type()
             wrap = ArrayType if self.take().upper() == "ARRAY" else MultisetType
             parsed = self.parse_nullability(wrap(element=parsed))
+        self.depth = before - 1
         return parsed
+
+    def enter_type(self) -> None:
+        self.depth += 1
+        if self.depth > MAX_NESTING:
+            raise InputError(
+                f"type {self.text[:100]!r}... is not valid: it has more than {MAX_NESTING} types "
+                "inside of each other"
+            )
 
     def parse_nullability(self, parsed: DataType) -> DataType:
         if self.accept("NOT", "NULL"):
@@ -254,8 +269,8 @@ class _TypeParser:
             element = self.type()
             self.expect(",")
             length = self.take()
-            if not length.isdigit():
-                raise self.error(f"the length {length!r} is not a number")
+            if not length.isdigit() or not 0 < _parse_number(length) <= MAX_LENGTH:
+                raise self.error(f"the length {length!r} is not a number up to {MAX_LENGTH}")
             self.expect(">")
             return VectorType(element=element, length=int(length))
         if name == "ROW":
@@ -293,7 +308,7 @@ class _TypeParser:
                 token = self.take()
                 if not token.isdigit():
                     raise self.error(f"{token!r} is not a number")
-                numbers.append(int(token))
+                numbers.append(_parse_number(token))
                 if not self.accept(","):
                     break
             self.expect(")")
@@ -324,6 +339,11 @@ class _TypeParser:
             if not self.accept(","):
                 break
         return tuple(fields)
+
+
+def _parse_number(text: str) -> int:
+    """Return a number; long ones, which are out of every range, are cut."""
+    return int(text[:20])
 
 
 def _tokenize(text: str) -> Iterator[str]:
@@ -358,7 +378,10 @@ def parse_columns(text: str) -> list[Field]:
 
 
 def type_from_json(value: Any) -> DataType:
-    """Decode the ``type`` of a schema file: a string or, when nested, an object."""
+    """Decode the ``type`` of a schema file: a string or, when nested, an object.
+
+    Types in text are nested up to a limit, and objects up to that of JSON.
+    """
     if isinstance(value, str):
         return parse_type(value)
     if not isinstance(value, dict) or not isinstance(value.get("type"), str):
@@ -370,8 +393,8 @@ def type_from_json(value: Any) -> DataType:
         return ArrayType(nullable, type_from_json(value["element"]), additional=additional)
     if text.startswith("VECTOR"):
         element, length = type_from_json(value["element"]), value["length"]
-        if not isinstance(length, int) or isinstance(length, bool):
-            raise InputError(f"the length of type {value!r} is not a number")
+        if not isinstance(length, int) or isinstance(length, bool) or not 0 < length <= MAX_LENGTH:
+            raise InputError(f"the length of type {value!r} is not a number up to {MAX_LENGTH}")
         return VectorType(nullable, element, length, additional=additional)
     if text.startswith("MULTISET"):
         return MultisetType(nullable, type_from_json(value["element"]), additional=additional)
@@ -418,13 +441,21 @@ def field_from_json(value: Any) -> Field:
     if not isinstance(value, dict) or not isinstance(value["id"], int | float | str):
         raise InputError(f"field {value!r} is not an object with an id")
     return Field(
-        id=int(value["id"]),
+        id=parse_field_id(value["id"], "the id of a field"),
         name=str(value["name"]),
         type=type_from_json(value["type"]),
         description=value.get("description"),
         default_value=value.get("defaultValue"),
         additional={key: item for key, item in value.items() if key not in _FIELD_KEYS},
     )
+
+
+def parse_field_id(value: object, name: str) -> int:
+    """Return the id of a field from JSON. Raises ``ValueError`` for other values."""
+    number = parse_integer(value, name)
+    if not -(2**31) <= number < 2**31:
+        raise ValueError(f"{name} is {number}, which is out of range")
+    return number
 
 
 def field_to_json(column: Field) -> dict[str, Any]:

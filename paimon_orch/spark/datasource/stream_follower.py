@@ -1,6 +1,6 @@
 """Determines the positions of a stream in the snapshots of a table."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 
 from paimon_orch.errors import InputError, PaimonError
@@ -22,6 +22,7 @@ FROM_SNAPSHOT, FROM_SNAPSHOT_FULL, FROM_TIMESTAMP = (
 )
 SCAN_MODES = (LATEST_FULL, LATEST, FROM_SNAPSHOT, FROM_SNAPSHOT_FULL, FROM_TIMESTAMP)
 _DEFAULT_MODE, _FULL = "default", "full"  # Java Paimon's names
+_MAX_UNCHECKED_RANGE = 1_000  # a listing is not needed for fewer snapshots
 _NEW_CHECKPOINT_ADVICE = "start the query again with a new checkpoint"
 
 
@@ -201,30 +202,39 @@ class StreamFollower:
         """
         self.check(start)
         self.check(end)
-        expired = self._list_expired(start, end)
-        ids = [i for i in range(start.snapshot, end.snapshot) if i not in expired]
+        earliest = self._store.earliest_id() or end.snapshot
+        retained = range(max(start.snapshot, min(earliest, end.snapshot)), end.snapshot)
+        expired = range(start.snapshot, retained.start)
+        changelogs = [] if start.whole else self._list_changelogs(expired)
+        ids = [*changelogs, *self._check_gap(retained)]
         # A later snapshot also contains all rows, so the stream can start with it, unless the
         # options select the first snapshot.
         can_start_later = start.whole and ids and self.mode != FROM_SNAPSHOT_FULL
-        if expired and not can_start_later:
-            self._report_expired(expired)
+        if len(expired) > len(changelogs) and not can_start_later:
+            self._report_expired(expired, changelogs)
         whole = self._store.get(ids.pop(0)) if start.whole and ids else None
         return StreamBatch(
             whole, tuple(read_snapshot_or_changelog(self._store, number) for number in ids)
         )
 
-    def _list_expired(self, start: StreamOffset, end: StreamOffset) -> set[int]:
-        """Return the expired snapshots whose changes can no longer be read."""
-        earliest = self._store.earliest_id() or end.snapshot
-        expired = set(range(start.snapshot, min(end.snapshot, earliest)))
-        return expired.difference(
-            [] if start.whole else ChangelogStore(self._store.io, self._store.paths).ids()
-        )
+    def _list_changelogs(self, expired: range) -> list[int]:
+        """Return the expired snapshots whose changes can still be read."""
+        return [i for i in ChangelogStore(self._store.io, self._store.paths).ids() if i in expired]
 
-    def _report_expired(self, expired: set[int]) -> None:
+    def _check_gap(self, retained: range) -> range:
+        """Return a range of snapshots; raises :class:`NotFoundError` if a gap makes it longer."""
+        if len(retained) > _MAX_UNCHECKED_RANGE:
+            existing = set(self._store.ids())
+            if len(retained) > len(existing) + 1:  # a catalog may have the newest snapshot
+                self._store.get(next(number for number in retained if number not in existing))
+        return retained
+
+    def _report_expired(self, expired: range, changelogs: Collection[int]) -> None:
+        missing = [number for number in expired[: len(changelogs) + 1] if number not in changelogs]
+        last = next(number for number in reversed(expired) if number not in changelogs)
         text = (
-            f"{self.table.identifier}: the stream must read snapshots {min(expired)} to "
-            f"{max(expired)} next, but {len(expired)} of them are expired"
+            f"{self.table.identifier}: the stream must read snapshots {missing[0]} to "
+            f"{last} next, but {len(expired) - len(changelogs)} of them are expired"
         )
         if not self.options.flag("fail-on-data-loss", default=True):
             logger.warning("%s; the stream continues without them", text)

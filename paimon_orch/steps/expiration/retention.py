@@ -150,14 +150,15 @@ def find_first_retained_snapshot(
     # An expiration moves the hint before it deletes the snapshots, so the hint is not used.
     earliest = ids[0]
     to_check = retention.find_ids_to_check(latest, earliest, next_snapshots)
-    end, id_set = to_check.stop, set(ids)
-    for number in to_check:
-        if number + 1 in id_set and retention.older_than <= store.get(number + 1).time_millis:
+    end = to_check.stop
+    for successor in ids:  # the ids may have gaps of any length
+        number = successor - 1
+        if number in to_check and retention.older_than <= store.get(successor).time_millis:
             end = number
             break
     if end <= earliest:
         return None
-    return min((number for number in ids if number >= end), default=None)  # the ids may have gaps
+    return min((number for number in ids if number >= end), default=None)
 
 
 def find_first_retained_changelog(

@@ -22,6 +22,7 @@ from paimon_orch.table.scan.bucket_split import BucketSplit, FileOrigin
 Values = tuple[object, ...]
 
 _PATTERN_COLUMN = re.compile(r"\$(\w+)")
+_MAX_PATTERN_COLUMNS = 3
 
 
 def find_chain_keys(schema: TableSchema) -> list[str]:
@@ -181,6 +182,8 @@ def _is_named_by_time(times: PartitionTimes, values: Values, moment: datetime) -
         return False
     text = times.format_values(values)
     columns = _PATTERN_COLUMN.findall(times.pattern)
+    if len(columns) > len(set(columns)) or len(columns) > _MAX_PATTERN_COLUMNS:
+        return False  # the time of a match is exponential in the number of groups
     literals = _PATTERN_COLUMN.split(times.pattern)[::2]
     shape = "(.+)".join(map(re.escape, literals))
     match = re.fullmatch(shape, text or "")

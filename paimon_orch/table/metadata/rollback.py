@@ -123,10 +123,12 @@ def check_can_repair_earliest(store: SnapshotStore, snapshot_id: int) -> int:
             f"{store.paths.root}"
         )
     existing = set(store.ids())
-    missing = [number for number in range(snapshot_id, latest + 1) if number not in existing]
-    if missing:
+    newest_missing = latest
+    while newest_missing in existing:
+        newest_missing -= 1
+    if newest_missing >= snapshot_id:
         raise InputError(
-            f"{store.paths.root} has no snapshot {missing[-1]}, so the earliest snapshot must be "
+            f"{store.paths.root} has no snapshot {newest_missing}, so the earliest snapshot must be "
             "a later one"
         )
     if snapshot_id != earliest and snapshot_id - 1 in existing:

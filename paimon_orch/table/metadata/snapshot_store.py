@@ -17,7 +17,7 @@ from paimon_orch.errors import (
     raise_if_temporary,
 )
 from paimon_orch.format.paths import TablePaths
-from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.format.snapshot import MAX_LONG, Snapshot
 from paimon_orch.safe_text import format_names
 from paimon_orch.storage import FileIO
 from paimon_orch.table.catalog_environment import CatalogSnapshots, SnapshotsNotServedError
@@ -31,16 +31,28 @@ SNAPSHOT_PREFIX = "snapshot-"
 LATEST = "LATEST"
 EARLIEST = "EARLIEST"
 _MAX_HINT_READS = 3
+_MAX_LONG_DIGITS = len(str(MAX_LONG))
 
 
 def list_numbered_files(io: FileIO, directory: str, prefix: str) -> list[int]:
-    """Return the sorted numbers of the files ``<prefix><number>`` in a directory."""
-    suffixes = (
-        info.name.removeprefix(prefix)
+    """Return the sorted numbers of the files ``<prefix><number>`` in a directory.
+
+    Raises :class:`CorruptFileError` for a number that Java cannot read.
+    """
+    suffixes = {
+        info.name.removeprefix(prefix): info.path
         for info in list_metadata_directory(io, directory)
         if info.name.startswith(prefix)
-    )
-    return sorted(int(text) for text in suffixes if text.isascii() and text.isdigit())
+    }
+    numbers = {text: path for text, path in suffixes.items() if text.isascii() and text.isdigit()}
+    for text, path in numbers.items():
+        if len(text) >= _MAX_LONG_DIGITS and int(text) > MAX_LONG:
+            raise CorruptFileError(
+                path,
+                f"has a number above {MAX_LONG}, the largest that Java can read; move the file "
+                "out of the table",
+            )
+    return sorted(map(int, numbers))
 
 
 def read_hint(io: FileIO, path: str) -> int | None:
@@ -182,7 +194,15 @@ class SnapshotStore:
         if latest_id is None or earliest is None:
             return
         for snapshot_id in range(latest_id, earliest - 1, -1):
-            if self.exists(snapshot_id):
+            if not self.exists(snapshot_id):
+                yield from self._walk_listed(earliest, snapshot_id)
+                return
+            yield self.get(snapshot_id)
+
+    def _walk_listed(self, earliest: int, end: int) -> Iterator[Snapshot]:
+        """Yield the snapshots before a gap, which may be of any length, newest first."""
+        for snapshot_id in reversed(self.ids()):
+            if earliest <= snapshot_id < end and self.exists(snapshot_id):
                 yield self.get(snapshot_id)
 
     def tag(self, name: str) -> Snapshot:

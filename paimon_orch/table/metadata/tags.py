@@ -4,7 +4,6 @@ See docs/format/tags-branches-consumers.md#overview-of-the-files and
 docs/format/rollback.md#rollback-in-the-format.
 """
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from typing import Any
 
 from paimon_orch.errors import CorruptFileError, InputError, NotFoundError, wrap_decode_errors
 from paimon_orch.format.snapshot import Snapshot
-from paimon_orch.format.text import encode_json
+from paimon_orch.format.text import encode_json, parse_json_object
 from paimon_orch.table.metadata.name_lookup import check_path_component, resolve_name
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 from paimon_orch.table.metadata.time_travel import SnapshotSelector
@@ -179,10 +178,7 @@ class Tags:
 
 def _parse_json_object(data: bytes, path: str) -> dict[str, Any]:
     with wrap_decode_errors(path):
-        value = json.loads(data)
-    if not isinstance(value, dict):
-        raise CorruptFileError(path, "is not a JSON object")
-    return value
+        return parse_json_object(data)
 
 
 def _encode_local_time(moment: datetime) -> list[int]:

@@ -7,7 +7,9 @@ import os
 
 LIMIT_FACTOR_VARIABLE = "PAIMON_ORCH_DECODE_LIMIT_FACTOR"
 """The environment variable that multiplies all limits, for valid files that exceed them."""
-_MAX_NESTING = 200
+MAX_NESTING = 128
+"""The number of types or JSON values inside of each other."""
+_MAX_WHOLE_FILE_BYTES = 1 << 30
 _BASE_BYTES = 512 << 20
 _BYTES_PER_STORED_BYTE = 5_000
 
@@ -15,6 +17,11 @@ _BYTES_PER_STORED_BYTE = 5_000
 def get_allowed_bytes(stored_bytes: int) -> int:
     """Return how much memory the decoded content of ``stored_bytes`` may need."""
     return int(_read_factor() * (_BASE_BYTES + _BYTES_PER_STORED_BYTE * stored_bytes))
+
+
+def get_max_whole_file_bytes() -> int:
+    """Return the size up to which a file is read into memory at once."""
+    return int(_read_factor() * _MAX_WHOLE_FILE_BYTES)
 
 
 def check_decoded_bytes(needed_bytes: float, stored_bytes: int, content: str) -> None:
@@ -33,8 +40,8 @@ def check_decoded_bytes(needed_bytes: float, stored_bytes: int, content: str) ->
 
 def check_nesting(depth: int) -> None:
     """Raise ``ValueError`` for types or values that are nested too deeply."""
-    if depth > _MAX_NESTING:
-        raise ValueError(f"more than {_MAX_NESTING} types or values are nested in each other")
+    if depth > MAX_NESTING:
+        raise ValueError(f"more than {MAX_NESTING} types or values are nested in each other")
 
 
 def _read_factor() -> float:
