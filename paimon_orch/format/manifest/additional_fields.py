@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from paimon_orch.errors import UnsupportedError
 from paimon_orch.decode_limits import check_nesting
+from paimon_orch.errors import UnsupportedError
 
 FieldDefinition = Mapping[str, Any]
 """A field of an Avro record: name, type, default. A field of type None cannot be preserved."""

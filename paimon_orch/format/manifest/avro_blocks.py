@@ -20,8 +20,8 @@ from typing import IO, Any, cast
 import fastavro
 import pyarrow as pa
 
-from paimon_orch.errors import wrap_library_errors
 from paimon_orch.decode_limits import check_decoded_bytes, get_allowed_bytes
+from paimon_orch.errors import wrap_library_errors
 from paimon_orch.format.manifest.additional_fields import check_avro_schema
 from paimon_orch.format.manifest.avro_memory import AvroMemory, estimate_record_memory
 

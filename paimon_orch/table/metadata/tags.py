@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from paimon_orch.errors import CorruptFileError, InputError, NotFoundError, wrap_decode_errors
+from paimon_orch.errors import InputError, NotFoundError, wrap_decode_errors
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.text import encode_json, parse_json_object
 from paimon_orch.table.metadata.name_lookup import check_path_component, resolve_name
