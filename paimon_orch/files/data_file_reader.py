@@ -151,7 +151,7 @@ class FileReader:
         :class:`CorruptFileError`.
         """
         path = self.path(bucket_file)
-        deleted = None if deletions is None else DeletedRowMask.of(deletions)
+        deleted = _build_deleted_mask(deletions, bucket_file, path)
         selected = self._select_rows(
             bucket_file, path, predicate=predicate, first=first, deletions=deletions
         )
@@ -265,7 +265,7 @@ class FileReader:
         groups is one row group with unknown bounds.
         """
         path = self.path(bucket_file)
-        deleted = None if deletions is None else DeletedRowMask.of(deletions)
+        deleted = _build_deleted_mask(deletions, bucket_file, path)
         with wrap_decode_errors(path), self.io.open_input(path) as source:
             reader = self._open(bucket_file, path, source)
             (column,) = self._columns(bucket_file, [key], reader.names)
@@ -547,6 +547,15 @@ def _exclude_deleted_rows(
     """Return the rows that are not deleted."""
     live = None if deleted is None else deleted.build_live_mask(0, file.row_count)
     return rows if live is None else rows[np.asarray(live)[rows]]
+
+
+def _build_deleted_mask(
+    deletions: DeletionVector | None, bucket_file: BucketFile, path: str
+) -> DeletedRowMask | None:
+    if deletions is None:
+        return None
+    deletions.check_rows(bucket_file.file.row_count, path)
+    return DeletedRowMask.of(deletions)
 
 
 def _drop_deleted_rows(

@@ -70,6 +70,24 @@ class DeletionVector:
         """Return the number of deleted rows."""
         return sum(len(bitmap) for bitmap in self.bitmaps.values())
 
+    @property
+    def last_position(self) -> int:
+        """Return the greatest deleted position; -1 if no row is deleted."""
+        word = max(self.bitmaps, default=-1)
+        return -1 if word < 0 else (word << 32) + int(self.bitmaps[word].max())
+
+    def check_rows(self, row_count: int, path: str) -> None:
+        """Raise :class:`CorruptFileError` if a row is deleted that a data file does not have.
+
+        A few bytes can delete any number of rows, so call it before :meth:`positions`.
+        """
+        if self.last_position >= row_count:
+            raise CorruptFileError(
+                path,
+                f"has {row_count} rows, but its deletion vector deletes {self.cardinality} rows up "
+                f"to row {self.last_position}",
+            )
+
     def __or__(self, other: "DeletionVector") -> "DeletionVector":
         """Return the union of two deletion vectors."""
         merged = dict(self.bitmaps)
@@ -110,6 +128,8 @@ def decode_deletion_vector_payload(data: bytes, path: str) -> DeletionVector:
     """Decode magic and bitmap; the magic selects the 32-bit or the 64-bit layout."""
     with wrap_decode_errors(path):
         if _BE.unpack_from(data)[0] == MAGIC_32:
+            if read_serialized_size(data, 4) > len(data) - 4:
+                raise ValueError("a bitmap is truncated")
             bitmap = BitMap.deserialize(data[4:])
             return DeletionVector({0: bitmap} if bitmap else {})
         if _LE.unpack_from(data)[0] != MAGIC_64:
@@ -121,6 +141,8 @@ def decode_deletion_vector_payload(data: bytes, path: str) -> DeletionVector:
         for _ in range(count):
             (word,) = _LE.unpack_from(data, position)
             size = read_serialized_size(data, position + 4)
+            if word < 0 or word in bitmaps or position + 4 + size > len(data):
+                raise ValueError(f"the bitmap {word} of a deletion vector is damaged")
             bitmap = BitMap.deserialize(data[position + 4 : position + 4 + size])
             if bitmap:
                 bitmaps[word] = bitmap

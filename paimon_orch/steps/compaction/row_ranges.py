@@ -264,6 +264,7 @@ def _join_deletion_vectors(
         anchor = find_anchor_file(group)
         vector = vectors.get(anchor.file_name)
         if vector is not None:
+            vector.check_rows(anchor.row_count, anchor.file_name)
             offset = (anchor.first_row_id or 0) - first_row_id
             moved = DeletionVector.of(vector.positions() + offset) if offset else vector
             joined |= moved

@@ -202,10 +202,11 @@ class FileChecker:
     ) -> None:
         rows = {entry.file.file_name: entry.file.row_count for entry in state.entries}
         for name, vector in vectors.items():
-            positions = vector.positions()
-            if name in rows and len(positions) and positions[-1] >= rows[name]:
-                last = positions[-1]
-                text = f"the deletion vector of {name} deletes row {last} of {rows[name]}"
+            if name in rows and vector.last_position >= rows[name]:
+                text = (
+                    f"the deletion vector of {name} deletes row {vector.last_position} of "
+                    f"{rows[name]}"
+                )
                 self.findings.add("vector", state.version, text)
         if state.version.snapshot.commit_kind is not CommitKind.OVERWRITE:
             for name, before in self._previous_vectors.items():

@@ -250,6 +250,7 @@ class GlobalIndexChecker:
             anchor = find_anchor_file(group)
             positions = np.arange(anchor.row_count)
             if anchor.file_name in vectors:
+                vectors[anchor.file_name].check_rows(anchor.row_count, anchor.file_name)
                 deleted = vectors[anchor.file_name].positions()
                 positions = np.setdiff1d(positions, deleted, assume_unique=True)
             bucket = buckets[anchor.file_name]

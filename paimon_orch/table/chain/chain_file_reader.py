@@ -61,6 +61,7 @@ class ChainFileReader(FileReader):
         other partitions.
         """
         if deletions is not None:
+            deletions.check_rows(bucket_file.file.row_count, self.path(bucket_file))
             rows = self.read(bucket_file, fields, positions=True, batch_rows=batch_rows)
             deleted = DeletedRowMask.of(deletions)
             for batch in rows:

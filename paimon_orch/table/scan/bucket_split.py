@@ -6,6 +6,7 @@ See docs/format/scan.md.
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from paimon_orch.errors import CorruptFileError
 from paimon_orch.format.arrays import Positions
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
@@ -114,15 +115,24 @@ def count_visible_rows(split: BucketSplit, schema: TableSchema) -> int | None:
 def count_deleted_rows(split: BucketSplit, names: Container[str]) -> int | None:
     """Count the rows that deletion vectors delete from data files with these names.
 
-    Returns None if old metadata lacks the number.
+    Returns None if old metadata lacks the number. Raises :class:`CorruptFileError` for a number
+    that is greater than the number of rows.
     """
-    counts = [
-        item.cardinality
-        for entry in split.vectors
-        for item in entry.ranges or ()
-        if item.data_file in names
-    ]
-    return None if None in counts else sum(count or 0 for count in counts)
+    row_counts = {file.file_name: file.row_count for file in split.files}
+    total = 0
+    for item in (item for entry in split.vectors for item in entry.ranges or ()):
+        if item.data_file not in names:
+            continue
+        if item.cardinality is None:
+            return None
+        if not 0 <= item.cardinality <= row_counts[item.data_file]:
+            raise CorruptFileError(
+                item.data_file,
+                f"has {row_counts[item.data_file]} rows, but its deletion vector deletes "
+                f"{item.cardinality} rows, according to the index manifest",
+            )
+        total += item.cardinality
+    return total
 
 
 def is_raw_convertible(files: Sequence[DataFileMeta], schema: TableSchema) -> bool:

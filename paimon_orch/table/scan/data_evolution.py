@@ -151,6 +151,7 @@ class DataEvolutionReader:
         column = BlobColumn.of(self.reader, files, anchor.first_row_id or 0, anchor.row_count)
         rows = np.arange(anchor.row_count) if self.rows is None else self.rows
         if deletions is not None:
+            deletions.check_rows(anchor.row_count, anchor.file_name)
             mask = DeletedRowMask.of(deletions).build_live_mask(0, anchor.row_count)
             rows = rows if mask is None else rows[np.asarray(mask)[rows]]
         as_descriptors = self.reader.schema.typed_options.get(BLOB_AS_DESCRIPTOR)
