@@ -12,6 +12,7 @@ from paimon_orch.files.parquet.thrift_compact import decode_varint, encode_varin
 
 _CODECS = ("none", "zlib", "snappy", "lzo", "lz4_raw", "zstd")
 _DEFAULT_BLOCK_SIZE = 1 << 18
+_MAX_BLOCK_SIZE = 1 << 23  # the length of a block has 23 bits
 _MAP_TYPE = 11
 _TIMESTAMP_STATISTICS = 9
 _PRESENT_STREAM = 0
@@ -75,6 +76,8 @@ class OrcTail:
             visited += 1
             if visited > len(types):
                 raise ValueError("the types in the footer are not a tree")
+            if any(child <= column for child in children[column]):
+                raise ValueError(f"the ORC type {column} contains itself")
             pending += children[column]
             if sum(_decode_numbers(types[column], 1)) == _MAP_TYPE:
                 keys.add(children[column][0])
@@ -138,7 +141,10 @@ class OrcTail:
 
     @property
     def _block_size(self) -> int:
-        return sum(_decode_numbers(self._postscript, 3)) or _DEFAULT_BLOCK_SIZE
+        size = sum(_decode_numbers(self._postscript, 3)) or _DEFAULT_BLOCK_SIZE
+        if size > _MAX_BLOCK_SIZE:
+            raise ValueError(f"the compressed blocks of an ORC file cannot have {size} bytes")
+        return size
 
     def _frame(self, message: bytes) -> bytes:
         """Return a message in blocks that are not compressed."""
@@ -216,7 +222,7 @@ def _decompress(data: bytes, codec: str, block_size: int) -> Iterator[bytes]:
     if codec == "none":
         yield data
         return
-    position = 0
+    position, limit = 0, block_size + 1
     while position < len(data):
         header = int.from_bytes(data[position : position + 3], "little")
         start, end = position + 3, position + 3 + (header >> 1)
@@ -224,9 +230,10 @@ def _decompress(data: bytes, codec: str, block_size: int) -> Iterator[bytes]:
         if header & 1:
             yield block
         elif codec == "zlib":
-            yield zlib.decompress(block, -zlib.MAX_WBITS)
+            yield _check_size(zlib.decompressobj(-zlib.MAX_WBITS).decompress(block, limit), limit)
         elif codec == "zstd":
-            yield pa.input_stream(pa.BufferReader(block), compression="zstd").read()
+            stream = pa.input_stream(pa.BufferReader(block), compression="zstd")
+            yield _check_size(stream.read(limit), limit)
         else:
             size = decode_varint(block, 0)[0] if codec == "snappy" else _find_lz4_size(block)
             if size > block_size:
@@ -254,3 +261,9 @@ def _find_lz4_size(block: bytes) -> int:
             match_length, position = read_length(token & 15, position + 2)
             size += match_length + 4
     return size
+
+
+def _check_size(block: bytes, limit: int) -> bytes:
+    if len(block) >= limit:
+        raise ValueError(f"a block has {limit} decompressed bytes or more")
+    return block

@@ -12,6 +12,7 @@ FALSE, I16, I32, I64, BINARY, LIST, STRUCT = 2, 4, 5, 6, 8, 9, 12
 _TRUE, _BYTE, _DOUBLE, _SET = 1, 3, 7, 10
 STRUCT_END = b"\0"
 _MAX_VARINT_BYTES = 10  # maximum length of a 64-bit varint
+_MAX_DEPTH = 20  # the structs of a Parquet footer have 6 levels
 BytesLike = bytes | bytearray
 _SHORT_FORM = 0x10  # a header byte includes the difference from the previous field number
 _LONG_FORM = 15  # the count does not fit into four bits, so it follows as a varint
@@ -160,15 +161,20 @@ class StructPattern:
         return starts
 
 
-def find_values(data: bytes, value: ValueSpan) -> Iterator[ValueSpan]:
-    """Yield the numbers and texts in a value, also in nested structs, in the order of the bytes."""
+def find_values(data: bytes, value: ValueSpan, depth: int = 0) -> Iterator[ValueSpan]:
+    """Yield the numbers and texts in a value, also in nested structs, in the order of the bytes.
+
+    Raises ``ValueError`` for deeply nested values: their bytes are decoded again for each level.
+    """
+    if depth > _MAX_DEPTH:
+        raise ValueError(f"more than {_MAX_DEPTH} Thrift values are nested in each other")
     if value.kind == STRUCT:
         fields, _ = decode_struct(data, value.start)
         for field in fields.values():
-            yield from find_values(data, field)
+            yield from find_values(data, field, depth + 1)
     elif value.kind == LIST:
         for element in decode_list(data, value.start):
-            yield from find_values(data, element)
+            yield from find_values(data, element, depth + 1)
     elif value.kind in (I64, I32, I16, BINARY):
         yield value
 

@@ -347,23 +347,24 @@ def _find_bitmap(block: bytes, key: Key, codec: KeyCodec) -> tuple[int, int] | N
     Searches for the bytes of the key, so that no entry has to be decoded.
     """
     needle = codec.encode_one(key)
-    position = block.find(needle, _INT32.size)
+    position, start = block.find(needle, _INT32.size), _INT32.size
     while position >= 0:
-        if _is_entry_start(block, position, codec):
+        start = _find_entry_start(block, start, position, codec)
+        if start == position:
             offset, length = _INT32_PAIR.unpack_from(block, position + len(needle))
             return offset, length
         position = block.find(needle, position + 1)
     return None
 
 
-def _is_entry_start(block: bytes, position: int, codec: KeyCodec) -> bool:
-    """Return whether an entry starts at ``position``."""
-    start = _INT32.size
+def _find_entry_start(block: bytes, start: int, position: int, codec: KeyCodec) -> int:
+    """Return where the first entry at or after ``position`` starts; one starts at ``start``."""
     if codec.dtype is not None:
-        return (position - start) % (codec.width + _INT32_PAIR.size) == 0
+        size = codec.width + _INT32_PAIR.size
+        return start + -(-(position - start) // size) * size
     while start < position:
         start += _INT32.size + int.from_bytes(block[start : start + 4]) + _INT32_PAIR.size
-    return start == position
+    return start
 
 
 def _build_single_row_bitmap(offset: int, rows: int) -> BitMap:

@@ -15,7 +15,12 @@ from paimon_orch.errors import UnsupportedError
 from paimon_orch.format.arrays import Positions
 from paimon_orch.format.file_index.container import ByteSource
 from paimon_orch.format.global_index.bitmap_file import BITMAP_MAGIC, BITMAP_VERSION
-from paimon_orch.format.global_index.index_blocks import decode_bitmap64, read_block, read_varint
+from paimon_orch.format.global_index.index_blocks import (
+    check_block_lengths,
+    decode_bitmap64,
+    read_block,
+    read_varint,
+)
 from paimon_orch.format.global_index.key_ranges import KeyRange, decode_key
 from paimon_orch.format.global_index.sorted_column import SortedColumn
 from paimon_orch.format.types.data_types import AtomicType
@@ -85,6 +90,7 @@ class BitmapReader:
     def read_column(self) -> SortedColumn:
         """Return the whole content. Raises ``ValueError`` if its parts contradict each other."""
         parts = []
+        check_block_lengths((length for _, length in self._directory.places), self._source)
         for number in range(len(self._directory.keys)):
             entries = self._read_entries(number)
             rows = list(self._read_bitmaps(entries.places)) if entries.places else []
@@ -120,6 +126,8 @@ class BitmapReader:
         """Yield the rows of each bitmap; they follow each other in the file."""
         begin = min(offset for offset, _ in places)
         end = max(offset + size for offset, size in places)
+        if sum(size for _, size in places) > end - begin:
+            raise ValueError("the bitmaps of two keys overlap")
         data = self._source.bytes(begin, end - begin)
         for offset, size in places:
             start = offset - begin

@@ -15,7 +15,12 @@ from paimon_orch.format.arrays import Positions
 from paimon_orch.format.file_index.container import ByteSource
 from paimon_orch.format.file_index.index_keys import Key
 from paimon_orch.format.global_index.btree_file import BTREE_MAGIC, BTREE_VERSION
-from paimon_orch.format.global_index.index_blocks import decode_bitmap64, read_block, read_varint
+from paimon_orch.format.global_index.index_blocks import (
+    check_block_lengths,
+    decode_bitmap64,
+    read_block,
+    read_varint,
+)
 from paimon_orch.format.global_index.key_ranges import KeyRange, decode_key
 from paimon_orch.format.global_index.sorted_block import SortedBlock
 from paimon_orch.format.global_index.sorted_column import SortedColumn
@@ -75,6 +80,8 @@ class BTreeReader:
     def read_column(self) -> SortedColumn:
         """Return the whole content."""
         parts = []
+        places = [self._find_block(number) for number in range(len(self._index_block))]
+        check_block_lengths((length for _, length in places), self._source)
         for number in range(len(self._index_block)):
             block = self._read_block(number)
             parts.append((block.read_keys(), *block.read_counted_positions(0, len(block))))
@@ -94,9 +101,13 @@ class BTreeReader:
                 yield block.read_positions(start, end)
 
     def _read_block(self, number: int) -> SortedBlock:
+        return SortedBlock.decode(read_block(self._source, *self._find_block(number)))
+
+    def _find_block(self, number: int) -> tuple[int, int]:
+        """Return the offset and the length of a block."""
         offset, place = read_varint(value := self._index_block.value(number), 0)
         length, _ = read_varint(value, place)
-        return SortedBlock.decode(read_block(self._source, offset, length))
+        return offset, length
 
     def _find_entries(self, keys: KeyRange, block: SortedBlock) -> tuple[int, int]:
         return keys.find(len(block), lambda n: self._decode(block.key(n)))

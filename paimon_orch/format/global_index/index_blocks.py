@@ -3,12 +3,14 @@
 See docs/format/global-index-files.md#blocks.
 """
 
+from collections.abc import Iterable
 from struct import pack, unpack, unpack_from
 from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
 
+from paimon_orch.decode_limits import check_decoded_bytes
 from paimon_orch.errors import UnsupportedError
 from paimon_orch.format.arrays import Int64Array, Positions
 from paimon_orch.format.bytes.roaring import (
@@ -23,7 +25,6 @@ MAX_ROWS = 1 << 32
 """The number of rows of a file whose positions fit one 32-bit bitmap."""
 _NOT_COMPRESSED, _ZSTD = b"\0", b"\1"
 _BLOCK_TRAILER_BYTES = 5
-_MAX_BLOCK_BYTES = 1 << 30
 _MAX_VARINT_BYTES = 9
 _BITMAP_64 = pack("<qi", 1, 0)  # one 32-bit bitmap, with high bits 0
 
@@ -63,9 +64,15 @@ def read_block(source: ByteSource, offset: int, length: int) -> bytes:
             f"index blocks with compression {compression[0]} are not supported, only zstd"
         )
     size, start = read_varint(block, 0)
-    if size > _MAX_BLOCK_BYTES:
-        raise ValueError(f"a block cannot have {size} bytes")
+    check_decoded_bytes(size, length, f"a block of {length} bytes declares {size} bytes")
     return bytes(pa.decompress(block[start:], size, codec="zstd", asbytes=True))
+
+
+def check_block_lengths(lengths: Iterable[int], source: ByteSource) -> None:
+    """Raise ``ValueError`` for blocks that overlap: a few entries could name one block often."""
+    total = sum(lengths)
+    if total > source.length:
+        raise ValueError(f"the blocks have {total} bytes in a file of {source.length} bytes")
 
 
 def read_varint(data: bytes, position: int) -> tuple[int, int]:
@@ -85,7 +92,7 @@ def decode_bitmap64(data: bytes, limit: int) -> Positions:
     Raises ``ValueError`` for positions of ``limit`` and above.
     """
     (count,) = unpack("<q", data[:8])
-    parts, position, next_word = list[Positions](), 8, 0
+    parts, position, next_word, total = list[Positions](), 8, 0, 0
     for _ in range(count):
         (word,) = unpack_from("<I", data, position)
         size = read_serialized_size(data, position + 4)
@@ -94,6 +101,8 @@ def decode_bitmap64(data: bytes, limit: int) -> Positions:
         if word < next_word or first >= limit:
             raise ValueError(f"a bitmap has the high bits {word} for {limit} rows")
         bitmap = deserialize_bitmap(part, min(limit - first, MAX_ROWS))
+        total += len(bitmap)
+        check_decoded_bytes(16 * total, len(data), f"a bitmap has {total} rows or more")
         parts.append(np.asarray(bitmap.to_array(), np.int64) + first)
         position, next_word = position + 4 + size, word + 1
     if position != len(data):

@@ -70,7 +70,7 @@ class SortedBlock:
         """Return the keys of all entries."""
         data = np.frombuffer(self.data, np.uint8)
         lengths, places = _read_varints(data, self.offsets[:-1])
-        if (places + lengths > self.offsets[1:]).any():
+        if (lengths > len(data)).any() or (places + lengths > self.offsets[1:]).any():
             raise ValueError("a key ends after its entry")
         before = np.cumsum(lengths) - lengths
         chosen = data[np.repeat(places - before, lengths) + np.arange(int(lengths.sum()))]

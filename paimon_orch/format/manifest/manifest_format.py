@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from paimon_orch.decode_limits import check_decoded_bytes
 from paimon_orch.errors import wrap_decode_errors
 from paimon_orch.format.manifest import avro_container as avro
 from paimon_orch.format.manifest.additional_fields import KnownFields, find_unknown_fields
@@ -112,6 +113,10 @@ _TINYINT_FIELDS = ("_KIND", "_FILE_SOURCE")
 _FURTHER_FIELDS = {"record__GLOBAL_INDEX": [pa.field("_SOURCE_META", pa.binary())]}
 """Fields that Avro manifests have only if they are used; Java requires them in Parquet."""
 
+_BATCH_ROWS = 1_024
+_ROW_BYTES = 2_000
+"""The memory of a record and its fields as Python objects."""
+
 _ARROW_TYPES = {
     "int": pa.int32(),
     "long": pa.int64(),
@@ -136,16 +141,35 @@ def decode_records(data: bytes, path: str, known_fields: KnownFields) -> avro.De
         if data.startswith(_PARQUET_MAGIC):
             import pyarrow.parquet as pq
 
-            table: pa.Table = pq.ParquetFile(io.BytesIO(data)).read(use_threads=False)
+            parquet = pq.ParquetFile(io.BytesIO(data))
+            batches = parquet.iter_batches(_BATCH_ROWS, use_threads=False)
+            table = _read_batches(batches, parquet.schema_arrow, len(data))
         elif data.startswith(_ORC_MAGIC):
             from pyarrow import orc
 
-            table = orc.ORCFile(io.BytesIO(data)).read()
+            file = orc.ORCFile(io.BytesIO(data))
+            check_decoded_bytes(
+                _ROW_BYTES * file.nrows, len(data), f"the file declares {file.nrows} records"
+            )
+            batches = (file.read_stripe(number) for number in range(file.nstripes))
+            table = _read_batches(batches, file.schema, len(data))
         else:
             return avro.decode_avro_file(data, path, known_fields)
         return avro.DecodedRecords(
             table.to_pylist(), find_unknown_fields(known_fields, _to_avro_structure(table.schema))
         )
+
+
+def _read_batches(
+    batches: "Iterable[pa.RecordBatch]", schema: "pa.Schema", stored_bytes: int
+) -> "pa.Table":
+    """Return the records; a few bytes can encode any number of equal ones."""
+    read, needed = list[pa.RecordBatch](), 0
+    for batch in batches:
+        needed += batch.nbytes + _ROW_BYTES * batch.num_rows
+        check_decoded_bytes(needed, stored_bytes, f"{needed} bytes of records were decoded")
+        read.append(batch)
+    return pa.Table.from_batches(read, schema)
 
 
 def _to_avro_structure(columns: "pa.Schema | pa.DataType") -> Any:

@@ -18,6 +18,7 @@ from itertools import pairwise
 from typing import Any, NoReturn
 from uuid import UUID
 
+from paimon_orch.decode_limits import check_decoded_bytes
 from paimon_orch.format.partition_path import format_java_double
 
 VERSION = 1
@@ -25,6 +26,8 @@ MAX_SHORT_TEXT = 63
 MAX_DEPTH = 200
 MAX_PRECISION = 38
 _MAX_BYTES = 128 << 20
+_MAX_CACHED_BYTES = 1 << 16
+_JSON_LIMIT_CHECK = 1 << 24
 _EXACT = Context(prec=2 * MAX_PRECISION)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _U32 = struct.Struct("<I")
@@ -99,9 +102,14 @@ def read_unsigned(data: bytes, position: int, width: int) -> int:
     return int.from_bytes(data[position : position + width], "little")
 
 
-@lru_cache(maxsize=1024)
 def decode_names(metadata: bytes) -> tuple[str, ...]:
     """Return the names of a metadata dictionary, by id."""
+    if len(metadata) > _MAX_CACHED_BYTES:
+        return _decode_names(metadata)
+    return _decode_names_cached(metadata)
+
+
+def _decode_names(metadata: bytes) -> tuple[str, ...]:
     if not metadata or metadata[0] & 0x0F != VERSION:
         raise_malformed("the metadata has no version 1")
     width = (metadata[0] >> 6) + 1
@@ -116,6 +124,9 @@ def decode_names(metadata: bytes) -> tuple[str, ...]:
             raise_malformed("the names of the metadata are outside of its bytes")
         names.append(metadata[start + first : start + last].decode(errors="surrogateescape"))
     return tuple(names)
+
+
+_decode_names_cached = lru_cache(maxsize=1024)(_decode_names)
 
 
 @dataclass(slots=True)
@@ -170,7 +181,10 @@ class _Reader:
     value: bytes
     names: Sequence[str]
     budget: int = field(init=False)
-    """The number of values that may follow: damaged offsets can name the same bytes repeatedly."""
+    """The number of values and of their bytes that may follow.
+
+    Damaged offsets can name the same bytes repeatedly.
+    """
 
     def __post_init__(self) -> None:
         self.budget = len(self.value) + 1
@@ -201,6 +215,9 @@ class _Reader:
     def slice(self, position: int, length: int) -> bytes:
         if position + length > len(self.value):
             raise_malformed(f"{length} bytes at {position} exceed the bytes")
+        self.budget -= length
+        if self.budget < 0:
+            raise_malformed("its values are longer than its bytes")
         return self.value[position : position + length]
 
     def read_primitive(self, info: int, position: int) -> Any:
@@ -257,7 +274,16 @@ def _convert_integer(kind: Primitive, number: int) -> Any:
 def to_json_text(value: bytes, metadata: bytes) -> str:
     """Return a variant as JSON text, as Java Paimon writes it; timestamps are in UTC."""
     parts: list[str] = []
-    _append_json(decode_value(value, metadata), parts.append)
+    size, stored = 0, len(value) + len(metadata)
+
+    def append(part: str) -> None:
+        nonlocal size
+        size += len(part)
+        if size > _JSON_LIMIT_CHECK:  # a long name can be used by each value
+            check_decoded_bytes(size, stored, f"a variant has {size} characters of JSON or more")
+        parts.append(part)
+
+    _append_json(decode_value(value, metadata), append)
     # text that is not UTF-8 gets replacement characters, as in Java
     return "".join(parts).encode(errors="surrogateescape").decode(errors="replace")
 

@@ -347,7 +347,7 @@ def _try_health(
 def _count_deleted_rows(
     vectors: Iterable[IndexManifestEntry], live_names: Container[str]
 ) -> dict[str, int]:
-    """Return the number of deleted rows of live files by name."""
+    """Return the number of deleted rows of live files by name, as the metadata states it."""
     return {
         entry.data_file: entry.cardinality or 0
         for item in vectors
