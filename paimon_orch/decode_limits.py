@@ -10,13 +10,18 @@ LIMIT_FACTOR_VARIABLE = "PAIMON_ORCH_DECODE_LIMIT_FACTOR"
 MAX_NESTING = 128
 """The number of types or JSON values inside of each other."""
 _MAX_WHOLE_FILE_BYTES = 1 << 30
-_BASE_BYTES = 512 << 20
-_BYTES_PER_STORED_BYTE = 5_000
+_BASE_BYTES, _BYTES_PER_STORED_BYTE = 512 << 20, 5_000
+_BASE_DECOMPRESSED_BYTES, _MAX_COMPRESSION = 256 << 20, 256
 
 
 def get_allowed_bytes(stored_bytes: int) -> int:
     """Return how much memory the decoded content of ``stored_bytes`` may need."""
     return int(_read_factor() * (_BASE_BYTES + _BYTES_PER_STORED_BYTE * stored_bytes))
+
+
+def get_max_decompressed_bytes(stored_bytes: int) -> int:
+    """Return how many bytes a compressed part of a file of ``stored_bytes`` may have."""
+    return int(_read_factor() * (_BASE_DECOMPRESSED_BYTES + _MAX_COMPRESSION * stored_bytes))
 
 
 def get_max_whole_file_bytes() -> int:
@@ -31,11 +36,16 @@ def check_decoded_bytes(needed_bytes: float, stored_bytes: int, content: str) ->
     """
     allowed = get_allowed_bytes(stored_bytes)
     if needed_bytes > allowed:
-        raise ValueError(
-            f"{content}, which needs more than the {allowed} bytes of memory that are allowed for "
-            f"{stored_bytes} stored bytes. If the file is valid, set the environment variable "
-            f"{LIMIT_FACTOR_VARIABLE} to a number above 1, which multiplies the limit"
-        )
+        raise build_limit_error(content, allowed, stored_bytes)
+
+
+def build_limit_error(content: str, allowed: int, stored_bytes: int) -> ValueError:
+    """Return the error for content that needs too much memory."""
+    return ValueError(
+        f"{content}, which needs more than the {allowed} bytes of memory that are allowed for "
+        f"{stored_bytes} stored bytes. If the file is valid, set the environment variable "
+        f"{LIMIT_FACTOR_VARIABLE} to a number above 1, which multiplies the limit"
+    )
 
 
 def check_nesting(depth: int) -> None:

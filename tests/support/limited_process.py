@@ -41,8 +41,9 @@ def run_limited(
     finally:
         process.kill()
         process.join()
-    if isinstance(outcome, BaseException) and not isinstance(outcome, PaimonError):
-        raise AssertionError(f"the action raised {outcome!r}")
+    assert isinstance(outcome, PaimonError) or not isinstance(outcome, BaseException), (
+        f"the action raised {outcome!r}"
+    )
     return outcome
 
 
@@ -52,7 +53,7 @@ def _run(action: Callable[[], object], sender: Connection, memory: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     try:
         outcome = action()
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001 - this process ends
         outcome = error if isinstance(error, PaimonError) else RuntimeError(repr(error))
     sender.send(outcome)
 
@@ -60,6 +61,5 @@ def _run(action: Callable[[], object], sender: Connection, memory: int) -> None:
 def refuse(action: Callable[[], object], **limits: float) -> str:
     """Return the message of the error of this library that an action raises."""
     outcome = run_limited(action, **limits)  # type: ignore[arg-type]
-    if not isinstance(outcome, PaimonError):
-        raise AssertionError(f"the action was not refused: {outcome!r}")
+    assert isinstance(outcome, PaimonError), f"the action was not refused: {outcome!r}"
     return str(outcome)

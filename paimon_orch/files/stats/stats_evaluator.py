@@ -25,6 +25,8 @@ BoundsOf = Callable[[str], ColumnBounds]
 """Returns the statistics of a column in the files of a batch."""
 
 _LIKE_WILDCARDS = "%_\\"
+_MAX_COMPARED_VALUES = 64  # more values are sorted
+_MAX_CACHED_LEAVES = 4
 _MAX_COMPARISONS = 65_536  # limit of values times files per step
 
 
@@ -92,7 +94,7 @@ def _evaluate_leaf(leaf: Leaf, bounds: ColumnBounds, row_counts: Indices) -> _Po
     if leaf.op == Operator.IS_NULL:
         is_unknown = bounds.null_counts == UNKNOWN_COUNT
         return _PossibleOutcomes(is_unknown | (bounds.null_counts > 0), has_values)
-    operands = _to_operands([to_internal_value(value) for value in leaf.values])
+    operands = _load_operands(leaf)
     is_float = pa.types.is_floating(leaf.values[0].type)
     if is_float and np.isnan(operands).any():
         return _PossibleOutcomes(has_values, has_values)
@@ -112,6 +114,25 @@ def _may_have_values(bounds: ColumnBounds, row_counts: Indices) -> Mask:
     """Return which files may have a value that is not null; comparisons with null are unknown."""
     mask: Mask = (bounds.null_counts == UNKNOWN_COUNT) | (bounds.null_counts < row_counts)
     return mask
+
+
+_operands: dict[int, tuple[object, AnyArray]] = {}
+"""The operands of the newest leaves with many values, by the identity of the values."""
+
+
+def _load_operands(leaf: Leaf) -> AnyArray:
+    """Return the values of a leaf, which are converted once for all batches of files."""
+    values = leaf.values
+    if len(values) <= _MAX_COMPARED_VALUES:
+        return _to_operands([to_internal_value(value) for value in values])
+    cached = _operands.get(id(values))
+    if cached is not None and cached[0] is values:
+        return cached[1]
+    operands = _to_operands([to_internal_value(value) for value in values])
+    if len(_operands) >= _MAX_CACHED_LEAVES:
+        _operands.clear()
+    _operands[id(values)] = values, operands
+    return operands
 
 
 def _to_operands(values: Sequence[object]) -> AnyArray:
@@ -173,11 +194,24 @@ class _Interval:
         return _UNDECIDED
 
     def _is_in(self, operands: AnyArray) -> _PossibleOutcomes:
+        if len(operands) > _MAX_COMPARED_VALUES and operands.dtype.kind in "iO":
+            return self._is_in_sorted(np.sort(operands))
         contains = is_constant = np.zeros(1, bool)
         for part in _split_values(len(operands), len(self._bounds.low)):
             values = operands[part, None]
             contains = contains | self.may_contain(values).any(axis=0)
             is_constant = is_constant | self._is_constant(values).any(axis=0)
+        return _PossibleOutcomes(contains, ~is_constant)
+
+    def _is_in_sorted(self, operands: AnyArray) -> _PossibleOutcomes:
+        """Return the outcomes for many values, by a binary search for the bounds of each file."""
+        bounds, count = self._bounds, len(operands)
+        first, end = np.zeros(len(bounds.low), np.int64), np.full(len(bounds.low), count)
+        first[bounds.has_low] = np.searchsorted(operands, bounds.low[bounds.has_low], "left")
+        end[bounds.has_high] = np.searchsorted(operands, bounds.high[bounds.has_high], "right")
+        contains = first < end
+        is_constant = contains & bounds.has_low & bounds.has_high
+        is_constant[is_constant] = bounds.low[is_constant] == bounds.high[is_constant]
         return _PossibleOutcomes(contains, ~is_constant)
 
     def like(self, pattern: str) -> _PossibleOutcomes:

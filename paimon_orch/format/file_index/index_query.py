@@ -16,6 +16,7 @@ from paimon_orch.format.types.data_types import AtomicType, DataType, Field, Typ
 from paimon_orch.format.types.predicate import And, Leaf, Not, Operator, Predicate
 
 MAX_INDEXED_ROWS = 2**31 - 1  # indexes of larger files are ignored
+_MAX_KEYS = 10_000  # each key is searched in each index; more keys cost more than they save
 _INTEGERS = (TypeRoot.TINYINT, TypeRoot.SMALLINT, TypeRoot.INT, TypeRoot.BIGINT)
 _NEGATED_OPERATORS = {
     Operator.EQUAL: Operator.NOT_EQUAL,
@@ -196,8 +197,10 @@ def _plan_queries(leaf: Leaf, data_type: AtomicType, *, negated: bool) -> list[I
 def _encode_leaf_keys(leaf: Leaf, data_type: AtomicType) -> tuple[Key, ...] | None:
     """Return the values of a leaf as keys of the stored column.
 
-    Returns None if its type cannot hold one of them.
+    Returns None if its type cannot hold one of them, and for too many values.
     """
+    if len(leaf.values) > _MAX_KEYS:
+        return None
     target = to_arrow_type(data_type)
     try:
         values = [v if v.type == target else v.cast(target) for v in leaf.values]

@@ -20,7 +20,12 @@ from typing import IO, Any, cast
 import fastavro
 import pyarrow as pa
 
-from paimon_orch.decode_limits import check_decoded_bytes, get_allowed_bytes
+from paimon_orch.decode_limits import (
+    build_limit_error,
+    check_decoded_bytes,
+    get_allowed_bytes,
+    get_max_decompressed_bytes,
+)
 from paimon_orch.errors import wrap_library_errors
 from paimon_orch.format.manifest.additional_fields import check_avro_schema
 from paimon_orch.format.manifest.avro_memory import AvroMemory, estimate_record_memory
@@ -92,7 +97,7 @@ class AvroContainer:
         ``together``: the records of all blocks are held in memory at the same time. Otherwise the
         limits apply to each block.
         """
-        needed, stored_bytes = 0.0, self._size
+        needed, held_bytes, stored_bytes = 0.0, 0, self._size
         while (count := self._read_long(at_end=True)) is not None:
             size = self._read_required_long()
             if count < 0 or not 0 <= size <= self._size - self._source.tell() - _SYNC_BYTES:
@@ -104,19 +109,23 @@ class AvroContainer:
             if self._source.read(_SYNC_BYTES) != self._sync:
                 raise ValueError("a block does not end with the sync marker of the file")
             if not together:
-                needed, stored_bytes = 0, size
-            content = self._decompress(stored, stored_bytes)
+                needed, held_bytes, stored_bytes = 0, 0, size
+            content = self._decompress(stored, stored_bytes, held_bytes)
+            held_bytes += len(content)
             needed += _check_block(count, content, self._memory, stored_bytes, needed)
             yield AvroBlock(count, content)
 
-    def _decompress(self, stored: bytes, stored_bytes: int) -> bytes:
-        limit = int(get_allowed_bytes(stored_bytes) / (1 + self._memory.rate))
+    def _decompress(self, stored: bytes, stored_bytes: int, held_bytes: int) -> bytes:
+        allowed = get_allowed_bytes(stored_bytes)
+        limit = int(allowed / (1 + self._memory.rate)) - held_bytes
+        limit = min(limit, get_max_decompressed_bytes(stored_bytes) - held_bytes)
         if self._codec not in _CODECS:
             raise ValueError(f"the codec {self._codec!r} is unknown")
         with wrap_library_errors():
-            content = _CODECS[self._codec](stored, limit + 1)
-        declared = f"a block of {len(stored)} bytes has more than {limit} decompressed bytes"
-        check_decoded_bytes(len(content) * (1 + self._memory.rate), stored_bytes, declared)
+            content = _CODECS[self._codec](stored, max(0, limit) + 1)
+        if len(content) > limit:
+            text = f"a block of {len(stored)} bytes has more than {limit} decompressed bytes"
+            raise build_limit_error(text, allowed, stored_bytes)
         return content
 
     def _read_long(self, *, at_end: bool = False) -> int | None:
@@ -215,8 +224,8 @@ def _decompress_snappy(data: bytes, limit: int) -> bytes:
         shift += 7
         if byte < 0x80:
             break
-    if size > limit:
-        raise ValueError(f"a block declares {size} decompressed bytes")
+    if size >= limit:
+        raise ValueError(f"a block of {len(data)} bytes declares {size} decompressed bytes")
     return bytes(pa.decompress(data, size, codec="snappy", asbytes=True))
 
 

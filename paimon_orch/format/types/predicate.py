@@ -4,13 +4,15 @@ Comparisons follow SQL: comparing null gives unknown. Floating-point numbers com
 comparisons with NaN are false, and ``-0.0`` equals ``0.0``.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from paimon_orch.decode_limits import MAX_NESTING
 from paimon_orch.errors import InputError
 from paimon_orch.format.types.literals import cast_exactly, describe_literal
 
@@ -48,10 +50,12 @@ class _PredicateOperators:
     __slots__ = ()
 
     def __and__(self: "Predicate", other: "Predicate") -> "Predicate":  # type: ignore[misc]
-        return And((self, _check_predicate(other)))
+        tests = self.children if isinstance(self, And) else (self,)  # avoids a tree of any depth
+        return And((*tests, _check_predicate(other)))
 
     def __or__(self: "Predicate", other: "Predicate") -> "Predicate":  # type: ignore[misc]
-        return Or((self, _check_predicate(other)))
+        tests = self.children if isinstance(self, Or) else (self,)
+        return Or((*tests, _check_predicate(other)))
 
     def __invert__(self: "Predicate") -> "Predicate":  # type: ignore[misc]
         return Not(self)
@@ -174,10 +178,12 @@ def to_arrow_expression(predicate: Predicate) -> pc.Expression:
         case Not(child=child):
             return ~to_arrow_expression(child)
     parts = [to_arrow_expression(child) for child in predicate.children]
-    result = parts[0]
-    for part in parts[1:]:
-        result = result & part if isinstance(predicate, And) else result | part
-    return result
+    is_conjunction = isinstance(predicate, And)
+    while len(parts) > 1:  # a balanced tree, because Arrow evaluates a tree recursively
+        pairs = zip(parts[::2], parts[1::2], strict=False)
+        joined = [left & right if is_conjunction else left | right for left, right in pairs]
+        parts = joined + parts[2 * len(joined) :]
+    return parts[0]
 
 
 def _leaf_to_arrow_expression(leaf: Leaf) -> pc.Expression:
@@ -185,13 +191,14 @@ def _leaf_to_arrow_expression(leaf: Leaf) -> pc.Expression:
     match leaf.op:
         case Operator.IS_NULL:
             return column.is_null()
-        case Operator.IN if pa.types.is_floating(leaf.values[0].type):
-            # isin distinguishes -0.0 from 0.0 and treats NaN as equal to NaN, but = does neither
-            return to_arrow_expression(
-                Or(tuple(replace(leaf, op=Operator.EQUAL, values=(v,)) for v in leaf.values))
-            )
         case Operator.IN:
-            is_in = column.isin(pa.array(leaf.values, leaf.values[0].type))
+            constants = pa.array(leaf.values, leaf.values[0].type)
+            if pa.types.is_floating(constants.type):
+                # isin distinguishes -0.0 from 0.0 and treats NaN as equal to NaN, but = does neither
+                numbers = [value for value in constants.to_pylist() if not math.isnan(value)]
+                zeros = [-0.0, 0.0] if 0.0 in numbers else []
+                constants = pa.array([*zeros, *numbers], constants.type)
+            is_in = column.isin(constants)
             # isin returns false for null; the result must be unknown, or NOT IN returns the row
             return pc.if_else(column.is_null(), pc.scalar(pa.scalar(None, pa.bool_())), is_in)
         case Operator.LIKE:
@@ -244,6 +251,7 @@ def bind_predicate(predicate: Predicate, type_of: Callable[[Leaf], pa.DataType])
     Raises :class:`InputError` for an unknown operator and for a value that the type of its column
     cannot hold.
     """
+    _check_depth(predicate)
 
     def bind_leaf(leaf: Leaf) -> Leaf:
         target = type_of(leaf)
@@ -258,9 +266,30 @@ def bind_predicate(predicate: Predicate, type_of: Callable[[Leaf], pa.DataType])
             )
         if leaf.op == Operator.LIKE and not pa.types.is_string(target):
             raise InputError(f"LIKE needs a text column; {leaf.name!r} is {target}")
-        return replace(leaf, values=tuple(_cast_literal(v, target, leaf) for v in leaf.values))
+        values = leaf.values
+        if any(value.type != target or not value.is_valid for value in values):
+            values = tuple(_cast_literal(value, target, leaf) for value in values)
+        return replace(leaf, values=values)
 
     return map_leaves(predicate, bind_leaf)
+
+
+def _check_depth(predicate: Predicate) -> None:
+    """Raise :class:`InputError` for a tree that recursive functions cannot walk."""
+    level, depth = [predicate], 0
+    while level:
+        depth += 1
+        if depth > MAX_NESTING:
+            raise InputError(
+                f"a filter has more than {MAX_NESTING} conditions inside of each other; combine all "
+                "values of a column in one test with IN"
+            )
+        level = [
+            child
+            for part in level
+            if not isinstance(part, Leaf)
+            for child in ((part.child,) if isinstance(part, Not) else part.children)
+        ]
 
 
 def _cast_literal(

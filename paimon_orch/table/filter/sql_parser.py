@@ -1,6 +1,7 @@
 """Parses filters in SQL: ``status = 'PENDING' and dt >= '2026-01-01'``."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -24,6 +25,12 @@ from paimon_orch.format.types.predicate import (
     VariantValue,
 )
 from paimon_orch.table.filter.bind import resolve_filter_field
+from paimon_orch.table.filter.long_lists import (
+    LongList,
+    check_length,
+    extract_long_lists,
+    shorten,
+)
 
 _COMPARISONS: Mapping[type[exp.Expr], Operator] = {
     exp.EQ: Operator.EQUAL,
@@ -57,20 +64,32 @@ _VARIANT_GET_ARGUMENTS = 3
 
 def parse_filter(text: str, schema: TableSchema) -> Predicate:
     """Parse a filter on the columns of a table; literals are converted to the column's type."""
+    shortened, lists = extract_long_lists(text)
+    check_length(shortened)
     try:
-        tree = sqlglot.parse_one(text, dialect="spark")
+        tree = sqlglot.parse_one(shortened, dialect="spark")
+        return _FilterTranslator(shortened, schema, lists).translate(tree)
     except SqlglotError as error:
         first = str(error).splitlines()[0]
-        raise InputError(f"filter {text!r} is not a valid SQL condition: {first}") from error
-    return _FilterTranslator(text, schema).translate(tree)
+        raise InputError(
+            f"filter {shorten(shortened)!r} is not a valid SQL condition: {first}"
+        ) from error
+    except RecursionError as error:
+        raise InputError(
+            f"filter {shorten(shortened)!r} has too many parentheses or conditions inside of each "
+            "other"
+        ) from error
 
 
 def parse_variant_column(text: str) -> tuple[str, VariantValue, str | None]:
     """Parse ``variant_get(v, '$.age', 'int') as age``: the column, its value, and the alias."""
+    check_length(text)
     try:
         tree = sqlglot.parse_one(text, dialect="spark")
-    except SqlglotError as error:
-        raise InputError(f"column {text!r} is not of the form {_VARIANT_GET_FORM}") from error
+    except (SqlglotError, RecursionError) as error:
+        raise InputError(
+            f"column {shorten(text)!r} is not of the form {_VARIANT_GET_FORM}"
+        ) from error
     alias = tree.alias if isinstance(tree, exp.Alias) else None
     call = tree.this if isinstance(tree, exp.Alias) else tree
     value = _read_variant_value(call) if isinstance(call, exp.Anonymous) else None
@@ -104,8 +123,8 @@ class _TestedColumn:
 
 
 class _FilterTranslator:
-    def __init__(self, text: str, schema: TableSchema) -> None:
-        self._text, self._schema = text, schema
+    def __init__(self, text: str, schema: TableSchema, lists: Mapping[str, LongList]) -> None:
+        self._text, self._schema, self._lists = shorten(text), schema, lists
 
     def _build_error(self, reason: str) -> InputError:
         return InputError(f"filter {self._text!r}: {reason}; filters support {_SUPPORTED_SYNTAX}")
@@ -169,6 +188,11 @@ class _FilterTranslator:
         with_null = any(isinstance(item, exp.Null) for item in items)
         if with_null:
             raise self._build_error("IN must not list NULL, which equals no value; use IS NULL")
+        first = items[0]
+        if len(items) == 1 and isinstance(first, exp.Literal) and first.name in self._lists:
+            return tested.build_leaf(
+                Operator.IN, *self._parse_long_list(self._lists[first.name], tested.field)
+            )
         values = (self._parse_literal(item, tested.field) for item in items)
         return tested.build_leaf(Operator.IN, *values)
 
@@ -223,6 +247,14 @@ class _FilterTranslator:
             raise self._build_error(
                 f"{text!r} is not a value of column {field.name!r} ({target}): {error}"
             ) from error
+
+    def _parse_long_list(self, constants: LongList, field: Field) -> "list[pa.Scalar[pa.DataType]]":
+        target = to_arrow_type(field.type)
+        same_type = pa.types.is_string if constants.is_text else pa.types.is_integer
+        if same_type(target):
+            with suppress(pa.ArrowInvalid):  # the error of a single constant has a better message
+                return list(pa.array(constants.texts, pa.string()).cast(target))
+        return [self._parse_literal(node, field) for node in constants.build_nodes()]
 
 
 def _build_scalar(node: exp.Expr, text: str, target: pa.DataType) -> "pa.Scalar[pa.DataType]":

@@ -1,0 +1,101 @@
+"""Filters of any depth and length end with rows or with an own error, in a short time."""
+
+from __future__ import annotations
+
+import time
+from functools import reduce
+from operator import and_, or_
+
+import pytest
+from support.limited_process import refuse, run_limited
+from support.tables import new_table, table_of
+
+from paimon_orch import col
+from paimon_orch.table.filter.long_lists import extract_long_lists
+from paimon_orch.table.table import Table
+
+VALUES = 200_000
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
+    table = new_table(tmp_path_factory.mktemp("filters"), "k BIGINT, v STRING, d DOUBLE")
+    table.upsert(table_of("k v d", [(n, str(n), n / 2) for n in range(100)]))
+    return table
+
+
+DEEP = {
+    "parentheses": "(" * 2_000 + "k = 1" + ")" * 2_000,
+    "many parentheses": "(" * 100_000 + "k = 1" + ")" * 100_000,
+    "not": "not " * 5_000 + "k = 1",
+    "sums": "+".join(["k"] * 200_000) + " = 1",
+    "and": " and ".join(["k = 1"] * 50_000),
+    "casts": "k" + "::int" * 50_000,
+}
+
+
+@pytest.mark.parametrize("name", DEEP)
+def test_a_deep_or_long_filter_is_refused(table: Table, name: str) -> None:
+    message = refuse(lambda: table.scan(filter=DEEP[name]).count(), seconds=60)
+    assert message.startswith("filter ")
+    assert len(message) < 1_500
+
+
+def test_a_deep_expression_is_refused(table: Table) -> None:
+    deep = reduce(lambda left, right: ~(left | right), [col("k") == n for n in range(5_000)])
+    assert "inside of each other" in refuse(lambda: table.scan(filter=deep).count())
+
+
+@pytest.mark.parametrize("join", [and_, or_])
+def test_a_long_chain_of_tests_is_not_deep(table: Table, join: object) -> None:
+    chain = reduce(join, [col("k") != n for n in range(1, 1_000)])  # type: ignore[arg-type]
+    rows = run_limited(lambda: table.scan(filter=chain).count(), seconds=60)
+    assert rows == (1 if join is and_ else 100)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "k in ({})",
+        "k NOT  In ( {} )",
+        "k in ({}) and d >= 0",
+        "d in ({}) or k < 0",
+        "v = 'in (1, 2)' or k in ({})",
+    ],
+)
+def test_a_long_list_selects_the_rows_of_its_values(table: Table, text: str) -> None:
+    long = ", ".join(str(n) for n in [3, 7, -1, *range(1_000, 1_000 + VALUES)])
+    short = "3, 7, -1, 1000"
+    start = time.monotonic()
+    found = table.scan(filter=text.format(long)).to_arrow().column("k").to_pylist()
+    assert time.monotonic() - start < 30, "the parser alone needs more on a slow machine"
+    assert found == table.scan(filter=text.format(short)).to_arrow().column("k").to_pylist()
+
+
+def test_a_long_list_of_text_selects_the_rows_of_its_values(table: Table) -> None:
+    values = ", ".join(f"'{n}'" for n in [5, *range(1_000, 1_000 + VALUES)])
+    assert table.scan(filter=f"v in ({values})").to_arrow().column("v").to_pylist() == ["5"]
+
+
+def test_a_wrong_value_of_a_long_list_is_named(table: Table) -> None:
+    values = ", ".join(f"'{n}'" for n in [*range(1_000), "wrong"])
+    assert "'wrong' is not a value of column 'k'" in refuse(
+        lambda: table.scan(filter=f"k in ({values})").count()
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "v = '{} in (1, 2)'",
+        'v = "k in ({})"',
+        "k = 1 -- k in ({})",
+        "v in ('a\\'b', {})",
+        "v in ('a''b', {})",
+        "k in (select 1, {})",
+        "k in (1 + 1, {})",
+    ],
+)
+def test_lists_in_text_and_comments_and_of_other_values_are_left_to_the_parser(text: str) -> None:
+    condition = text.format(", ".join(map(str, range(1_000))))
+    assert extract_long_lists(condition) == (condition, {})

@@ -1,0 +1,214 @@
+"""Deletion vectors, indexes and variants whose few bytes stand for many rows or values."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyroaring import BitMap
+from support.damage import edit_index
+from support.limited_process import refuse, run_limited
+from support.tables import new_table, rows_of, table_of
+from support.tables_with_deletion_vectors import EXECUTOR
+
+from paimon_orch.errors import wrap_decode_errors
+from paimon_orch.files.orc_metadata import OrcStripe, OrcTail
+from paimon_orch.files.parquet.thrift_compact import STRUCT, ValueSpan, find_values
+from paimon_orch.format.deletion_vector import DeletionVector, encode_deletion_vector_file
+from paimon_orch.format.file_index.bitmap import BitmapIndex
+from paimon_orch.format.file_index.container import ByteSource
+from paimon_orch.format.global_index.index_blocks import decode_bitmap64, read_block
+from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
+from paimon_orch.format.types.data_types import AtomicType, TypeRoot
+from paimon_orch.format.types.predicate import Operator
+from paimon_orch.format.variant.value import decode_value, to_json_text
+from paimon_orch.steps import check, compact, delete
+from paimon_orch.table.table import Table
+
+FILE = "t/index/index-1"
+
+
+def table_with_vector(root: Path, vector: DeletionVector) -> Table:
+    """Create a table of three rows whose deletion vector is replaced."""
+    table = new_table(
+        root,
+        key=(),
+        bucket="-1",
+        deletion_vectors__enabled="true",
+        deletion_vectors__bitmap64="true",
+    )
+    table.append(table_of("k v", [(1, "a"), (2, "b"), (3, "c")]))
+    delete(table, EXECUTOR, where="k = 1")
+
+    def change(entries: list[IndexManifestEntry]) -> Sequence[IndexManifestEntry]:
+        [entry] = entries
+        [stored] = entry.ranges or ()
+        data, ranges = encode_deletion_vector_file({stored.data_file: vector}, bitmap64=True)
+        Path(table.paths.index_file(table.schema, entry)).write_bytes(data)
+        return [replace(entry, file_size=len(data), ranges=ranges)]
+
+    edit_index(table, 2, change)
+    return table
+
+
+FULL = BitMap(range(0))
+FULL.add_range(0, 1 << 32)
+VECTORS = {
+    "a row after the last one": DeletionVector.of([3]),
+    "all rows of 32 bits": DeletionVector({0: FULL}),
+    "full bitmaps": DeletionVector(dict.fromkeys(range(5), FULL)),
+}
+
+
+@pytest.mark.parametrize("name", VECTORS)
+def test_a_deletion_vector_of_more_rows_than_the_file_is_refused(tmp_path: Path, name: str) -> None:
+    table = table_with_vector(tmp_path, VECTORS[name])
+    for action in (
+        lambda: rows_of(table),
+        lambda: compact(table, EXECUTOR),
+        lambda: delete(table, EXECUTOR, where="k = 2"),
+    ):
+        assert "but its deletion vector deletes" in refuse(action)
+    findings = run_limited(lambda: [f.text for f in check(table, deep=True).findings])
+    assert isinstance(findings, list)
+    assert any("deletes row" in text for text in findings)
+
+
+def test_more_deleted_rows_than_rows_are_not_counted(tmp_path: Path) -> None:
+    table = table_with_vector(tmp_path, VECTORS["all rows of 32 bits"])
+    assert "deletes 4294967296 rows" in refuse(lambda: table.scan().count())
+    findings = run_limited(lambda: [f.text for f in check(table).findings])
+    assert isinstance(findings, list)
+    assert any("4294967296 deleted rows" in text for text in findings)
+
+
+def decode_bitmap(data: bytes, limit: int) -> int:
+    """Return the number of positions of a 64-bit bitmap."""
+    with wrap_decode_errors(FILE):
+        return len(decode_bitmap64(data, limit))
+
+
+def test_a_bitmap_of_a_global_index_is_not_expanded_to_any_size() -> None:
+    data = bytes(FULL.serialize())
+    small = data[:4] + data[4:]
+    bitmap = struct.pack("<q", 3) + b"".join(struct.pack("<I", word) + small for word in range(3))
+    assert "bytes of memory" in refuse(lambda: decode_bitmap(bitmap, 1 << 60))
+
+
+def test_a_block_of_a_global_index_is_not_decompressed_to_any_size() -> None:
+    declared = b"\xff\xff\xff\xff\x7f"  # 2^35 - 1 bytes
+    block = declared + bytes(pa.compress(bytes(1 << 20), codec="zstd", asbytes=True))
+    data = block + b"\1" + struct.pack("<I", zlib.crc32(block + b"\1"))
+
+    def read() -> int:
+        with wrap_decode_errors(FILE):
+            return len(read_block(ByteSource.of(data), 0, len(block)))
+
+    assert "declares 34359738367 bytes" in refuse(read)
+
+
+def test_a_key_that_a_bitmap_block_repeats_is_found_in_linear_time() -> None:
+    text = AtomicType(True, TypeRoot.VARCHAR, (9,))
+    entries = 400_000
+    block = struct.pack(">i", entries) + struct.pack(">iii", 0, 0, 0) * entries
+    index = struct.pack(">Biib", 2, entries, entries, 0)
+    index += struct.pack(">ii", 1, 0) + struct.pack(">ii", 0, len(block)) + block
+
+    def query() -> str:
+        with wrap_decode_errors(FILE):
+            return str(BitmapIndex(ByteSource.of(index), text).query(Operator.EQUAL, [b"\0\0\0"]))
+
+    run_limited(query)
+
+
+def array_of(value: bytes, count: int) -> bytes:
+    """Return a variant array whose elements are all the same bytes."""
+    head = bytes([3 | 3 << 2 | 1 << 4]) + struct.pack("<I", count)
+    return head + struct.pack("<I", 0) * count + struct.pack("<I", len(value)) + value
+
+
+METADATA = bytes([1, 0, 0])
+
+
+def test_elements_of_a_variant_do_not_share_a_long_text() -> None:
+    text = bytes([16 << 2]) + struct.pack("<I", 1 << 20) + bytes(1 << 20)
+    value = array_of(text, 200_000)
+
+    def decode() -> int:
+        with wrap_decode_errors(FILE):
+            return len(decode_value(value, METADATA))
+
+    assert "longer than its bytes" in refuse(decode)
+
+
+def test_members_of_a_variant_do_not_repeat_a_long_name_without_limit() -> None:
+    name = b"n" * (1 << 20)
+    metadata = bytes([1 | 3 << 6]) + struct.pack("<III", 1, 0, len(name)) + name
+    member = bytes([2, 1, 0, 0, 1, 0])  # {name: null}
+    value = bytes([3 | 3 << 2 | 1 << 4]) + struct.pack("<I", 20_000)
+    starts = struct.pack("<20001I", *range(0, 6 * 20_001, 6))
+
+    def decode() -> int:
+        with wrap_decode_errors(FILE):
+            return len(to_json_text(value + starts + member * 20_000, metadata))
+
+    assert "characters of JSON" in refuse(decode)
+
+
+def field(number: int, value: bytes | int) -> bytes:
+    """Return a field of protobuf."""
+    if isinstance(value, int):
+        return bytes([number << 3]) + _varint(value)
+    return bytes([number << 3 | 2]) + _varint(len(value)) + value
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def test_orc_types_that_contain_themselves_are_refused() -> None:
+    types = field(4, field(1, 12) + field(2, 1) + field(3, b"m")) + field(
+        4, field(1, 10) + field(2, 1)
+    )
+    tail = OrcTail(field(1, b"") + field(2, types))
+
+    def find() -> int:
+        with wrap_decode_errors(FILE):
+            return len(tail.find_map_keys(["m"]))
+
+    assert "contains itself" in refuse(find)
+
+
+def test_a_stripe_footer_of_orc_is_not_decompressed_to_any_size(tmp_path: Path) -> None:
+    compressor = zlib.compressobj(9, wbits=-15)
+    part = compressor.compress(bytes(1 << 20)) + compressor.flush(zlib.Z_FULL_FLUSH)
+    block = part * 4_000
+    data = (len(block) << 1).to_bytes(3, "little") + block
+    path = tmp_path / "stripe"
+    path.write_bytes(data)
+    tail = OrcTail(field(1, field(2, 1) + field(3, 1 << 18)) + field(2, b""))
+
+    def read() -> str:
+        with wrap_decode_errors(FILE), path.open("rb") as source:
+            return str(tail.read_footer(source, OrcStripe(1, 0, 0, 0, len(data))))
+
+    assert "decompressed bytes or more" in refuse(read)
+
+
+def test_deep_thrift_values_are_refused() -> None:
+    data = b"\x1c" * 300 + b"\x18" + b"\x80\x80\x40" + bytes(1 << 20) + b"\0" * 301
+
+    def find() -> int:
+        with wrap_decode_errors(FILE):
+            return sum(1 for _ in find_values(data, ValueSpan(STRUCT, 0, len(data))))
+
+    assert "nested" in refuse(find)

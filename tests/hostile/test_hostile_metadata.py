@@ -1,0 +1,211 @@
+"""Metadata files that declare huge numbers, deep values or other kinds of files."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.limited_process import refuse, run_limited
+from support.tables import new_table, rows_of, table_of
+from support.tables_with_deletion_vectors import EXECUTOR
+
+from paimon_orch import Catalog
+from paimon_orch.errors import CorruptFileError, InputError
+from paimon_orch.format.options import Options
+from paimon_orch.format.partition_time import PartitionTimes
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.types.data_types import parse_columns
+from paimon_orch.steps import compact, expire_snapshots
+from paimon_orch.steps.inspection.check_table import check
+from paimon_orch.steps.inspection.doctor import examine_table
+from paimon_orch.storage.local import LocalFileIO
+from paimon_orch.table.table import Table
+
+FAR = 10**12
+LAST = 2**63 - 1
+
+
+def table_with_snapshot(root: Path, number: int) -> Table:
+    """Create a table with the snapshots 1 and 2, and a copy of 2 with another number."""
+    table = new_table(root)
+    for value in ("a", "b"):
+        table.upsert(table_of("k v", [(1, value)]))
+    path = Path(table.stores.snapshots.path(2))
+    copied = json.loads(path.read_bytes()) | {"id": number}
+    (path.parent / f"snapshot-{number}").write_text(json.dumps(copied))
+    for name in ("LATEST", "EARLIEST"):
+        (path.parent / name).unlink(missing_ok=True)
+    return Catalog(str(root)).open("db.t")
+
+
+STEPS: dict[str, Callable[[Table], object]] = {
+    "history": lambda table: [s.id for s in table.stores.snapshots.walk_back()],
+    "system table": lambda table: table.system_table("snapshots").num_rows,
+    "doctor": lambda table: len(examine_table(table)),
+    "check": lambda table: len(check(table).findings),
+    "rows": rows_of,
+    "expire": lambda table: expire_snapshots(table, EXECUTOR, retain_max=1, retain_min=1).snapshots,
+    "compact": lambda table: compact(table, EXECUTOR).snapshot_id,
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_gap_of_a_million_million_snapshots_costs_no_time(tmp_path: Path, step: str) -> None:
+    table = table_with_snapshot(tmp_path, FAR)
+    result = run_limited(lambda: STEPS[step](table))
+    expected = {"history": [FAR, 2, 1], "system table": 3, "expire": 2, "compact": FAR + 1}
+    assert result == expected.get(step, result)
+
+
+def test_no_snapshot_follows_the_last_number_of_java(tmp_path: Path) -> None:
+    table = table_with_snapshot(tmp_path, LAST)
+    assert "Java cannot read the number" in refuse(lambda: compact(table, EXECUTOR))
+    assert not Path(table.stores.snapshots.path(LAST + 1)).exists()
+    assert rows_of(table) == [(1, "b")]
+
+
+def test_a_file_name_with_a_larger_number_than_java_reads_is_refused(tmp_path: Path) -> None:
+    table = table_with_snapshot(tmp_path, LAST + 1)
+    with pytest.raises(CorruptFileError, match="the largest that Java can read"):
+        table.stores.snapshots.ids()
+
+
+@pytest.mark.parametrize("hint", [str(LAST), "9" * 5_000, "-1", "٣", "", "\0", "1e9"])
+def test_a_hostile_hint_is_ignored(tmp_path: Path, hint: str) -> None:
+    table = new_table(tmp_path)
+    table.upsert(table_of("k v", [(1, "a")]))
+    for name in ("LATEST", "EARLIEST"):
+        (Path(table.paths.snapshot_dir) / name).write_text(hint)
+    assert run_limited(lambda: rows_of(table)) == [(1, "a")]
+
+
+def _make_pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _make_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as server:
+        previous = Path.cwd()
+        os.chdir(path.parent)  # the name of a socket has at most 107 characters
+        try:
+            server.bind(path.name)
+        finally:
+            os.chdir(previous)
+
+
+SPECIAL_FILES: dict[str, Callable[[Path], object]] = {
+    "pipe": _make_pipe,
+    "device": lambda path: path.symlink_to("/dev/zero"),
+    "socket": _make_socket,
+    "directory": lambda path: path.mkdir(),
+}
+PLACES = ["schema/schema-0", "snapshot/snapshot-1", "manifest/manifest-*", "bucket-0/data-*"]
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("kind", SPECIAL_FILES)
+def test_a_special_file_in_place_of_a_file_is_refused(
+    tmp_path: Path, kind: str, place: str
+) -> None:
+    table = new_table(tmp_path)
+    table.upsert(table_of("k v", [(1, "a")]))
+    for path in Path(table.paths.root).glob(place):
+        path.unlink()
+        SPECIAL_FILES[kind](path)
+    message = refuse(lambda: rows_of(Catalog(str(tmp_path)).open("db.t")))
+    assert "is a special file" in message or "is a directory" in message
+
+
+def test_a_sparse_file_is_not_read_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "schema-0"
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+    assert "is read at once" in refuse(lambda: LocalFileIO().read_bytes(str(path)))
+
+
+DEEP = 100_000
+SCHEMA = {"version": 3, "id": 0, "highestFieldId": 0, "partitionKeys": [], "primaryKeys": [],
+          "options": {}}  # fmt: skip
+
+
+def schema_of(kind: str, **changes: object) -> bytes:
+    """Return a schema file with one column, whose type is JSON text."""
+    value = {**SCHEMA, "fields": [{"id": 0, "name": "a", "type": "TYPE"}], **changes}
+    return json.dumps(value).replace('"TYPE"', kind).encode()
+
+
+SCHEMAS = {
+    "deep JSON": schema_of('{"type": "ARRAY", "element": ' * DEEP + '"INT"' + "}" * DEEP),
+    "deep JSON of moderate depth": schema_of(
+        '{"type": "ARRAY", "element": ' * 200 + '"INT"' + "}" * 200
+    ),
+    "deep text": schema_of(f'"{"ARRAY<" * DEEP}INT{">" * DEEP}"'),
+    "deep text without brackets": schema_of(f'"INT{" ARRAY" * DEEP}"'),
+    "a vector of any length": schema_of(f'{{"type": "VECTOR", "element": "FLOAT", "length": {FAR}}}'),
+    "a long number": schema_of('"INT"').replace(b'"highestFieldId": 0', b'"highestFieldId": ' + b"9" * DEEP),
+    "a large field id": schema_of('"INT"', highestFieldId=2**31),
+    "a large schema id": schema_of('"INT"', id=2**63),
+    "a long parameter": schema_of(f'"DECIMAL({"9" * DEEP}, 2)"'),
+    "an unknown key that is deep": schema_of('"INT"', other="DEEP").replace(
+        b'"DEEP"', b"[" * 500 + b"]" * 500
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_a_hostile_schema_is_refused(name: str) -> None:
+    message = refuse(lambda: repr(TableSchema.from_json(SCHEMAS[name], "t/schema/schema-0")))
+    assert "schema-0" in message
+
+
+def times_of(formatter: str, pattern: str | None = None) -> PartitionTimes:
+    """Return the reader of times of a text column."""
+    options = {"partition.timestamp-formatter": formatter}
+    if pattern is not None:
+        options["partition.timestamp-pattern"] = pattern
+    return PartitionTimes.of(parse_columns("dt STRING"), Options(options))
+
+
+@pytest.mark.parametrize("text", ["1" * 5_000 + "x", "1" * 40, "x" * 100_000])
+@pytest.mark.parametrize("formatter", ["yMd", "yMdHmsS", "yyyyMMddHmsS"])
+def test_a_formatter_of_a_table_needs_linear_time(formatter: str, text: str) -> None:
+    assert run_limited(lambda: times_of(formatter).read_values([text])) is None
+
+
+def test_a_formatter_that_repeats_a_part_is_refused() -> None:
+    with pytest.raises(InputError, match="must not contain a part of a time twice"):
+        times_of("yMd" * 20)
+
+
+def test_a_pattern_that_repeats_a_long_value_is_no_time() -> None:
+    times = times_of("yyyy-MM-dd", "$dt" * 100_000)
+    assert run_limited(lambda: times.read_values(["1" * 100_000])) is None
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("snapshot.time-retained", "1" + " " * 200_000 + "!"),
+        ("snapshot.time-retained", "9" * 19 + " d"),
+        ("target-file-size", "9" * 100_000),
+        ("snapshot.num-retained.min", "9" * 4_000),
+        ("bucket", str(2**63)),
+    ],
+)
+def test_a_hostile_option_is_refused(tmp_path: Path, key: str, text: str) -> None:
+    table = new_table(tmp_path)
+    path = Path(table.paths.schema_dir) / "schema-0"
+    value = json.loads(path.read_bytes())
+    value["options"][key] = text
+    path.write_text(json.dumps(value))
+
+    def attack() -> object:
+        opened = Catalog(str(tmp_path)).open("db.t")
+        return expire_snapshots(opened, EXECUTOR), opened.options.bucket, compact(opened, EXECUTOR)
+
+    outcome = run_limited(attack)
+    assert outcome is not None
