@@ -21,7 +21,7 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.data_types import parse_columns
 from paimon_orch.steps import compact, expire_snapshots
 from paimon_orch.steps.inspection.check_table import check
-from paimon_orch.steps.inspection.doctor import examine_table
+from paimon_orch.steps.inspection.doctor import examine_opened_table
 from paimon_orch.storage.local import LocalFileIO
 from paimon_orch.table.table import Table
 
@@ -44,12 +44,12 @@ def table_with_snapshot(root: Path, number: int) -> Table:
 
 STEPS: dict[str, Callable[[Table], object]] = {
     "history": lambda table: [s.id for s in table.stores.snapshots.walk_back()],
-    "system table": lambda table: table.system_table("snapshots").num_rows,
-    "doctor": lambda table: len(examine_table(table)),
+    "system table": lambda table: table.system("snapshots").scan().to_arrow().num_rows,
+    "doctor": lambda table: len(examine_opened_table(table)),
     "check": lambda table: len(check(table).findings),
     "rows": rows_of,
     "expire": lambda table: expire_snapshots(table, EXECUTOR, retain_max=1, retain_min=1).snapshots,
-    "compact": lambda table: compact(table, EXECUTOR).snapshot_id,
+    "compact": lambda table: compact(table, EXECUTOR, strategy="full").snapshot_id,
 }
 
 
@@ -63,7 +63,9 @@ def test_a_gap_of_a_million_million_snapshots_costs_no_time(tmp_path: Path, step
 
 def test_no_snapshot_follows_the_last_number_of_java(tmp_path: Path) -> None:
     table = table_with_snapshot(tmp_path, LAST)
-    assert "Java cannot read the number" in refuse(lambda: compact(table, EXECUTOR))
+    assert "Java cannot read the number" in refuse(
+        lambda: compact(table, EXECUTOR, strategy="full")
+    )
     assert not Path(table.stores.snapshots.path(LAST + 1)).exists()
     assert rows_of(table) == [(1, "b")]
 

@@ -51,6 +51,7 @@ _DURATION_UNITS = {
     "days": 86_400_000,
 }
 _QUANTITY = re.compile(r"(\d{1,19})\s*([A-Za-z]*)")
+_MAX_SHOWN_CHARACTERS = 200
 _MAX_LONG = 2**63 - 1
 
 
@@ -83,22 +84,29 @@ def parse_duration(key: str, text: str) -> timedelta:
         return timedelta(milliseconds=_parse_quantity(key, text, _DURATION_UNITS, "1 h"))
     except OverflowError as error:
         raise InputError(
-            f"option {key!r} = {text!r} is too long; the limit is {timedelta.max.days} d"
+            f"option {key!r} = {_quote(text)} is too long; the limit is {timedelta.max.days} d"
         ) from error
+
+
+def _quote(text: str) -> str:
+    """Return a text for a message, without the end of a long one."""
+    return (
+        repr(text) if len(text) <= _MAX_SHOWN_CHARACTERS else f"{text[:_MAX_SHOWN_CHARACTERS]!r}..."
+    )
 
 
 def _parse_quantity(key: str, text: str, units: Mapping[str, int], example: str) -> int:
     match = _QUANTITY.fullmatch(text.strip())
     if match is None or match.group(2).lower() not in units:
         raise InputError(
-            f"option {key!r} = {text!r} cannot be parsed; expected for example {example!r}"
+            f"option {key!r} = {_quote(text)} cannot be parsed; expected for example {example!r}"
         )
     return int(match.group(1)) * units[match.group(2).lower()]
 
 
 def _parse_boolean(key: str, text: str) -> bool:
     if text.strip().lower() not in ("true", "false"):
-        raise InputError(f"option {key!r} = {text!r} must be true or false")
+        raise InputError(f"option {key!r} = {_quote(text)} must be true or false")
     return text.strip().lower() == "true"
 
 
@@ -106,9 +114,11 @@ def _parse_integer(key: str, text: str) -> int:
     try:
         number = int(text)
     except ValueError as error:
-        raise InputError(f"option {key!r} = {text!r} must be a whole number") from error
+        raise InputError(f"option {key!r} = {_quote(text)} must be a whole number") from error
     if not -_MAX_LONG <= number <= _MAX_LONG:
-        raise InputError(f"option {key!r} = {text!r} must be between {-_MAX_LONG} and {_MAX_LONG}")
+        raise InputError(
+            f"option {key!r} = {_quote(text)} must be between {-_MAX_LONG} and {_MAX_LONG}"
+        )
     return number
 
 
@@ -116,7 +126,7 @@ def _parse_number(key: str, text: str) -> float:
     try:
         return float(text)
     except ValueError as error:
-        raise InputError(f"option {key!r} = {text!r} must be a number") from error
+        raise InputError(f"option {key!r} = {_quote(text)} must be a number") from error
 
 
 def _parse_names(_key: str, text: str) -> tuple[str, ...]:

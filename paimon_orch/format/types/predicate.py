@@ -50,12 +50,10 @@ class _PredicateOperators:
     __slots__ = ()
 
     def __and__(self: "Predicate", other: "Predicate") -> "Predicate":  # type: ignore[misc]
-        tests = self.children if isinstance(self, And) else (self,)  # avoids a tree of any depth
-        return And((*tests, _check_predicate(other)))
+        return conjoin((self, _check_predicate(other)))
 
     def __or__(self: "Predicate", other: "Predicate") -> "Predicate":  # type: ignore[misc]
-        tests = self.children if isinstance(self, Or) else (self,)
-        return Or((*tests, _check_predicate(other)))
+        return disjoin((self, _check_predicate(other)))
 
     def __invert__(self: "Predicate") -> "Predicate":  # type: ignore[misc]
         return Not(self)
@@ -151,6 +149,24 @@ class Not(_PredicateOperators):
 
 
 Predicate = Leaf | And | Or | Not
+
+
+def conjoin(parts: Iterable[Predicate]) -> And:
+    """Return a conjunction without conjunctions in it, so that a chain of tests is not deep."""
+    return And(
+        tuple(
+            test for part in parts for test in (part.children if isinstance(part, And) else (part,))
+        )
+    )
+
+
+def disjoin(parts: Iterable[Predicate]) -> Or:
+    """Return a disjunction without disjunctions in it, so that a chain of tests is not deep."""
+    return Or(
+        tuple(
+            test for part in parts for test in (part.children if isinstance(part, Or) else (part,))
+        )
+    )
 
 
 def collect_columns(predicate: Predicate) -> set[str]:

@@ -20,9 +20,10 @@ from paimon_orch.format.types.predicate import (
     Leaf,
     Not,
     Operator,
-    Or,
     Predicate,
     VariantValue,
+    conjoin,
+    disjoin,
 )
 from paimon_orch.table.filter.bind import resolve_filter_field
 from paimon_orch.table.filter.long_lists import (
@@ -134,9 +135,9 @@ class _FilterTranslator:
             case exp.Paren():
                 return self.translate(node.this)
             case exp.And():
-                return And(tuple(self.translate(part) for part in node.flatten()))
+                return conjoin(map(self.translate, node.flatten()))
             case exp.Or():
-                return Or(tuple(self.translate(part) for part in node.flatten()))
+                return disjoin(map(self.translate, node.flatten()))
             case exp.Not():
                 return Not(self.translate(node.this))
         if any(value for name, value in node.args.items() if name not in _KNOWN_ARGS):
