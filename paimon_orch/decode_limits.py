@@ -1,6 +1,6 @@
 """Limits of the memory that decoders use, which follow from the size of what is stored.
 
-See docs/format/invariants.md#limits-of-decoders.
+See docs/storage.md#limits-of-decoders.
 """
 
 import os

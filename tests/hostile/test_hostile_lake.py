@@ -103,7 +103,7 @@ def lake(tmp_path: Path) -> Catalog:
 
 @pytest.mark.parametrize("name", ATTACKS)
 def test_a_hostile_table_is_refused_with_one_sentence(lake: Catalog, name: str) -> None:
-    message = refuse(lambda: rows_of(lake.open(f"db.{name}")))
+    message = refuse(lambda: rows_of(lake.table(f"db.{name}")))
     assert "\n" not in message
     assert len(message) < 1_000
     assert name in message or "deletion-vectors.enabled" in message

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.damage import edit_snapshot
 from support.limited_process import refuse, run_limited
 from support.tables import new_table, rows_of, table_of
 from support.tables_with_deletion_vectors import EXECUTOR
@@ -22,6 +23,7 @@ from paimon_orch.format.types.data_types import parse_columns
 from paimon_orch.steps import compact, expire_snapshots
 from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.steps.inspection.doctor import examine_opened_table
+from paimon_orch.steps.maintenance.create_automatic_tags import create_tags
 from paimon_orch.storage.local import LocalFileIO
 from paimon_orch.table.table import Table
 
@@ -39,7 +41,7 @@ def table_with_snapshot(root: Path, number: int) -> Table:
     (path.parent / f"snapshot-{number}").write_text(json.dumps(copied))
     for name in ("LATEST", "EARLIEST"):
         (path.parent / name).unlink(missing_ok=True)
-    return Catalog(str(root)).open("db.t")
+    return Catalog(str(root)).table("db.t")
 
 
 STEPS: dict[str, Callable[[Table], object]] = {
@@ -118,7 +120,7 @@ def test_a_special_file_in_place_of_a_file_is_refused(
     for path in Path(table.paths.root).glob(place):
         path.unlink()
         SPECIAL_FILES[kind](path)
-    message = refuse(lambda: rows_of(Catalog(str(tmp_path)).open("db.t")))
+    message = refuse(lambda: rows_of(Catalog(str(tmp_path)).table("db.t")))
     assert "is a special file" in message or "is a directory" in message
 
 
@@ -206,8 +208,22 @@ def test_a_hostile_option_is_refused(tmp_path: Path, key: str, text: str) -> Non
     path.write_text(json.dumps(value))
 
     def attack() -> object:
-        opened = Catalog(str(tmp_path)).open("db.t")
+        opened = Catalog(str(tmp_path)).table("db.t")
         return expire_snapshots(opened, EXECUTOR), opened.options.bucket, compact(opened, EXECUTOR)
 
     outcome = run_limited(attack)
     assert outcome is not None
+
+
+def test_tags_of_centuries_are_refused(tmp_path: Path) -> None:
+    table = new_table(
+        tmp_path,
+        tag__automatic_creation="watermark",
+        tag__creation_period_duration="1 ms",
+        tag__automatic_completion="true",
+    )
+    for value in ("a", "b"):
+        table.upsert(table_of("k v", [(1, value)]))
+    edit_snapshot(table, 1, watermark=0)
+    edit_snapshot(table, 2, watermark=10**14)
+    assert "tags are due" in refuse(lambda: create_tags(table))

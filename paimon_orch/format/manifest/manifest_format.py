@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from paimon_orch.decode_limits import check_decoded_bytes
-from paimon_orch.errors import wrap_decode_errors
+from paimon_orch.errors import UnsupportedError, wrap_decode_errors
 from paimon_orch.format.manifest import avro_container as avro
 from paimon_orch.format.manifest.additional_fields import KnownFields, find_unknown_fields
 from paimon_orch.format.options import Options
@@ -58,7 +58,22 @@ AVRO_ENCODING = ManifestEncoding()
 def encode_records(
     schema: Any, records: Iterable[dict[str, Any]], encoding: ManifestEncoding
 ) -> bytes:
-    """Return a manifest, manifest list or index manifest; ``schema`` is its Avro schema."""
+    """Return a manifest, manifest list or index manifest; ``schema`` is its Avro schema.
+
+    Raises :class:`UnsupportedError` for numbers that its type cannot store.
+    """
+    try:
+        return _encode_records(schema, records, encoding)
+    except OverflowError as error:
+        raise UnsupportedError(
+            f"the metadata cannot be written, because a number is too large ({error}); it follows "
+            "from a number in the table, such as the largest sequence number. Nothing was committed"
+        ) from error
+
+
+def _encode_records(
+    schema: Any, records: Iterable[dict[str, Any]], encoding: ManifestEncoding
+) -> bytes:
     if encoding.format == "avro":
         return avro.encode_avro_file(schema, records, encoding.codec, encoding.level)
     root = _to_arrow_type(schema, {})

@@ -37,6 +37,7 @@ _FIXED_WIDTH_STRUCTS = {
     TypeRoot.DOUBLE: struct.Struct("<d"),
 }
 _MAX_INLINE_BYTES = 7
+_MAX_DECIMAL_BYTES = 16
 _MAX_COMPACT_DECIMAL_PRECISION = 18
 _MAX_COMPACT_TIMESTAMP_PRECISION = 3
 _MULTISET_COUNT_TYPE = AtomicType(False, TypeRoot.INT)
@@ -234,7 +235,10 @@ def _read_value(row: memoryview, slot: int, data_type: DataType) -> object:
     (word,) = _I64.unpack_from(row, slot)
     if name == TypeRoot.DECIMAL:
         if params[0] > _MAX_COMPACT_DECIMAL_PRECISION:
-            word = int.from_bytes(_read_variable_part(row, word), "big", signed=True)
+            unscaled = _read_variable_part(row, word)
+            if len(unscaled) > _MAX_DECIMAL_BYTES:  # a long one takes quadratic time
+                raise ValueError(f"a decimal cannot have {len(unscaled)} bytes")
+            word = int.from_bytes(unscaled, "big", signed=True)
         with localcontext(prec=76):
             return Decimal(word).scaleb(-params[1])
     if name in (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ):

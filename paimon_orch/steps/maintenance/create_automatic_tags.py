@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from paimon_orch.errors import CommitConflictError, InputError
+from paimon_orch.errors import CommitConflictError, InputError, UnsupportedError
 from paimon_orch.format.options.core_options import (
     TAG_AUTOMATIC_COMPLETION,
     TAG_AUTOMATIC_CREATION,
@@ -30,6 +30,7 @@ from paimon_orch.table.metadata.tag_periods import (
 )
 from paimon_orch.table.table import Table
 
+_MAX_DUE_TAGS = 100_000
 _CREATION_MODES = ("process-time", "watermark")
 
 
@@ -93,6 +94,7 @@ def _find_due_tags(table: Table, mode: str, periods: TagPeriods) -> dict[str, in
     if delay >= periods.length:
         raise InputError("'tag.creation-delay' must be shorter than the period of tags")
     due: dict[str, int] = {}
+    periods_left = _MAX_DUE_TAGS
     automatic = _select_automatic_tags(table.tags.names(), periods)
     last = max(automatic, default=None)
     first = 0 if last is None else table.tags.get(automatic[last]).id + 1
@@ -108,6 +110,13 @@ def _find_due_tags(table: Table, mode: str, periods: TagPeriods) -> dict[str, in
                 start = last + periods.length
             due.setdefault(start.strftime(periods.name), number)
             last = start
+            periods_left -= 1
+            if not periods_left:  # a time of a snapshot may be centuries away
+                raise UnsupportedError(
+                    f"{table.identifier}: more than {_MAX_DUE_TAGS} tags are due up to snapshot "
+                    f"{number} with the time {time}; correct its time, or set "
+                    f"'{TAG_AUTOMATIC_COMPLETION.key}' = 'false'. Nothing was changed"
+                )
     existing = set(table.tags.names())
     return {name: number for name, number in due.items() if name not in existing}
 

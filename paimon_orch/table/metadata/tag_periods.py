@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from paimon_orch.errors import InputError
+from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.format.options import Options
 from paimon_orch.format.options.core_options import (
     SINK_PROCESS_TIME_ZONE,
@@ -43,6 +43,8 @@ class TagPeriods:
         """Return the periods that the options of a table define."""
         length = options.get(TAG_CREATION_PERIOD_DURATION)
         if length is not None:
+            if not length:
+                raise InputError(f"option {TAG_CREATION_PERIOD_DURATION.key!r} must not be 0")
             return cls(length, "%Y%m%d%H%M")
         period, style = options.get(TAG_CREATION_PERIOD), options.get(TAG_PERIOD_FORMATTER)
         if period not in _PERIOD_LENGTHS or style not in _DATE_FORMATS:
@@ -74,7 +76,12 @@ def compute_tag_time(millis: int | None, zone: tzinfo | None) -> datetime | None
     """Return a time or watermark as wall clock time in ``zone``, or None without a watermark."""
     if millis is None or millis == NO_WATERMARK:
         return None
-    return datetime.fromtimestamp(millis / 1000, zone).replace(tzinfo=None)
+    try:
+        return datetime.fromtimestamp(millis / 1000, zone).replace(tzinfo=None)
+    except (ValueError, OverflowError, OSError) as error:
+        raise UnsupportedError(
+            f"the time of a snapshot, {millis} ms, is not in the years 1 to 9999"
+        ) from error
 
 
 def parse_tag_time_zone(options: Options, mode: str) -> tzinfo | None:

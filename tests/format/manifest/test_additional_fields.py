@@ -29,7 +29,6 @@ from support.golden import GOLDEN
 
 from paimon_orch.errors import CorruptFileError, UnsupportedError
 from paimon_orch.format.deletion_vector import DeletionVector
-from paimon_orch.format.manifest import avro_container as avro
 from paimon_orch.format.manifest import index_manifest, manifest_list
 from paimon_orch.format.manifest import manifest_entry as manifest
 from paimon_orch.format.manifest.additional_fields import AdditionalFields
