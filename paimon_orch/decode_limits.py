@@ -5,10 +5,13 @@ See docs/storage.md#limits-of-decoders.
 
 import os
 
+from paimon_orch.errors import CorruptFileError
+
 LIMIT_FACTOR_VARIABLE = "PAIMON_ORCH_DECODE_LIMIT_FACTOR"
 """The environment variable that multiplies all limits, for valid files that exceed them."""
 MAX_NESTING = 128
 """The number of types or JSON values inside of each other."""
+_BYTES_PER_ROW = 24
 _MAX_WHOLE_FILE_BYTES = 1 << 30
 _BASE_BYTES, _BYTES_PER_STORED_BYTE = 512 << 20, 5_000
 _BASE_DECOMPRESSED_BYTES, _MAX_COMPRESSION = 256 << 20, 256
@@ -37,6 +40,20 @@ def check_decoded_bytes(needed_bytes: float, stored_bytes: int, content: str) ->
     allowed = get_allowed_bytes(stored_bytes)
     if needed_bytes > allowed:
         raise build_limit_error(content, allowed, stored_bytes)
+
+
+def check_row_count(row_count: int, file_size: int, path: str) -> None:
+    """Raise :class:`CorruptFileError` if the positions of all rows of a file need too much memory.
+
+    Call it before an array with one item for each row is built: the metadata may state any count.
+    """
+    if not 0 <= row_count <= get_allowed_bytes(file_size) // _BYTES_PER_ROW:
+        raise CorruptFileError(
+            path,
+            f"has {file_size} bytes, but its metadata states {row_count} rows, whose positions need "
+            f"too much memory. If this is right, set the environment variable "
+            f"{LIMIT_FACTOR_VARIABLE} to a number above 1",
+        )
 
 
 def build_limit_error(content: str, allowed: int, stored_bytes: int) -> ValueError:

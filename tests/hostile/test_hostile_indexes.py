@@ -16,7 +16,8 @@ from support.limited_process import refuse, run_limited
 from support.tables import new_table, rows_of, table_of
 from support.tables_with_deletion_vectors import EXECUTOR
 
-from paimon_orch.errors import wrap_decode_errors
+from paimon_orch.decode_limits import check_row_count
+from paimon_orch.errors import CorruptFileError, wrap_decode_errors
 from paimon_orch.files.orc_metadata import OrcStripe, OrcTail
 from paimon_orch.files.parquet.thrift_compact import STRUCT, ValueSpan, find_values
 from paimon_orch.format.deletion_vector import DeletionVector, encode_deletion_vector_file
@@ -212,3 +213,11 @@ def test_deep_thrift_values_are_refused() -> None:
             return sum(1 for _ in find_values(data, ValueSpan(STRUCT, 0, len(data))))
 
     assert "nested" in refuse(find)
+
+
+def test_row_counts_of_metadata_are_limited_by_the_size_of_the_file() -> None:
+    check_row_count(20_000_000, 100, FILE)
+    with pytest.raises(CorruptFileError, match="states 1099511627776 rows"):
+        check_row_count(1 << 40, 100, FILE)
+    with pytest.raises(CorruptFileError, match="states -1 rows"):
+        check_row_count(-1, 100, FILE)

@@ -11,7 +11,7 @@ from typing import IO
 import numpy as np
 import pyarrow as pa
 
-from paimon_orch.errors import wrap_decode_errors
+from paimon_orch.errors import CorruptFileError, wrap_decode_errors
 from paimon_orch.files.blob.blob_descriptor import encode_descriptors
 from paimon_orch.files.blob.blob_file import (
     HEADER_BYTES,
@@ -50,6 +50,12 @@ class BlobColumn:
             position = (bucket_file.file.first_row_id or 0) - first_row_id
             has_value = new_lengths != PLACEHOLDER_LENGTH
             rows = position + np.flatnonzero(has_value)
+            if position < 0 or (len(rows) and rows[-1] >= row_count):
+                raise CorruptFileError(
+                    reader.path(bucket_file),
+                    f"has rows from {position} on, which are not among the {row_count} rows of "
+                    "the files of the same rows",
+                )
             file_numbers[rows] = number
             starts[rows] = find_blob_starts(new_lengths)[has_value]
             lengths[rows] = new_lengths[has_value]

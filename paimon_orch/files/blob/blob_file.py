@@ -72,7 +72,11 @@ def read_blob_lengths(source: IO[bytes], path: str) -> Int64Array:
     source.seek(records_size)
     lengths = np.cumsum(_decode_varints(source.read(index_size), path))
     is_record = lengths >= 0
-    if (lengths < PLACEHOLDER_LENGTH).any() or (lengths[is_record] < RECORD_BYTES).any():
+    if (
+        (lengths < PLACEHOLDER_LENGTH).any()
+        or (lengths[is_record] < RECORD_BYTES).any()
+        or (lengths > records_size).any()
+    ):
         raise CorruptFileError(path, "the index has a length that no record can have")
     if int(lengths[is_record].sum()) != records_size:
         raise CorruptFileError(

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from paimon_orch.decode_limits import check_row_count
 from paimon_orch.errors import (
     CorruptFileError,
     PaimonError,
@@ -200,6 +201,8 @@ class GlobalIndexChecker:
         ]
         assert isinstance(column.type, AtomicType)
         sorted_rows = sort_column(chunks, column.type)
+        size = sum(live[name].file_size for name in names)
+        check_row_count(source.row_count, size, entry.file_name)
         rows = np.arange(source.row_count)
         expected = _Values.of([(rows, sorted_rows)])
         self._compare(state, [entry], indexed, expected, RowRanges.of_positions(rows))
@@ -248,6 +251,7 @@ class GlobalIndexChecker:
         buckets = {entry.file.file_name: entry.partition_bucket for entry in state.entries}
         for group in groups:
             anchor = find_anchor_file(group)
+            check_row_count(anchor.row_count, anchor.file_size, anchor.file_name)
             positions = np.arange(anchor.row_count)
             if anchor.file_name in vectors:
                 vectors[anchor.file_name].check_rows(anchor.row_count, anchor.file_name)

@@ -16,6 +16,7 @@ from itertools import groupby
 import numpy as np
 import pyarrow as pa
 
+from paimon_orch.decode_limits import check_row_count
 from paimon_orch.errors import CorruptFileError, UnsupportedError
 from paimon_orch.files.blob.blob_column import BlobColumn
 from paimon_orch.files.data_file_reader import BucketFile, FileReader
@@ -148,6 +149,7 @@ class DataEvolutionReader:
         deletions: DeletionVector | None,
     ) -> Iterator[pa.RecordBatch]:
         """Yield a BLOB column of the selected rows that are not deleted."""
+        check_row_count(anchor.row_count, anchor.file_size, anchor.file_name)
         column = BlobColumn.of(self.reader, files, anchor.first_row_id or 0, anchor.row_count)
         rows = np.arange(anchor.row_count) if self.rows is None else self.rows
         if deletions is not None:
