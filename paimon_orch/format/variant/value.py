@@ -18,7 +18,7 @@ from itertools import pairwise
 from typing import Any, NoReturn
 from uuid import UUID
 
-from paimon_orch.decode_limits import check_decoded_bytes
+from paimon_orch.decode_limits import build_limit_error, get_max_decompressed_bytes
 from paimon_orch.format.partition_path import format_java_double
 
 VERSION = 1
@@ -27,7 +27,6 @@ MAX_DEPTH = 200
 MAX_PRECISION = 38
 _MAX_BYTES = 128 << 20
 _MAX_CACHED_BYTES = 1 << 16
-_JSON_LIMIT_CHECK = 1 << 24
 _EXACT = Context(prec=2 * MAX_PRECISION)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _U32 = struct.Struct("<I")
@@ -275,12 +274,14 @@ def to_json_text(value: bytes, metadata: bytes) -> str:
     """Return a variant as JSON text, as Java Paimon writes it; timestamps are in UTC."""
     parts: list[str] = []
     size, stored = 0, len(value) + len(metadata)
+    limit = get_max_decompressed_bytes(stored)
 
     def append(part: str) -> None:
         nonlocal size
         size += len(part)
-        if size > _JSON_LIMIT_CHECK:  # a long name can be used by each value
-            check_decoded_bytes(size, stored, f"a variant has {size} characters of JSON or more")
+        if size > limit:  # a long name can be used by each value
+            text = f"a variant has {size} characters of JSON or more"
+            raise build_limit_error(text, limit, stored)
         parts.append(part)
 
     _append_json(decode_value(value, metadata), append)
