@@ -212,6 +212,8 @@ def _decompress_zstandard(data: bytes, limit: int) -> bytes:
         while size < limit and (part := stream.read(min(step, limit - size))):
             parts.append(part)
             size += len(part)
+            if len(part) < step:  # the end
+                break
             step = size  # a read allocates what it is asked for
     return b"".join(parts)
 
