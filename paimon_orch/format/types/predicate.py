@@ -5,7 +5,7 @@ comparisons with NaN are false, and ``-0.0`` equals ``0.0``.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 

@@ -4,7 +4,6 @@ The actions of all tables are ranked by the read cost that they save for a byte 
 and chosen in this order as long as the budgets last.
 """
 
-import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -20,8 +19,6 @@ from paimon_orch.steps.autopilot.maintenance_history import read_bytes_of_last_h
 from paimon_orch.steps.autopilot.maintenance_request import MaintenanceRequest
 from paimon_orch.steps.autopilot.table_actions import find_actions
 from paimon_orch.steps.common.executor import Executor
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,6 @@ Reads only metadata, and changes nothing. :mod:`paimon_orch.steps.inspection.che
 the files of one table; this module finds the tables that need attention.
 """
 
-import logging
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -45,8 +44,6 @@ from paimon_orch.steps.inspection.snapshot_chain import SnapshotChain
 from paimon_orch.table.iceberg.status import read_iceberg_status
 from paimon_orch.table.metadata.snapshot_store import EARLIEST, LATEST
 from paimon_orch.table.table import Table
-
-logger = logging.getLogger(__name__)
 
 _CLOCK_TOLERANCE_SECONDS = 300
 _MAX_COMPACTION_AGE_SECONDS = 24 * 3600
@@ -135,10 +132,6 @@ def _collect(findings: list[DoctorFinding], name: str, found: Iterator[DoctorFin
     except Exception as error:  # noqa: BLE001 - whatever is stored in it, the others are examined
         raise_if_temporary(error)
         findings.append(_describe_error(name, DoctorRule.UNREADABLE_TABLE, error))
-    except Exception as error:
-        logger.warning("%s cannot be examined", name, exc_info=True)
-        unexpected = PaimonError(f"{name} cannot be examined: {type(error).__name__}: {error}")
-        findings.append(_describe_error(name, DoctorRule.UNREADABLE_TABLE, unexpected))
 
 
 def _describe_outage(name: str, error: TransientError) -> DoctorFinding:

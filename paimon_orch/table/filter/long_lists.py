@@ -12,9 +12,7 @@ _MIN_LIST_CHARACTERS = 1_000
 _MAX_CHARACTERS = 50_000
 _MAX_SHOWN_CHARACTERS = 500
 _NUMBER, _TEXT = r"[+-]?\d+(?:\.\d+)?", r"'[^'\\]*'"
-_LIST = (
-    rf"\bin\s*\(\s*({_NUMBER}(?:\s*,\s*{_NUMBER})+|{_TEXT}(?:\s*,\s*{_TEXT})+)\s*\)"
-)
+_LIST = rf"\bin\s*\(\s*({_NUMBER}(?:\s*,\s*{_NUMBER})+|{_TEXT}(?:\s*,\s*{_TEXT})+)\s*\)"
 _STRING = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`"
 _COMMENT = r"--[^\n]*|/\*.*?\*/"
 _TOKEN = re.compile(rf"{_STRING}|{_COMMENT}|{_LIST}", re.IGNORECASE | re.DOTALL)
