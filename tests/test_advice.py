@@ -33,6 +33,7 @@ REVIEWED = {
     "pk-btree.index.columns": SAFE,
     "postpone.batch-write-fixed-bucket": SAFE,
     "streaming-read-append-overwrite": SAFE,
+    "{TAG_AUTOMATIC_COMPLETION.key}": SAFE,  # only writers create tags by it
     "{ICEBERG_FORMAT_VERSION.key}": SAFE,  # the version of the existing metadata
     "{ICEBERG_STORAGE_LOCATION.key}": SAFE,  # the table has no metadata in a catalog's location
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from operator import and_, or_
 
@@ -72,9 +71,7 @@ def test_a_long_chain_of_tests_is_not_deep(
 def test_a_long_list_selects_the_rows_of_its_values(table: Table, text: str) -> None:
     long = ", ".join(str(n) for n in [3, 7, -1, *range(1_000, 1_000 + VALUES)])
     short = "3, 7, -1, 1000"
-    start = time.monotonic()
     found = table.scan(filter=text.format(long)).to_arrow().column("k").to_pylist()
-    assert time.monotonic() - start < 30, "the parser alone needs more on a slow machine"
     assert found == table.scan(filter=text.format(short)).to_arrow().column("k").to_pylist()
 
 

@@ -250,11 +250,12 @@ class _FilterTranslator:
             ) from error
 
     def _parse_long_list(self, constants: LongList, field: Field) -> "list[pa.Scalar[pa.DataType]]":
-        target = to_arrow_type(field.type)
-        same_type = pa.types.is_string if constants.is_text else pa.types.is_integer
-        if same_type(target):
-            with suppress(pa.ArrowInvalid):  # the error of a single constant has a better message
-                return list(pa.array(constants.texts, pa.string()).cast(target))
+        target, texts = to_arrow_type(field.type), pa.array(constants.texts, pa.string())
+        with suppress(pa.ArrowInvalid):  # the error of a single constant has a better message
+            if pa.types.is_string(target) if constants.is_text else pa.types.is_integer(target):
+                return list(texts.cast(target))
+            if not constants.is_text and pa.types.is_floating(target):
+                return list(texts.cast(pa.int64()).cast(target))  # refuses inexact numbers
         return [self._parse_literal(node, field) for node in constants.build_nodes()]
 
 

@@ -31,6 +31,7 @@ from paimon_orch.format.global_index.key_ranges import KeyRange, decode_key
 from paimon_orch.format.global_index.sorted_column import decode_key_bounds, sort_column
 from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import AtomicType, parse_type
+from paimon_orch.storage import LocalFileIO
 
 
 def atomic(text: str) -> AtomicType:
@@ -133,7 +134,7 @@ def test_damaged_files_are_refused_or_have_the_same_rows(encode: Any, tmp_path: 
         path.write_bytes(damaged)
         changed = replace(entry, index_type=index_type, file_size=len(data))
         try:
-            with open_global_index(golden.io, str(path), changed, kind) as index:
+            with open_global_index(LocalFileIO(), str(path), changed, kind) as index:
                 rows = index.find_rows((KeyRange(3, 4),))
                 index.find_null_rows()
         except (CorruptFileError, UnsupportedError):
@@ -144,7 +145,7 @@ def test_damaged_files_are_refused_or_have_the_same_rows(encode: Any, tmp_path: 
     path.write_bytes(data[:-1])
     with (
         pytest.raises(CorruptFileError, match="bytes, but its manifest entry states"),
-        open_global_index(golden.io, str(path), changed, kind),
+        open_global_index(LocalFileIO(), str(path), changed, kind),
     ):
         pass
 
