@@ -171,7 +171,7 @@ def test_java_reads_our_tags_and_branches_and_our_rollback(
     table.branches.fast_forward("dev")
     assert_agrees(peer, table)
 
-    table.rollback(tag="renamed")
+    table.rollback(tag="renamed", delete_tags=True)
     assert_agrees(peer, table)
     assert referee.check(tmp_path) == []
     peer.run("write", tmp_path, rows=[{"k": 1, "v": "java"}])

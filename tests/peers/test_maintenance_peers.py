@@ -142,7 +142,7 @@ def test_java_and_we_retain_the_same_files(tmp_path: Path, referee: Peer) -> Non
 def test_java_and_we_find_the_same_orphans(tmp_path: Path, referee: Peer) -> None:
     history = [("tag", 0), ("branch", 0), ("on branch", 1), *HISTORY]
     table = make_table(tmp_path, "vectors", history)
-    table.rollback(4)
+    table.rollback(4, delete_tags=True)
     table.branches.delete("dev")
     backdate_files(table)
 
