@@ -8,11 +8,9 @@ INSTALLED := .venv/.installed
 DEV_INSTALLED := .venv/.installed-dev
 OLDEST := .venv/oldest
 OLDEST_EXTRAS := connect,demo,hive,iceberg-rest,jdbc-mysql,jdbc-postgres,metrics,postgres,s3,sketches
-OLDEST_SPARK := pyspark==4.0.1
-OLDEST_SPARK_AT := $(CURDIR)/.venv/$(OLDEST_SPARK)
-OLDEST_SPARK_TESTS := spark/test_every_step.py spark/datasource/test_stream_write.py \
-	spark/datasource/test_batch_read.py::test_the_format_is_registered_in_a_session_that_looked_up_formats_before
-OLDEST_TESTS := $(OLDEST_SPARK_TESTS) format/bytes format/file_index/test_vectors.py format/test_deletion_vector.py \
+OLDEST_TESTS := spark/test_every_step.py spark/datasource/test_stream_write.py \
+	spark/datasource/test_batch_read.py::test_the_format_is_registered_in_a_session_that_looked_up_formats_before \
+	format/bytes format/file_index/test_vectors.py format/test_deletion_vector.py \
 	storage/test_exclusive_create.py storage/test_local.py cli/test_compact.py dagster/test_definitions.py \
 	test_lower_bounds.py
 CORE := $(CURDIR)/.venv/core
@@ -27,7 +25,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev demo test test-services test-all test-unit faults peers oldest oldest-spark docs reference screenshots lint types dist sbom dev clean
+.PHONY: help install install-dev demo test test-services test-all test-unit faults peers oldest docs reference screenshots lint types dist sbom dev clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -72,11 +70,6 @@ peers: install-dev ## download and compile the other engines and servers that th
 
 oldest: $(OLDEST)/.installed ## run the main tests with the oldest supported version of each package
 	EXPECT_LOWER_BOUNDS=1 $(OLDEST)/bin/python -m pytest $(addprefix tests/,$(OLDEST_TESTS)) $(ARGS)
-
-oldest-spark: install-dev ## run the main Spark tests on the oldest supported PySpark only
-	@test -d "$(OLDEST_SPARK_AT)" || { rm -rf "$(OLDEST_SPARK_AT).new" && $(BIN)/python -m pip install --no-compile --quiet --target "$(OLDEST_SPARK_AT).new" $(OLDEST_SPARK) \
-		&& mv "$(OLDEST_SPARK_AT).new" "$(OLDEST_SPARK_AT)"; }
-	PYTHONPATH="$(OLDEST_SPARK_AT)" $(BIN)/pytest $(addprefix tests/,$(OLDEST_SPARK_TESTS)) $(ARGS)
 
 $(OLDEST)/.installed: pyproject.toml constraints.txt | install-dev
 	rm -rf $(OLDEST) && $(BIN)/python -m venv --without-pip $(OLDEST)

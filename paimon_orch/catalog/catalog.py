@@ -96,8 +96,10 @@ class Catalog:
             (ALLOWED_EXTERNAL_PATHS, allowed_external_paths),
             (ALLOWED_HOSTS, allowed_hosts),
         ):
-            if values := [*filter(None, [resolved.get(option.key)]), *values]:
-                resolved[option.key] = ",".join(values)
+            configured = resolved.get(option.key) or ()  # a text, or a list of a YAML file
+            texts = (configured,) if isinstance(configured, str) else configured
+            if names := [*texts, *values]:
+                resolved[option.key] = ",".join(names)
         self.backend: CatalogBackend = open_backend(resolved)
         self.permissions = read_permissions(resolved)
         """What tables may use outside of their directories."""

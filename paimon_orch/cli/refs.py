@@ -273,7 +273,7 @@ def create_tag(
     if replace:
         previous, latest = tags.get(name).id, stores.snapshots.latest_id()
         if previous != (snapshot or latest):
-            action = f"move tag {name} of {table} from snapshot {previous} to {snapshot or latest}"
+            action = f"move tag {escape_name(name)} of {table} from snapshot {previous} to {snapshot or latest}"
             confirm(action, yes=yes, undo=_LOST_WITH_TAG)
     create_or_replace = tags.replace if replace else tags.create
     tagged = create_or_replace(name, snapshot, time_retained=retention)
@@ -407,11 +407,12 @@ def fast_forward_branch(
     Snapshots and tags that were created on main after the start of the branch are deleted.
     """
     target = open_table(ctx, location, table)
-    planned = target.branches.plan_fast_forward(name)
+    name = target.branches.find(name)
+    shown, planned = escape_name(name), target.branches.plan_fast_forward(name)
     snapshots, tags = planned.replaced_snapshots, planned.replaced_tags
     previous, snapshot_id = planned.latest_id, planned.snapshots[-1]
     action = (
-        f"move main of {table} from snapshot {previous} to snapshot {snapshot_id} of branch {escape_name(name)} "
+        f"move main of {table} from snapshot {previous} to snapshot {snapshot_id} of branch {shown} "
         f"and delete {describe_loss({'snapshot': len(snapshots), 'tag': tags})}"
     )
     if dry_run:
@@ -420,7 +421,7 @@ def fast_forward_branch(
         if snapshots or tags:
             confirm(action, yes=yes)
         target.branches.run_fast_forward(planned)
-        text = f"moved main to snapshot {snapshot_id} of branch {name}"
+        text = f"moved main to snapshot {snapshot_id} of branch {shown}"
     values: dict[str, object] = {
         "branch": name,
         "snapshot_id": snapshot_id,
@@ -609,7 +610,7 @@ def reset_consumer(
         if not dry_run:
             confirm(action, yes=yes, undo=_LOST_WITH_CONSUMER)
             stores.consumers.delete([name])
-        text = f"would {action}; nothing was changed" if dry_run else f"deleted consumer {name}"
+        text = f"would {action}; nothing was changed" if dry_run else f"deleted consumer {shown}"
     else:
         snapshot = stores.snapshots.get(next_snapshot)
         text = f"consumer {shown} to read snapshot {snapshot.id} next"

@@ -26,11 +26,6 @@ def print_error_lines(*lines: str) -> None:
         error_console.print(clean_line(line))
 
 
-def print_statement(text: str) -> None:
-    """Print a statement of several lines."""
-    print_lines(*text.split("\n"))
-
-
 def print_json(value: Any) -> None:
     """Print one JSON document, in ASCII."""
     print(escape_json(json.dumps(clean_values(value), indent=2)))

@@ -140,6 +140,22 @@ def test_a_server_chooses_no_other_file_system(server: FaultyServer, location: s
     assert isinstance(caught.value, UnsupportedError)
 
 
+def test_allowed_places_are_texts_lists_and_arguments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".paimon_orch.yaml").write_text(
+        f"catalog:\n  lake:\n    warehouse: {tmp_path}\n    allowed-hosts: [one, two:1]\n"
+        "    allowed-external-paths: file:///a/{table}, s3://b/{database}\n"
+    )
+    monkeypatch.setenv("PAIMON_ORCH_HOME", str(tmp_path))
+    monkeypatch.setenv("PAIMON_ALLOWED_HOSTS", "four")
+
+    permissions = Catalog("lake", allowed_hosts=["Three"]).permissions
+
+    assert permissions.hosts == ("one", "two:1", "three", "four")
+    assert permissions.list_directories("db.t$branch_x") == ["/a/t", "s3://b/db"]
+
+
 def test_a_server_sets_only_listed_options(server: FaultyServer) -> None:
     server.config = {
         "defaults": {"storage.client_kwargs": '{"endpoint_url": "http://x"}', "prefix": "p"},

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_orch.errors import PaimonError, StorageError, raise_if_temporary
+from paimon_orch.errors import NotAllowedError, PaimonError, StorageError, raise_if_temporary
 from paimon_orch.format.arrays import Indices
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.options.core_options import (
@@ -323,7 +323,10 @@ class DataRoots:
         roots, refused = [paths.root], []
         strategy = schema.typed_options.get(DATA_FILE_EXTERNAL_PATHS_STRATEGY)
         for path in list_data_roots(paths, schema)[1:] if strategy != "none" else ():
-            reason = _find_reason_to_refuse(io, paths.root, path)
+            try:
+                reason = _find_reason_to_refuse(io, paths.root, path)
+            except NotAllowedError as error:
+                reason = str(error)
             if reason:
                 refused.append(f"{path}: {reason}")
             elif path not in roots:
@@ -345,7 +348,10 @@ def _find_reason_to_refuse(io: FileIO, root: str, path: str) -> str | None:
     if name != root.rpartition("/")[2]:
         table_name = root.rpartition("/")[2]
         return f"it does not end with the table's directory name, {table_name}: others may use it"
-    if any(info.name == name and info.is_link for info in io.list_dir(parent)):
+    # The operator chooses the allowed directories themselves, which may be links.
+    if path not in io.roots and any(
+        info.name == name and info.is_link for info in io.list_dir(parent)
+    ):
         return "it is a symbolic link"
     if any(info.name in ("schema", "snapshot") for info in io.list_dir(path)):
         return "it contains another table"

@@ -11,12 +11,10 @@ import pytest
 from support.histories import (
     backdate_files,
 )
-from support.tables import new_table, stored_files, table_of
+from support.tables import catalog_of, new_table, stored_files, table_of
 
 from paimon_orch import Catalog
-from paimon_orch.errors import (
-    CorruptFileError,
-)
+from paimon_orch.errors import CorruptFileError, NotAllowedError
 from paimon_orch.steps.cleanup import remove_orphan_files as step
 from paimon_orch.steps.cleanup.quarantine import Quarantine
 from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
@@ -136,6 +134,24 @@ def test_external_paths_are_cleaned_only_in_the_folder_of_the_table(
     assert remove_orphan_files(table).files == 2
     assert not orphan.exists()
     assert (folder / "p=0" / "bucket-0" / "data-2.parquet").is_symlink()
+
+
+@pytest.mark.parametrize("allowed", ["{folder}", "{folder}/p=0"])
+def test_an_external_path_is_cleaned_if_exactly_this_directory_is_allowed(
+    table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, allowed: str
+) -> None:
+    folder = tmp_path / "elsewhere" / "t"
+    [orphan] = external_files(folder, "p=0/bucket-0/data-0.parquet")
+    with_external_path(table, folder)
+    monkeypatch.setenv("PAIMON_ALLOWED_EXTERNAL_PATHS", allowed.format(folder=folder))
+    table = catalog_of(table).table(table.identifier)
+
+    if allowed == "{folder}":
+        assert remove_orphan_files(table).files == 1
+    else:
+        with pytest.raises(NotAllowedError, match=r"'data-file\.external-paths' asks for"):
+            remove_orphan_files(table)
+    assert orphan.exists() is (allowed != "{folder}")
 
 
 @pytest.mark.parametrize(
