@@ -38,7 +38,8 @@ for name, action in ACTIONS.items():
         action()
     except MissingPackageError as error:
         messages[name] = str(error)
-skipped = ("spark", "dagster", "demo", "catalog.jdbc", "table.iceberg.rest_updates", "cli.__main__")
+skipped = ("spark", "dagster", "demo", "catalog.jdbc", "table.iceberg.rest_updates",
+    "table.iceberg.confined_rest_catalog", "cli.__main__")
 prefixes = tuple(f"paimon_orch.{name}" for name in skipped)
 for module in pkgutil.walk_packages(paimon_orch.__path__, "paimon_orch.", lambda name: None):
     if not module.name.startswith(prefixes):

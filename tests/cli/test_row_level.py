@@ -122,7 +122,7 @@ def test_writes_report_rows_that_are_not_visible_and_compact_on_request(
 
     assert note in invoke("ingest", *target, *load).stderr
     assert rows_of(table) == []
-    loaded = invoke("ingest", *target, *load, "--mode", "overwrite", "--json")
+    loaded = invoke("ingest", *target, *load, "--mode", "overwrite", "--yes", "--json")
     assert "note:" not in loaded.stderr
     assert json.loads(loaded.stdout)["rows_not_visible"] == 0
     assert rows_of(table) == [(1, "a"), (2, "b")]

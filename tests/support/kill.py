@@ -60,7 +60,7 @@ def kill_at_each_change(
             yield table
         shutil.rmtree(target)
         if ended:
-            assert number > 3, "the action made too few changes"
+            assert number > 2, "the action made too few changes"
             return
 
 
@@ -116,7 +116,7 @@ def _run_child(
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         changes = event in _CHANGES or (event == "open" and _is_writing(arguments))
-        if changes and _find_path(event, arguments).startswith(below):
+        if changes and _find_path(event, arguments, below).startswith(below):
             count_down()
 
     try:
@@ -129,11 +129,17 @@ def _run_child(
     os._exit(0)
 
 
-def _find_path(event: str, arguments: tuple[Any, ...]) -> str:
+def _find_path(event: str, arguments: tuple[Any, ...], below: str) -> str:
     """Return the path of a change, also if it is relative to an open directory."""
     path = str(arguments[0])
-    descriptor = arguments[_DIRECTORY_ARGUMENT[event]] if event in _DIRECTORY_ARGUMENT else -1
-    if Path(path).is_absolute() or descriptor < 0:
+    if Path(path).is_absolute():
+        return path
+    if (
+        event == "open"
+    ):  # its event has no descriptor; only the tables' storage opens names this way
+        return f"{below}/{path}"
+    descriptor = arguments[_DIRECTORY_ARGUMENT[event]]
+    if descriptor < 0:
         return path
     return f"{Path(f'/proc/self/fd/{descriptor}').readlink()}/{path}"
 

@@ -41,7 +41,7 @@ class FastForwardPlan:
     snapshots: Sequence[int]
     """The ids of the branch's snapshots, ascending."""
     latest_id: int | None
-    """The id of the newest snapshot of main."""
+    """The id of the newest snapshot of main; None also if the catalog moves main."""
     replaced_snapshots: Sequence[int]
     """The ids of the snapshots of main that the branch does not have, or has with other content."""
     replaced_tags: Sequence[str]
@@ -206,7 +206,8 @@ class Branches:
         ids, paths = self.snapshots(name), TablePaths(self.root, name)
         branch, main = SnapshotStore(self.io, paths), SnapshotStore(self.io, TablePaths(self.root))
         schemas, main_schemas = SchemaStore(self.io, paths), SchemaStore(self.io, main.paths)
-        latest_id = main.latest_id()
+        # A catalog compares by itself; the Java server names a branch's snapshot in main's hint.
+        latest_id = main.latest_id() if self.catalog is None else None
         first, first_schema = ids[0], branch.get(ids[0]).schema_id
         sources = {
             main_schemas.path(i): schemas.path(i) for i in schemas.ids() if i >= first_schema

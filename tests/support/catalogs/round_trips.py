@@ -19,7 +19,7 @@ from paimon_orch.storage import LocalFileIO
 _FILE_OPERATIONS = [
     name
     for name in vars(LocalFileIO)
-    if not name.startswith("_") and callable(getattr(LocalFileIO, name))
+    if not name.startswith("_") and name != "confine" and callable(getattr(LocalFileIO, name))
 ]
 
 

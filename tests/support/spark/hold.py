@@ -51,7 +51,10 @@ def _hook(event: str, arguments: tuple[Any, ...]) -> None:
         return
     _busy = True
     try:
-        if _matches_request(event, " ".join(map(str, arguments[:2]))):
+        place, *mode = arguments[:2]
+        if isinstance(place, int):  # a directory that is open
+            place = os.readlink(f"/proc/self/fd/{place}")  # noqa: PTH115
+        if _matches_request(event, " ".join(map(str, (place, *mode)))):
             _hold()
     finally:
         _busy = False
