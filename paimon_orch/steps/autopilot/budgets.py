@@ -20,7 +20,11 @@ class MaintenanceBudgets:
     """Limits of one run; None means no limit."""
 
     max_bytes: str | None = None
-    """A size such as ``100 gb``: the bytes that the actions of a run rewrite."""
+    """A size such as ``100 gb``: the bytes that the actions of a run rewrite.
+
+    While bytes remain, the first compaction of rows that readers do not see may need more: a
+    partition that is larger than the budget would otherwise never become visible.
+    """
     max_bytes_per_hour: str | None = None
     """A size: the bytes of a run and of the runs of the last hour, by the history table."""
     max_concurrent: int = 1
@@ -79,22 +83,27 @@ def choose_actions(
 ) -> tuple[Indices, dict[int, SkipReason]]:
     """Return the chosen candidates, best first, and why the others are not chosen.
 
-    An action that does not fit into the remaining bytes does not stop smaller ones.
+    An action that does not fit into the remaining bytes does not stop smaller ones. The first one
+    with an infinite score is chosen while any bytes remain.
     """
     order = np.argsort(-scores, kind="stable")
     is_worth = scores[order] >= min_score
     reasons = dict.fromkeys(order[~is_worth].tolist(), SkipReason.SCORE)
     order = order[is_worth]
-    fits = _select_fitting(sizes[order], max_bytes)
+    fits = _select_fitting(sizes[order], np.isinf(scores[order]), max_bytes)
     reasons |= dict.fromkeys(order[~fits].tolist(), SkipReason.BYTES)
     return order[fits], reasons
 
 
-def _select_fitting(sizes: Int64Array, limit: int | None) -> Mask:
-    """Return a mask of the items that fit if they are added in their order."""
+def _select_fitting(sizes: Int64Array, is_due: Mask, limit: int | None) -> Mask:
+    """Return a mask of the items that fit if they are added in their order, the first due one too."""
     if limit is None:
         return np.ones(len(sizes), bool)
-    fits, items = np.zeros(len(sizes), bool), np.arange(len(sizes))
+    fits = np.zeros(len(sizes), bool)
+    first = np.flatnonzero(is_due & (sizes > 0))[: int(limit > 0)]
+    fits[first] = True
+    limit = max(0, limit - int(sizes[first].sum()))
+    items = np.flatnonzero(~fits)
     while len(items):
         items = items[sizes[items] <= limit]  # the others never fit again
         totals = np.cumsum(sizes[items])
@@ -113,17 +122,20 @@ class RemainingBudget:
         self._bytes = max_bytes
         self._lock = Lock()
 
-    def find_refusal(self, size: int, now: datetime) -> str | None:
-        """Take the bytes of an action from the budget; return why it must not start, or None."""
+    def find_refusal(self, size: int, now: datetime, *, is_due: bool) -> str | None:
+        """Take the bytes of an action from the budget; return why it must not start, or None.
+
+        An action that is due in any case only needs that bytes remain.
+        """
         if not self._budgets.is_open(now.hour):
             return f"outside of the hours {self._budgets.hours}"
         with self._lock:
             if self._bytes is None:
                 return None
-            if size > self._bytes:
+            if size > self._bytes and not (is_due and self._bytes):
                 return (
                     f"{SkipReason.BYTES}: the action now needs {size / 1e6:,.1f} MB, and "
                     f"{self._bytes / 1e6:,.1f} MB remain"
                 )
-            self._bytes -= size
+            self._bytes = max(0, self._bytes - size)
         return None

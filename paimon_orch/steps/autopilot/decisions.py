@@ -48,12 +48,24 @@ class MaintenanceDecision:
     """The estimated size of the files that the action reads and writes again."""
     score: float = 0.0
     """The read cost saved for a rewritten byte; infinite for actions that are due in any case."""
+    unseen_since: int | None = None
+    """The creation time of the oldest file that readers do not see, if the action is due for it.
+
+    In epoch milliseconds of local time.
+    """
+
+    @property
+    def is_due(self) -> bool:
+        """Return whether the action is due whatever a read saves."""
+        return self.score == float("inf")
 
     def to_dict(self) -> dict[str, object]:
         """Return the decision as JSON values; the score is null if it is infinite."""
-        score = None if self.score == float("inf") else round(self.score, 3)
+        score = None if self.is_due else round(self.score, 3)
         action = None if self.action is None else self.action.value
-        return asdict(self) | {"state": self.state.value, "action": action, "score": score}
+        values = asdict(self) | {"state": self.state.value, "action": action, "score": score}
+        del values["unseen_since"]
+        return values
 
     def __str__(self) -> str:
         name = f"{self.table} {self.partition}".rstrip()

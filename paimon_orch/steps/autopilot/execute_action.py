@@ -26,7 +26,7 @@ class ActionContext:
     """What the actions of a run share."""
 
     executor: Executor
-    reserve: Callable[[int], None]
+    reserve: Callable[[MaintenanceDecision, int], None]
     """Takes bytes from the budget before an action changes the table; raises BudgetError."""
     now: datetime | None = None
     """The time at which ages are measured; None means the current time."""
@@ -56,41 +56,41 @@ def _compact(
     postponed = planned.postponed.units if planned.postponed else ()
     if not planned and not postponed:
         return None
-    context.reserve(planned.bytes + sum(unit.bytes for unit in postponed))
+    context.reserve(action, planned.bytes + sum(unit.bytes for unit in postponed))
     result = compact.run_compaction(table, planned, context.executor)
     return _build_effect(result, result.snapshot_id)
 
 
 def _expire_snapshots(
-    table: Table, _action: MaintenanceDecision, context: ActionContext
+    table: Table, action: MaintenanceDecision, context: ActionContext
 ) -> ActionEffect | None:
     now = None if context.now is None else int(context.now.timestamp() * 1000)
     planned = expire_snapshots.plan(table, ExpireSnapshotsRequest(now_millis=now))
     if not planned:
         return None
-    context.reserve(0)
+    context.reserve(action, 0)
     result = expire_snapshots.run_expiration(table, planned, context.executor)
     return _build_effect(result, None)
 
 
 def _compact_manifests(
-    table: Table, _action: MaintenanceDecision, context: ActionContext
+    table: Table, action: MaintenanceDecision, context: ActionContext
 ) -> ActionEffect | None:
     planned = compact_manifests.plan(table, EmptyRequest())
     if not planned:
         return None
-    context.reserve(planned.bytes)
+    context.reserve(action, planned.bytes)
     result = run_step(compact_manifests.COMPACT_MANIFESTS, table, planned)
     return _build_effect(result, None if result.snapshot is None else result.snapshot.id)
 
 
 def _rewrite_file_index(
-    table: Table, _action: MaintenanceDecision, context: ActionContext
+    table: Table, action: MaintenanceDecision, context: ActionContext
 ) -> ActionEffect | None:
     planned = rewrite_file_index.plan(table, RewriteFileIndexRequest())
     if not planned:
         return None
-    context.reserve(planned.bytes)
+    context.reserve(action, planned.bytes)
     result = run_step(rewrite_file_index.REWRITE_FILE_INDEX, table, planned, context.executor)
     return _build_effect(result, result.snapshot_id)
 

@@ -4,6 +4,7 @@ The actions of all tables are ranked by the read cost that they save for a byte 
 and chosen in this order as long as the budgets last.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -99,6 +100,8 @@ def rank_actions(
 ) -> tuple[list[MaintenanceDecision], list[MaintenanceDecision]]:
     """Return the actions to execute, best first, and the other decisions with their reasons."""
     candidates = [each for each in decisions if each.state is DecisionState.CHOSEN]
+    # Of the actions that are due, the one that has waited longest comes first.
+    candidates.sort(key=lambda each: math.inf if each.unseen_since is None else each.unseen_since)
     skips = [each for each in decisions if each.state is not DecisionState.CHOSEN]
     scores = np.array([each.score for each in candidates], np.float64)
     sizes = np.array([each.rewrite_bytes for each in candidates], np.int64)

@@ -219,7 +219,7 @@ class _MaintenanceRunner:
             cost=self._prices.compute_cost(effect.bytes_read + effect.bytes_written, seconds),
         )
 
-    def _reserve(self, size: int) -> None:
-        refusal = self._budget.find_refusal(size, datetime.now())
+    def _reserve(self, action: MaintenanceDecision, size: int) -> None:
+        refusal = self._budget.find_refusal(size, datetime.now(), is_due=action.is_due)
         if refusal is not None:
             raise BudgetError(refusal)

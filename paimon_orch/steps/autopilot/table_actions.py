@@ -72,8 +72,8 @@ class _Rewrite:
     buckets: int
     up_to_level: int | None = None
     remaining_runs: int = -1
-    is_due: bool = False
-    """Whether rows have waited too long to become visible."""
+    unseen_since: int | None = None
+    """The time of the oldest file with rows that have waited too long to become visible."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,12 +153,14 @@ class _ActionFinder:
         idle_partitions = 0
         for decision in decide(self.table, self.request.policy, scan=scan):
             work = works.get(decision.partition, PartitionWork())
-            if work.is_expiring:
+            is_due = work.oldest_unseen <= unseen_before
+            if work.is_expiring and not is_due:
                 yield self._skip_expiring(decision.partition)
                 continue
-            candidates = [*self._plan_rewrites(decision, work, idle_before)]
-            if work.oldest_unseen <= unseen_before:
-                candidates = self._make_due(candidates)
+            limit = None if is_due else self.request.policy.rewrite_bytes
+            candidates = [*self._plan_rewrites(decision, work, idle_before, limit)]
+            if is_due:
+                candidates = self._make_due(candidates, work.oldest_unseen)
             rewrites += candidates
             if candidates:
                 continue
@@ -189,10 +191,14 @@ class _ActionFinder:
         return ActionKind.FULL_COMPACTION if is_full else ActionKind.MINOR_COMPACTION
 
     def _plan_rewrites(
-        self, decision: CompactionDecision, work: PartitionWork, idle_before: int
+        self,
+        decision: CompactionDecision,
+        work: PartitionWork,
+        idle_before: int,
+        limit: int | None,
     ) -> Iterator[_Rewrite]:
         """Yield the compactions of which a partition may get one."""
-        metrics, limit = decision.metrics, self.request.policy.rewrite_bytes
+        metrics = decision.metrics
         is_idle = NO_TIME < work.newest < idle_before
         fits = limit is None or work.full_bytes <= limit
         is_hollow = decision.compact and decision.strategy == "full"
@@ -212,7 +218,8 @@ class _ActionFinder:
         has_same_merge = metrics.rewrite_files and any(
             merge.bytes == metrics.rewrite_bytes for merge in work.merges
         )
-        if (decision.compact or decision.is_waiting) and not has_same_merge:
+        fits = limit is None or metrics.rewrite_bytes <= limit
+        if (decision.compact or decision.is_waiting) and fits and not has_same_merge:
             yield _Rewrite(
                 path=decision.partition,
                 cause=_describe_layout(metrics),
@@ -224,11 +231,11 @@ class _ActionFinder:
             )
         yield from _plan_merges(decision, work, limit)
 
-    def _make_due(self, candidates: Sequence[_Rewrite]) -> list[_Rewrite]:
+    def _make_due(self, candidates: Sequence[_Rewrite], since: int) -> list[_Rewrite]:
         """Return the minor compactions as due, or all candidates if there are only full ones."""
         minor = [each for each in candidates if not each.is_full] or candidates
         cause = f"rows are not visible to batch readers for more than {self.request.visible_within}"
-        return [replace(each, is_due=True, cause=f"{cause}; {each.cause}") for each in minor]
+        return [replace(each, unseen_since=since, cause=f"{cause}; {each.cause}") for each in minor]
 
     def _build_compactions(self, rewrites: Sequence[_Rewrite]) -> Iterator[MaintenanceDecision]:
         schema = self.schema
@@ -242,7 +249,7 @@ class _ActionFinder:
         scores = self._score(savings, [rewrite.bytes for rewrite in rewrites])
         # Readers do not see the rows of postpone buckets before a compaction.
         scores = [
-            score if rewrite.files and not rewrite.is_due else _DUE
+            score if rewrite.files and rewrite.unseen_since is None else _DUE
             for score, rewrite in zip(scores, rewrites, strict=True)
         ]
         for number in self._choose_rewrites(rewrites, scores):
@@ -260,6 +267,7 @@ class _ActionFinder:
                 saved_bytes=int(saving),
                 rewrite_bytes=rewrite.bytes,
                 score=score,
+                unseen_since=rewrite.unseen_since,
             )
 
     def _choose_rewrites(self, rewrites: Sequence[_Rewrite], scores: Sequence[float]) -> list[int]:

@@ -32,6 +32,7 @@ from paimon_orch.steps.compaction.plan import CompactionStrategy, CompactionUnit
 from paimon_orch.steps.inspection.bucket_metrics import BucketMetrics
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.metadata.live_buckets import LiveBuckets
+from paimon_orch.table.scan.unseen_rows import Visibility
 from paimon_orch.table.table import Table
 
 _TABLE_OPTION_REASONS = frozenset(
@@ -60,7 +61,11 @@ class CompactionPolicy:
     ones, so the cost is proportional to the number of deletes.
     """
     max_rewrite: str | None = None
-    """A size such as ``10 gb``; a partition is not compacted if this would read more bytes."""
+    """A size such as ``10 gb``; a partition is not compacted if this would read more bytes.
+
+    Rows that batch readers do not see before a compaction are compacted after :attr:`max_wait`
+    whatever the size; see docs/format/merge-tree-reads.md#visibility-of-level-0.
+    """
     max_wait: str = "1 h"
     """The time after which a partition is compacted even below all thresholds."""
 
@@ -211,6 +216,7 @@ def decide(
             is_overdue=overdue is None or path in overdue,
             is_idle=path in idle,
             may_become_idle=idle_before is not None and path in newest,
+            skips_level_0=Visibility(schema).skips_level_0,
         ).decide(may_be_full=may_be_full)
         for path, metrics in by_path.items()
     ]
@@ -322,6 +328,7 @@ class _PartitionPolicy:
     is_overdue: bool
     is_idle: bool
     may_become_idle: bool
+    skips_level_0: bool
 
     def decide(self, *, may_be_full: bool) -> CompactionDecision:
         work = self.work
@@ -339,7 +346,15 @@ class _PartitionPolicy:
             return self._wait(metrics, f"nothing to compact: {_describe_state(metrics)}")
         if self._exceeds_max_rewrite(metrics):
             limit = f"limit {self.policy.max_rewrite}"
-            return self._wait(metrics, f"too much to rewrite: {_describe_cost(metrics)}, {limit}")
+            waiting = self._wait(
+                metrics, f"too much to rewrite: {_describe_cost(metrics)}, {limit}"
+            )
+            if not self._has_unseen_rows():
+                return waiting
+            if not self.is_overdue:
+                return replace(waiting, is_waiting=True)
+            cause = f"rows are not visible to batch readers for more than {self.policy.max_wait}"
+            return self._compact(metrics, cause, "minor")
         cause = _describe_reached_thresholds(metrics, work, self.policy)
         if not cause and self.is_overdue:
             cause = f"the partition has waited longer than {self.policy.max_wait}"
@@ -347,6 +362,11 @@ class _PartitionPolicy:
             return self._compact(metrics, cause, "minor")
         reason = f"below all thresholds: {_describe_state(metrics)}; {_describe_cost(metrics)}"
         return replace(self._wait(metrics, reason), is_waiting=True)
+
+    def _has_unseen_rows(self) -> bool:
+        """Return whether batch readers leave out rows of the partition before a compaction."""
+        unseen_files = self.metrics.level0_files if self.skips_level_0 else 0
+        return unseen_files > 0 or self.work.postponed_files > 0
 
     def _decide_full(self, cause: str) -> CompactionDecision | None:
         """Return a full compaction, or None if there is nothing, or too much, to rewrite."""

@@ -84,15 +84,35 @@ def test_invalid_budgets_are_refused_when_they_are_set(limits: dict[str, object]
 def test_an_action_that_does_not_fit_leaves_the_rest_of_the_budget_to_others() -> None:
     budget, now = RemainingBudget(MaintenanceBudgets(), 100), datetime(2026, 1, 1)
 
-    assert budget.find_refusal(60, now) is None
-    refusal = budget.find_refusal(60, now)
+    assert budget.find_refusal(60, now, is_due=False) is None
+    refusal = budget.find_refusal(60, now, is_due=False)
     assert refusal is not None
     assert refusal.startswith("the budget of bytes is used up")
-    assert budget.find_refusal(40, now) is None
+    assert budget.find_refusal(40, now, is_due=False) is None
+
+
+def test_one_action_that_is_due_may_need_more_than_the_remaining_bytes() -> None:
+    scores, sizes = np.array([2.0, np.inf, np.inf, np.inf]), np.array([5, 0, 90, 80])
+    budget, now = RemainingBudget(MaintenanceBudgets(), 10), datetime(2026, 1, 1)
+
+    def choose(limit: int) -> list[int]:
+        return choose_actions(scores, sizes, min_score=1.0, max_bytes=limit)[0].tolist()
+
+    assert (choose(0), choose(10), choose(95), choose(200)) == (
+        [1],
+        [1, 2],
+        [1, 2, 0],
+        [1, 2, 3, 0],
+    )
+    assert budget.find_refusal(90, now, is_due=True) is None
+    assert budget.find_refusal(1, now, is_due=True) is not None
+    assert budget.find_refusal(0, now, is_due=False) is None
 
 
 def test_no_action_starts_after_the_hours() -> None:
     budget = RemainingBudget(MaintenanceBudgets(hours="1-2"), None)
 
-    assert budget.find_refusal(1, datetime(2026, 1, 1, 1, 59)) is None
-    assert budget.find_refusal(1, datetime(2026, 1, 1, 2)) == "outside of the hours 1-2"
+    assert budget.find_refusal(1, datetime(2026, 1, 1, 1, 59), is_due=False) is None
+    for is_due in (False, True):
+        refusal = budget.find_refusal(1, datetime(2026, 1, 1, 2), is_due=is_due)
+        assert refusal == "outside of the hours 1-2"

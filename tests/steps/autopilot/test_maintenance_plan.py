@@ -313,6 +313,38 @@ def test_rows_that_readers_do_not_see_are_compacted_within_a_wait(
     assert not plan_of(catalog, now=late, budgets=MaintenanceBudgets(min_score=1e9)).actions
 
 
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"budgets": MaintenanceBudgets(max_bytes="1 b")},
+        {"budgets": MaintenanceBudgets(max_bytes_per_hour="1 b")},
+        {"policy": CompactionPolicy(max_rewrite="1 b")},
+    ],
+)
+def test_rows_that_readers_do_not_see_are_compacted_whatever_the_limits(
+    tmp_path: Path, limits: dict[str, Any]
+) -> None:
+    catalog = Catalog(str(tmp_path))
+    options = {"bucket": "1", "deletion-vectors.enabled": "true"}
+    late = datetime.now().astimezone() + timedelta(hours=2)
+    for name in ("db.a", "db.b"):  # the older rows are compacted first
+        catalog.create_table(name, "k BIGINT", primary_key=["k"], options=options)
+    for name in ("db.b", "db.a"):
+        catalog.table(name).append(table_of("k", [(1,)]))
+    compacted = []
+
+    for _ in range(2):
+        plan = plan_of(catalog, include=("db.*",), now=late, **limits)
+        run_maintenance(catalog, plan)
+        compacted.append([action.table for action in plan.actions])
+        late += timedelta(hours=2)
+
+    is_limited = "budgets" in limits
+    assert compacted[0] == (["db.b"] if is_limited else ["db.b", "db.a"])
+    for name in ("db.a", "db.b"):
+        assert catalog.table(name).scan().to_arrow().num_rows == 1
+
+
 def test_rows_that_readers_do_not_see_wait_as_long_as_configured(tmp_path: Path) -> None:
     catalog = Catalog(str(tmp_path))
     options = {"bucket": "1", "deletion-vectors.enabled": "true"}

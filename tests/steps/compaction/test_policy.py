@@ -117,14 +117,36 @@ def test_a_high_share_of_deleted_rows_requires_a_full_compaction(tmp_path: Path)
 
 
 def test_compactions_above_the_size_limit_are_not_run(tmp_path: Path) -> None:
-    table = create_partitioned_table(tmp_path, **VECTORS)
-    upsert(table, "a")
+    table = create_partitioned_table(tmp_path, num_sorted_run__compaction_trigger="2")
+    for value in "ab":
+        upsert(table, "a", value=value)
 
     reason = reasons_of(table, max_rewrite="100 b")["dt=a"]
 
     assert (reason.compact, reason.is_waiting) == (False, False)
     assert reason.reason.startswith("too much to rewrite")
     assert reason.reason.endswith("limit 100 b")
+
+
+@pytest.mark.parametrize("options", [VECTORS, {"merge_engine": "first-row"}])
+def test_rows_that_readers_do_not_see_wait_for_the_maximum_time_whatever_the_size_limit(
+    tmp_path: Path, options: dict[str, str]
+) -> None:
+    table, policy = (
+        create_partitioned_table(tmp_path, **options),
+        CompactionPolicy(max_rewrite="1 b"),
+    )
+    upsert(table, "a")
+
+    [waiting] = decide(table, policy)
+    [overdue] = decide(table, policy, overdue={"dt=a"})
+
+    assert (waiting.compact, waiting.is_waiting) == (False, True)
+    assert waiting.reason.startswith("too much to rewrite")
+    assert overdue.compact
+    assert overdue.reason.startswith("rows are not visible to batch readers for more than 1 h")
+    settle(table)
+    assert not decide(table, policy, overdue={"dt=a"})[0].compact
 
 
 def test_small_files_of_an_append_table_are_counted(tmp_path: Path) -> None:
