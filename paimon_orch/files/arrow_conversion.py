@@ -107,9 +107,22 @@ def _convert_nested(array: pa.Array, target: pa.DataType) -> pa.Array:
     if isinstance(target, _LIST_TYPES) and isinstance(array.type, _LIST_TYPES):
         # this cast converts 64-bit offsets to 32-bit offsets, and checks the lengths of vectors
         size = target.list_size if isinstance(target, pa.FixedSizeListType) else -1
-        lists = array.cast(pa.list_(array.type.value_field, size))
+        lists = array.cast(pa.list_(_make_nullable(array.type.value_type), size))
         return with_values(lists, target, convert_to_arrow_type(lists.values, target.value_type))
     return array.cast(target)
+
+
+def _make_nullable(kind: pa.DataType) -> pa.DataType:
+    """Return a type without NOT NULL, because casts refuse NOT NULL fields of null rows."""
+    if isinstance(kind, pa.StructType):
+        return pa.struct([(field.name, _make_nullable(field.type)) for field in kind])
+    if isinstance(kind, pa.MapType):
+        return pa.map_(_make_nullable(kind.key_type), _make_nullable(kind.item_type))
+    if isinstance(kind, _LIST_TYPES):
+        size = kind.list_size if isinstance(kind, pa.FixedSizeListType) else -1
+        items = _make_nullable(kind.value_type)
+        return pa.large_list(items) if isinstance(kind, pa.LargeListType) else pa.list_(items, size)
+    return kind
 
 
 def _convert_to_variants(array: pa.Array) -> pa.Array:

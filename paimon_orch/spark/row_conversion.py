@@ -10,7 +10,16 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import DateType, StructType, TimestampNTZType, TimestampType
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DateType,
+    MapType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from paimon_orch.errors import UnsupportedError
 from paimon_orch.format.types.arrow import to_arrow_type
@@ -34,21 +43,46 @@ def quote_column(name: str) -> str:
 
 
 def cast_timestamps(frame: DataFrame, fields: Sequence[Field]) -> DataFrame:
-    """Cast timestamps to types with or without time zone, as the columns of the table.
+    """Cast timestamps to types with or without time zone, as the columns of the table; nested too.
 
     Spark casts with the time zone of the session; Arrow would use UTC.
     """
     types = {field.name: to_arrow_type(field.type) for field in fields}
     casts = {}
     for column in frame.schema:
-        target = types.get(column.name, pa.null())
-        if not pa.types.is_timestamp(target):
-            continue
-        has_zone = target.tz is not None
-        if isinstance(column.dataType, (TimestampNTZType, DateType) if has_zone else TimestampType):
-            value = fn.col(quote_column(column.name))
-            casts[column.name] = value.cast("timestamp" if has_zone else "timestamp_ntz")
+        target = _find_cast(column.dataType, types.get(column.name, pa.null()))
+        if target != column.dataType:
+            casts[column.name] = fn.col(quote_column(column.name)).cast(target)
     return frame.withColumns(casts) if casts else frame
+
+
+def _find_cast(source: DataType, target: pa.DataType) -> DataType:
+    """Return a type of Spark with the timestamps of the target, or ``source`` without any."""
+    if pa.types.is_timestamp(target):
+        if target.tz is None:
+            return TimestampNTZType() if isinstance(source, TimestampType) else source
+        has_no_zone = isinstance(source, (TimestampNTZType, DateType))
+        return TimestampType() if has_no_zone else source
+    if isinstance(source, ArrayType) and pa.types.is_list(target):
+        items = _find_cast(source.elementType, target.value_type)
+        return ArrayType(items, source.containsNull)
+    if isinstance(source, MapType) and pa.types.is_map(target):
+        key, value = source.keyType, source.valueType
+        cast = _find_cast(key, target.key_type), _find_cast(value, target.item_type)
+        return MapType(*cast, source.valueContainsNull)
+    if isinstance(source, StructType) and pa.types.is_struct(target):
+        types = {field.name: field.type for field in target}
+        return StructType(
+            [
+                StructField(
+                    each.name,
+                    _find_cast(each.dataType, types.get(each.name, pa.null())),
+                    each.nullable,
+                )
+                for each in source
+            ]
+        )
+    return source
 
 
 def to_carrier_batches(rows: pa.Table, carriers: pa.Schema) -> Iterator[pa.RecordBatch]:

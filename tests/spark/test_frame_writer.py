@@ -93,6 +93,27 @@ def test_column_names_and_timestamps_are_stored_as_in_spark(
     assert rows_of(table) == [(1, noon, datetime(2026, 7, 1, 16, tzinfo=ZoneInfo("UTC")))]
 
 
+def test_nested_timestamps_are_cast_in_the_time_zone_of_the_session(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    nested = "ROW<l TIMESTAMP(6) WITH LOCAL TIME ZONE, n TIMESTAMP(6), v INT>"
+    columns = f"k INT NOT NULL, a ARRAY<{nested}>, m MAP<STRING, TIMESTAMP(6)>"
+    table = new_table(tmp_path, columns, key=["k"], bucket="1")
+    zone = "spark.sql.session.timeZone"
+    before = spark.conf.get(zone)
+    spark.conf.set(zone, "America/New_York")
+    try:
+        moment, clock = "timestamp'2026-07-01 12:00:00'", "timestamp_ntz'2026-07-01 12:00:00'"
+        row = f"named_struct('l', {clock}, 'n', {moment}, 'v', 1)"
+        frame = spark.sql(f"SELECT 1 AS k, array({row}, NULL) AS a, map('x', {moment}) AS m")
+        frame_writer.write(frame, table)
+    finally:
+        spark.conf.set(zone, str(before))
+
+    noon, instant = datetime(2026, 7, 1, 12), datetime(2026, 7, 1, 16, tzinfo=ZoneInfo("UTC"))
+    assert rows_of(table) == [(1, [{"l": instant, "n": noon, "v": 1}, None], [("x", noon)])]
+
+
 def test_a_later_write_wins_over_an_earlier_one(spark: SparkSession, tmp_path: Path) -> None:
     table = new_table(tmp_path)
     frame_writer.write(frame_of(spark, [(1, "a"), (2, "b")], KEYED).repartition(3), table)

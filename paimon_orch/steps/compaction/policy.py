@@ -345,16 +345,7 @@ class _PartitionPolicy:
         if not work:
             return self._wait(metrics, f"nothing to compact: {_describe_state(metrics)}")
         if self._exceeds_max_rewrite(metrics):
-            limit = f"limit {self.policy.max_rewrite}"
-            waiting = self._wait(
-                metrics, f"too much to rewrite: {_describe_cost(metrics)}, {limit}"
-            )
-            if not self._has_unseen_rows():
-                return waiting
-            if not self.is_overdue:
-                return replace(waiting, is_waiting=True)
-            cause = f"rows are not visible to batch readers for more than {self.policy.max_wait}"
-            return self._compact(metrics, cause, "minor")
+            return self._decide_large(metrics)
         cause = _describe_reached_thresholds(metrics, work, self.policy)
         if not cause and self.is_overdue:
             cause = f"the partition has waited longer than {self.policy.max_wait}"
@@ -363,10 +354,15 @@ class _PartitionPolicy:
         reason = f"below all thresholds: {_describe_state(metrics)}; {_describe_cost(metrics)}"
         return replace(self._wait(metrics, reason), is_waiting=True)
 
-    def _has_unseen_rows(self) -> bool:
-        """Return whether batch readers leave out rows of the partition before a compaction."""
-        unseen_files = self.metrics.level0_files if self.skips_level_0 else 0
-        return unseen_files > 0 or self.work.postponed_files > 0
+    def _decide_large(self, metrics: CompactionMetrics) -> CompactionDecision:
+        """Decide about more bytes than the limit; only rows that readers do not see exceed it."""
+        unseen_files = metrics.level0_files if self.skips_level_0 else 0
+        is_unseen = unseen_files > 0 or self.work.postponed_files > 0
+        if is_unseen and self.is_overdue:
+            cause = f"rows are not visible to batch readers for more than {self.policy.max_wait}"
+            return self._compact(metrics, cause, "minor")
+        reason = f"too much to rewrite: {_describe_cost(metrics)}, limit {self.policy.max_rewrite}"
+        return replace(self._wait(metrics, reason), is_waiting=is_unseen)
 
     def _decide_full(self, cause: str) -> CompactionDecision | None:
         """Return a full compaction, or None if there is nothing, or too much, to rewrite."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import date, datetime, time
 from decimal import Decimal
 from pathlib import Path
@@ -244,6 +245,26 @@ def test_maps_are_not_accepted_for_lists(tmp_path: Path) -> None:
         pa.table({"k": [1], "c": entries}),
         "cannot be stored",
     )
+
+
+@pytest.mark.parametrize("list_type", [pa.list_, pa.large_list, lambda kind: pa.list_(kind, 2)])
+def test_null_rows_in_lists_may_have_required_fields(
+    tmp_path: Path, list_type: Callable[[pa.DataType], pa.DataType]
+) -> None:
+    table = new_table(tmp_path, "k INT NOT NULL, l ARRAY<ROW<a INT, m MAP<STRING, ROW<b INT>>>>")
+    inner = pa.struct([pa.field("b", pa.int64(), nullable=False)])
+    row = pa.struct(
+        [
+            pa.field("a", pa.int64(), nullable=False),
+            pa.field("m", pa.map_(pa.string(), inner), nullable=False),
+        ]
+    )
+    values = [{"a": 1, "m": [("x", {"b": 2}), ("y", None)]}, None]
+    lists = pa.array([values, None, [None, None]], list_type(row))
+
+    table.append(pa.table({"k": pa.array([1, 2, 3], pa.int32()), "l": lists}))
+
+    assert rows_of(table) == [(1, values), (2, None), (3, [None, None])]
 
 
 def test_null_rows_can_contain_nulls(tmp_path: Path) -> None:
