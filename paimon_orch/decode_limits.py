@@ -3,9 +3,10 @@
 See docs/storage.md#limits-of-decoders.
 """
 
+import math
 import os
 
-from paimon_orch.errors import CorruptFileError
+from paimon_orch.errors import CorruptFileError, InputError
 
 LIMIT_FACTOR_VARIABLE = "PAIMON_ORCH_DECODE_LIMIT_FACTOR"
 """The environment variable that multiplies all limits, for valid files that exceed them."""
@@ -74,6 +75,12 @@ def check_nesting(depth: int) -> None:
 def _read_factor() -> float:
     text = os.environ.get(LIMIT_FACTOR_VARIABLE, "1")
     try:
-        return max(1.0, float(text))
+        factor = float(text)
     except ValueError:
-        return 1.0
+        factor = 0.0
+    if not 1 <= factor < math.inf:
+        raise InputError(
+            f"the environment variable {LIMIT_FACTOR_VARIABLE} is {text!r}, but must be a number of "
+            "at least 1, such as 4"
+        )
+    return factor

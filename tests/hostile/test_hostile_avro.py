@@ -7,15 +7,17 @@ import json
 import struct
 import zlib
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from support.limited_process import refuse, run_limited
+from support.tables import new_table
 
 from paimon_orch.decode_limits import LIMIT_FACTOR_VARIABLE
-from paimon_orch.errors import wrap_decode_errors
+from paimon_orch.errors import InputError, wrap_decode_errors
 from paimon_orch.files.avro_reader import AvroFileReader
 from paimon_orch.format.manifest import avro_container as avro
 from paimon_orch.format.manifest.avro_batch_decoder import (
@@ -180,6 +182,16 @@ def test_the_limit_is_raised_by_the_environment_variable(monkeypatch: pytest.Mon
     assert "decompressed bytes" in refuse(partial(_count_rows, data))
     monkeypatch.setenv(LIMIT_FACTOR_VARIABLE, "2")
     assert run_limited(partial(_count_rows, data), memory=4 << 30) == 1
+
+
+@pytest.mark.parametrize("factor", ["four", "", "0.5", "nan", "inf"])
+def test_an_invalid_factor_of_the_limits_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, factor: str
+) -> None:
+    table = new_table(tmp_path)
+    monkeypatch.setenv(LIMIT_FACTOR_VARIABLE, factor)
+    with pytest.raises(InputError, match=f"{LIMIT_FACTOR_VARIABLE} is '{factor}', but must be"):
+        table.scan().to_arrow()
 
 
 def _count_rows(data: bytes) -> int:
