@@ -50,7 +50,12 @@ class PaimonError(Exception):
 
 
 class TransientError(PaimonError):
-    """The same call may succeed if it is repeated."""
+    """The same call may succeed if it is repeated.
+
+    :ivar retry_seconds: the time that the call has already spent on its own attempts
+    """
+
+    retry_seconds: float = 0.0
 
 
 class CommitConflictError(TransientError):
@@ -66,12 +71,7 @@ class CatalogUnavailableError(TransientError):
 
 
 class StorageError(TransientError):
-    """A file system or object store call failed.
-
-    :ivar retry_seconds: the time that the call has already spent on its own attempts
-    """
-
-    retry_seconds: float = 0.0
+    """A file system or object store call failed."""
 
 
 class CommitOutcomeUnknownError(StorageError):

@@ -41,7 +41,7 @@ from paimon_orch.catalog.rest.rest_options import (
 from paimon_orch.catalog.rest.served_options import select_served_options
 from paimon_orch.catalog.rest.signer import Authentication, SignableRequest, Signer
 from paimon_orch.catalog.rest.transport_errors import build_transport_error
-from paimon_orch.errors import InputError
+from paimon_orch.errors import InputError, TransientError
 from paimon_orch.retry_policy import CATALOG_REQUEST
 from paimon_orch.safe_text import get_logger, mask_values, note_secrets
 
@@ -174,7 +174,7 @@ class RestClient:
             body=b"" if body is None else _encode_body(body),
             host=urlsplit(self.uri).netloc,
         )
-        failures = list[RestError]()
+        failures, start = list[RestError](), time.monotonic()
 
         def note_failure(attempt: int, error: BaseException) -> None:
             assert isinstance(error, RestError)
@@ -188,6 +188,9 @@ class RestClient:
                 before_retry=note_failure,
                 wait_at_least=_get_retry_after,
             )
+        except TransientError as error:
+            error.retry_seconds = time.monotonic() - start
+            raise
         except RestNotFoundError:
             if method == "DELETE" and any(failure.outcome_unknown for failure in failures):
                 return {}  # an attempt whose answer was lost deleted it

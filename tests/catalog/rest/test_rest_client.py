@@ -35,6 +35,7 @@ from paimon_orch.errors import (
     InputError,
     NotFoundError,
     StorageError,
+    TransientError,
     UnsupportedError,
 )
 from paimon_orch.retry_policy import RetryPolicy
@@ -241,6 +242,21 @@ def test_only_safe_requests_are_repeated(
 
     assert len(server.requests) == attempts
     assert error.outcome_unknown is (method != "GET" and answer.status != 429)
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_the_error_of_the_last_attempt_says_how_long_all_attempts_took(
+    server: FaultyServer, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Callers that repeat the call stop after this time."""
+    policy = RetryPolicy(attempts=3, min_wait=0.05, max_wait=0.05)
+    monkeypatch.setattr(rest_client, "CATALOG_REQUEST", policy)
+    server.answers = [Answer(status=status)]
+
+    error = fail(connect(server), "GET")
+
+    assert isinstance(error, TransientError)
+    assert error.retry_seconds >= 0.1
 
 
 def test_a_repeated_request_succeeds(server: FaultyServer) -> None:
