@@ -1,6 +1,6 @@
 """Reports the snapshot, files, levels, deletion vectors and health of a table."""
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
@@ -26,7 +26,7 @@ from paimon_orch.steps.inspection.health import (
 )
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.metadata.live_buckets import LiveBuckets
-from paimon_orch.table.scan.bucket_split import BucketSplit
+from paimon_orch.table.scan.bucket_split import BucketSplit, check_cardinality
 from paimon_orch.table.scan.unseen_rows import Visibility
 from paimon_orch.table.table import Table
 
@@ -140,16 +140,17 @@ class TableReport(Displayable):
         if self.live is None:
             return {}
         return {
-            number: sum(_count_deleted_rows(entries, self._list_names(number)).values())
+            number: sum(_count_deleted_rows(entries, self._list_row_counts(number)).values())
             for number, entries in self.live.iterate_vectors()
         }
 
-    def _list_names(self, bucket: int) -> set[str]:
+    def _list_row_counts(self, bucket: int) -> dict[str, int]:
         assert self.live is not None
         [rows] = self.live.groups.take(np.array([bucket])).split()
-        names = self.live.groups.files.names
-        assert names is not None
-        return set(names.take(pa.array(rows)).to_pylist())
+        files = self.live.groups.files
+        assert files.names is not None
+        names = files.names.take(pa.array(rows)).to_pylist()
+        return dict(zip(names, files.row_counts[rows].tolist(), strict=True))
 
     @property
     def row_count(self) -> int | None:
@@ -345,19 +346,23 @@ def _try_health(
 
 
 def _count_deleted_rows(
-    vectors: Iterable[IndexManifestEntry], live_names: Container[str]
+    vectors: Iterable[IndexManifestEntry], row_counts: Mapping[str, int]
 ) -> dict[str, int]:
-    """Return the number of deleted rows of live files by name, as the metadata states it."""
-    return {
-        entry.data_file: entry.cardinality or 0
-        for item in vectors
-        for entry in item.ranges or ()
-        if entry.data_file in live_names
-    }
+    """Return the number of deleted rows of live files by name, as the metadata states it.
+
+    Raises :class:`CorruptFileError` for a number that is greater than the number of rows.
+    """
+    deleted = {}
+    for vector in (each for item in vectors for each in item.ranges or ()):
+        if vector.data_file in row_counts:
+            check_cardinality(vector, row_counts[vector.data_file])
+            deleted[vector.data_file] = vector.cardinality or 0
+    return deleted
 
 
 def _build_bucket_report(split: BucketSplit, schema: TableSchema) -> BucketReport:
-    vectors = _count_deleted_rows(split.vectors, {file.file_name for file in split.files})
+    row_counts = {file.file_name: file.row_count for file in split.files}
+    vectors = _count_deleted_rows(split.vectors, row_counts)
     files = tuple(sorted(split.files, key=lambda f: (f.level, -f.max_sequence_number, f.file_name)))
     return BucketReport(
         partition=format_partition(split.partition, schema),

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from paimon_orch.errors import CorruptFileError
 from paimon_orch.format.arrays import Positions
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
-from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
+from paimon_orch.format.manifest.index_manifest import DeletionVectorRange, IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.options.core_options import DATA_EVOLUTION_ENABLED
 from paimon_orch.format.row_range_set import RowRanges
@@ -125,14 +125,19 @@ def count_deleted_rows(split: BucketSplit, names: Container[str]) -> int | None:
             continue
         if item.cardinality is None:
             return None
-        if not 0 <= item.cardinality <= row_counts[item.data_file]:
-            raise CorruptFileError(
-                item.data_file,
-                f"has {row_counts[item.data_file]} rows, but its deletion vector deletes "
-                f"{item.cardinality} rows, according to the index manifest",
-            )
+        check_cardinality(item, row_counts[item.data_file])
         total += item.cardinality
     return total
+
+
+def check_cardinality(vector: DeletionVectorRange, row_count: int) -> None:
+    """Raise :class:`CorruptFileError` if a vector deletes more rows than its data file has."""
+    if not 0 <= (vector.cardinality or 0) <= row_count:
+        raise CorruptFileError(
+            vector.data_file,
+            f"has {row_count} rows, but its deletion vector deletes {vector.cardinality} rows, "
+            "according to the index manifest",
+        )
 
 
 def is_raw_convertible(files: Sequence[DataFileMeta], schema: TableSchema) -> bool:
