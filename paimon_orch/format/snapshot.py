@@ -15,6 +15,7 @@ from paimon_orch.format.text import encode_json, parse_json_object, replace_surr
 SNAPSHOT_VERSION = 3
 MAX_LONG = 2**63 - 1
 """The largest number of Java's type for ids and counts."""
+_MIN_MILLIS, _MAX_MILLIS = -62_135_596_800_000, 253_402_300_799_999
 BATCH_COMMIT_IDENTIFIER = MAX_LONG
 FIRST_SNAPSHOT_ID = 1
 _MIN_INT64 = -(2**63)
@@ -138,7 +139,7 @@ class Snapshot:
                 commit_user=replace_surrogates(str(value["commitUser"])),
                 commit_identifier=_parse_integer(value, "commitIdentifier"),
                 commit_kind=CommitKind(value["commitKind"]),
-                time_millis=_parse_integer(value, "timeMillis"),
+                time_millis=_parse_time(value, "timeMillis"),
                 total_record_count=_parse_integer(value, "totalRecordCount", default=0),
                 delta_record_count=_parse_integer(value, "deltaRecordCount", default=0),
                 base_manifest_list_size=_parse_optional_integer(value, "baseManifestListSize", 0),
@@ -183,6 +184,13 @@ def _parse_integer(
     if default is None:
         raise ValueError(f"{key} is missing")
     return default
+
+
+def _parse_time(value: Mapping[str, Any], key: str) -> int:
+    number = _parse_integer(value, key)
+    if not _MIN_MILLIS <= number <= _MAX_MILLIS:
+        raise ValueError(f"{key} is {number}, which is not a time in the years 1 to 9999")
+    return number
 
 
 def _check_optional_file_name(value: str | None, path: str) -> str | None:

@@ -43,7 +43,8 @@ class LocalFileIO:
     def confine(self, roots: Sequence[str], anchor: str = "") -> Self:
         """Return a copy for some directories; see :meth:`FileIO.confine`."""
         confined = copy(self)
-        confined._roots = Roots(tuple(roots), anchor)  # noqa: SLF001 - its own class
+        kept = anchor or self._roots.anchor
+        confined._roots = Roots(tuple(roots), kept)  # noqa: SLF001 - its own class
         return confined
 
     def check_readable(self, path: str) -> None:

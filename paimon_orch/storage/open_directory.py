@@ -43,6 +43,19 @@ class Roots:
         is_anchored = root is not None and self.anchor and root.startswith(f"{self.anchor}/")
         return self.anchor if is_anchored else root
 
+    def resolve(self) -> "Roots":
+        """Return the roots without links, except those below the anchor, which others may write."""
+        anchor = os.path.realpath(self.anchor) if self.anchor else ""
+        return Roots(
+            tuple(
+                f"{anchor}{root[len(self.anchor) :]}"
+                if anchor and root.startswith(f"{self.anchor}/")
+                else os.path.realpath(root)
+                for root in self.paths
+            ),
+            anchor,
+        )
+
 
 class LinkError(NotAllowedError):
     """A path below a root leads through a symbolic link."""
@@ -76,9 +89,8 @@ def call_to_read(roots: Roots, path: str, call: InDirectory[T]) -> T:
         return call_to_change(roots, path, call)
     except LinkError:
         real = os.path.realpath(path)
-        real_roots = Roots(tuple(map(os.path.realpath, roots.paths)))
     try:
-        return call_to_change(real_roots, real, call)
+        return call_to_change(roots.resolve(), real, call)
     except LinkError as error:
         raise StorageError(f"{path} was replaced by a symbolic link while it was read") from error
     except NotAllowedError:

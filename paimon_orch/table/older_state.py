@@ -31,6 +31,7 @@ from paimon_orch.format.options.typed_options import IGNORE_DELETE_OPTIONS
 from paimon_orch.format.options.validation import parse_option_columns, rename_option_columns
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.format.types.data_types import AtomicType, DataType, TypeRoot
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.scan.bucket_split import BucketSplit
 
@@ -64,21 +65,29 @@ _MERGE_OPTIONS: tuple[AnyOption, ...] = (
 
 Expiration of records is none of them: only compactions drop expired rows.
 """
+_INTEGERS = (TypeRoot.TINYINT, TypeRoot.SMALLINT, TypeRoot.INT, TypeRoot.BIGINT)
 _MERGE_KEYS = frozenset(option.key for option in _MERGE_OPTIONS)
 
 
 def check_same_rows_under_newest_options(stores: "TableStores", target: Snapshot) -> None:
-    """Raise :class:`InputError` if the newest options would show other rows of a snapshot.
+    """Raise :class:`InputError` if the newest schema would show other rows of a snapshot.
 
-    Options matter only while a bucket has files to merge or deletion vectors.
+    Its options, and the types of columns by which rows are merged, matter only while a bucket has
+    files to merge or deletion vectors.
     """
     newest, older = stores.schemas.latest(), stores.schemas.get(target.schema_id)
-    changed = _find_changed_options(older, newest)
-    if not changed:
+    changed, retyped = _find_changed_options(older, newest), _find_retyped_columns(older, newest)
+    if not changed and not retyped:
         return
     bucket = find_bucket_to_merge(stores.files(target), older, stores.paths.root)
     if bucket is None:
         return
+    if retyped:
+        raise InputError(
+            f"the type of column {', '.join(map(repr, retyped))}, by which rows are merged, has "
+            f"changed since snapshot {target.id}, and {bucket} in that snapshot, so the table "
+            "would show other rows than the snapshot; read it by time travel or by a tag instead"
+        )
     names = ", ".join(map(repr, changed))
     actions = " and ".join(
         f"reset {key!r}" if value is None else f"set {key!r} to {value!r} again"
@@ -113,10 +122,16 @@ def has_vectors_of_live_files(split: BucketSplit) -> bool:
 def apply_older_options(newest: TableSchema, older: TableSchema) -> TableSchema:
     """Return the newest columns with the options by which an older schema merges rows.
 
-    Raises :class:`InputError` if such an option needs a column that was dropped.
+    Raises :class:`InputError` if such an option needs a column that was dropped, or that has
+    another type now.
     """
     if newest.id == older.id:
         return newest
+    if retyped := _find_retyped_columns(older, newest):
+        raise InputError(
+            f"the rows of schema {older.id} are merged by column {', '.join(map(repr, retyped))}, "
+            "whose type has changed; read the snapshots of this schema by time travel"
+        )
     merging = {key: value for key, value in _translate(older, newest).items() if _merges(key)}
     for key, value in merging.items():
         for name in parse_option_columns(key, value):
@@ -149,6 +164,38 @@ def _translate(older: TableSchema, newest: TableSchema) -> Mapping[str, str]:
     for name, new in renamed.items():
         values = rename_option_columns(values, f"\0{name}", new)
     return values
+
+
+def _find_retyped_columns(older: TableSchema, newest: TableSchema) -> list[str]:
+    """Return the columns by whose values rows are merged and whose values another type changes.
+
+    Integers that become wider keep their values and their order.
+    """
+    if older.id == newest.id or not newest.primary_keys:
+        return []
+    merging = [item for item in older.options.items() if _merges(item[0])]
+    names = {name for key, value in merging for name in parse_option_columns(key, value)}
+    if older.typed_options.get(MERGE_ENGINE) == "aggregation":
+        names |= set(older.names)
+    types = {field.id: field.type.with_nullable(True) for field in newest.fields}
+    return [
+        field.name
+        for field in older.fields
+        if field.name in names
+        and not _keeps_values(field.type.with_nullable(True), types.get(field.id))
+    ]
+
+
+def _keeps_values(older: DataType, newer: DataType | None) -> bool:
+    if newer is None or older == newer:  # options of dropped columns are another matter
+        return True
+    before, after = (
+        _INTEGERS.index(each.name)
+        if isinstance(each, AtomicType) and each.name in _INTEGERS
+        else None
+        for each in (older, newer)
+    )
+    return before is not None and after is not None and before < after
 
 
 def _find_changed_options(older: TableSchema, newest: TableSchema) -> dict[str, str | None]:

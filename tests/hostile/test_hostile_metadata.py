@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.damage import edit_snapshot
+from support.damage import edit_files, edit_snapshot
 from support.limited_process import refuse, run_limited
 from support.tables import new_table, rows_of, table_of
 from support.tables_with_deletion_vectors import EXECUTOR
@@ -23,6 +23,7 @@ from paimon_orch.format.types.data_types import parse_columns
 from paimon_orch.steps import compact, expire_snapshots
 from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.steps.inspection.doctor import examine_opened_table
+from paimon_orch.steps.inspection.inspect import inspect
 from paimon_orch.steps.maintenance.create_automatic_tags import create_tags
 from paimon_orch.storage.local import LocalFileIO
 from paimon_orch.table.table import Table
@@ -70,6 +71,40 @@ def test_no_snapshot_follows_the_last_number_of_java(tmp_path: Path) -> None:
     )
     assert not Path(table.stores.snapshots.path(LAST + 1)).exists()
     assert rows_of(table) == [(1, "b")]
+
+
+@pytest.mark.parametrize("millis", [-(2**63), -62_135_596_800_001, 253_402_300_800_000, LAST])
+def test_a_snapshot_with_a_time_that_has_no_date_is_refused(tmp_path: Path, millis: int) -> None:
+    table = new_table(tmp_path)
+    table.upsert(table_of("k v", [(1, "a")]))
+    edit_snapshot(table, 1, time_millis=millis)
+    for read in (rows_of, lambda t: list(t.stores.snapshots.walk_back()), inspect):
+        with pytest.raises(CorruptFileError, match=r"snapshot-1.* is not a time in the years 1 to"):
+            read(table)
+    assert check(table).findings
+
+
+def test_a_negative_number_of_rows_is_not_counted(tmp_path: Path) -> None:
+    table = new_table(tmp_path, key=(), bucket="-1")
+    table.append(table_of("k v", [(1, "a")]))
+    edit_files(table, 1, row_count=-(2**63))
+    with pytest.raises(CorruptFileError, match="has -9223372036854775808 rows"):
+        table.scan().count()
+
+
+def test_a_file_with_a_longer_name_than_a_file_can_have_does_not_stop_expiration(
+    tmp_path: Path,
+) -> None:
+    table = new_table(tmp_path)
+    for key in range(2):
+        table.upsert(table_of("k v", [(key, "a")]))
+    edit_files(table, 1, extra_files=("x" * 300,))
+    compact(table, EXECUTOR, strategy="full")
+
+    result = expire_snapshots(table, EXECUTOR, retain_max=1, retain_min=1)
+
+    assert result.snapshots == 2
+    assert [path.rpartition("/")[2] for path in result.refused] == ["x" * 300]
 
 
 def test_a_file_name_with_a_larger_number_than_java_reads_is_refused(tmp_path: Path) -> None:

@@ -145,6 +145,37 @@ def test_a_link_in_the_shared_iceberg_directory_is_not_followed(
         assert read_all(victim) == before
 
 
+@pytest.mark.parametrize("level", range(1, 5))
+def test_an_external_path_through_a_link_in_the_iceberg_directory_is_refused(
+    warehouse: Path, table: Table, victim: Path, level: int
+) -> None:
+    parts = ("iceberg", "db", "t", "metadata")
+    stolen = next(victim.rglob("bucket-0/*.parquet"))
+    link, own = warehouse.joinpath(*parts[:level]), Path(table.paths.root) / "own"
+    link.parent.mkdir(parents=True, exist_ok=True)
+    if level < len(parts):  # a link to directories of the attacker, the last of which is a link
+        inner = own.joinpath(*parts[level:])
+        inner.parent.mkdir(parents=True)
+        inner.symlink_to(stolen.parent)
+        link.symlink_to(own)
+    else:
+        link.symlink_to(stolen.parent)
+    path = f"file:{warehouse.joinpath(*parts, stolen.name)}"
+    hostile = {"external_path": path, "file_name": stolen.name, "file_size": stolen.stat().st_size}
+    before = read_all(victim)
+    for number in (1, 2):
+        edit_files(table, number, **hostile)
+
+    for read in (rows_of, lambda t: compact(t, strategy="full")):
+        with pytest.raises(NotAllowedError, match="leads through a symbolic link"):
+            read(table)
+    for attempt in ATTEMPTS.values():
+        with suppress(PaimonError):
+            attempt(table)
+
+    assert read_all(victim) == before
+
+
 @pytest.fixture
 def confined(tmp_path: Path) -> Iterator[LocalFileIO]:
     (tmp_path / "root" / "inner").mkdir(parents=True)

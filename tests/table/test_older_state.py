@@ -12,7 +12,7 @@ from paimon_orch import Catalog, Table
 from paimon_orch.errors import InputError
 from paimon_orch.steps import compact
 from paimon_orch.steps.maintenance.rollback_as_latest import rollback_as_latest
-from paimon_orch.table.schema_change.schema_changes import SetOption
+from paimon_orch.table.schema_change.schema_changes import SetOption, UpdateType
 
 
 def create_switched_table(root: Path, key: str, value: str) -> Table:
@@ -53,6 +53,59 @@ def test_a_compacted_snapshot_is_rolled_back_to_after_vectors_were_enabled(
     roll_back(table, 3)
 
     assert sorted(table.scan().to_arrow()["v"].to_pylist()) == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("options", "older_type", "newer_type"),
+    [
+        ({"sequence.field": "s"}, "STRING", "INT"),
+        ({"sequence.field": "s"}, "INT", "STRING"),
+        ({"sequence.field": "s"}, "BIGINT", "INT"),
+        ({"merge-engine": "aggregation", "fields.s.aggregate-function": "max"}, "STRING", "INT"),
+        ({"merge-engine": "partial-update", "fields.s.sequence-group": "v"}, "STRING", "INT"),
+    ],
+)
+def test_a_return_to_rows_to_merge_is_refused_after_their_order_changed(
+    tmp_path: Path, options: dict[str, str], older_type: str, newer_type: str
+) -> None:
+    table = create_retyped_table(tmp_path, options, older_type, newer_type)
+    before = stored_files(table)
+
+    for roll_back in (Table.rollback, rollback_as_latest):
+        with pytest.raises(InputError, match="the type of column 's', by which rows are merged"):
+            roll_back(table, 2)
+    with pytest.raises(InputError, match="merged by column 's', whose type has changed"):
+        table.incremental(2, 3, mode="diff").to_arrow()
+
+    assert stored_files(table) == before
+    assert table.scan(snapshot_id=2).to_arrow().num_rows == 1
+
+
+def test_wider_integers_keep_the_order_of_older_rows(tmp_path: Path) -> None:
+    table = create_retyped_table(tmp_path, {"sequence.field": "s"}, "INT", "BIGINT")
+    older = table.scan(snapshot_id=2).to_arrow().to_pylist()
+
+    table.rollback(2)
+
+    assert table.scan().to_arrow().to_pylist() == older
+
+
+def create_retyped_table(
+    root: Path, options: dict[str, str], older_type: str, newer_type: str
+) -> Table:
+    """Create a table with two rows to merge in snapshot 2; then change the type of a column."""
+    catalog = Catalog(str(root))
+    table = catalog.create_table(
+        "db.t", f"k BIGINT, v BIGINT, s {older_type}", primary_key=["k"],
+        options={"bucket": "1", "alter-column-null-to-not-null.disabled": "false"} | options,
+    )  # fmt: skip
+    for value in (9, 10):
+        text = str(value) if older_type == "STRING" else value
+        table.append(table_of("k v s", [(1, value, text)]))
+    catalog.alter_table("db.t", [UpdateType(("s",), newer_type)])
+    table = catalog.table("db.t")
+    compact(table, strategy="full")
+    return table
 
 
 def test_the_advice_of_a_refused_rollback_works(tmp_path: Path) -> None:

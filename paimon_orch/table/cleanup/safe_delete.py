@@ -1,5 +1,6 @@
 """Deletes files of a table, but not outside its directories and not through symbolic links."""
 
+import errno
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -69,6 +70,10 @@ class SafeDeleter:
                     f"{path} cannot be removed ({error.strerror or error}). Repeat the step to "
                     "continue from there"
                 ) from error
+            allowed = False
+        except OSError as error:
+            if error.errno != errno.ENAMETOOLONG:  # no file has such a name
+                raise
             allowed = False
         if not allowed:
             logger.warning("%s is not deleted: it is not in the table's own directories", path)

@@ -107,12 +107,19 @@ def build_partition_matcher(spec: PartitionSpec, schema: TableSchema) -> Callabl
         return all(
             spec[field.name] == names[field.name]
             or (spec[field.name] is None and value is None)
-            or (value is not None and value == typed[field.name])
+            or (value is not None and _is_same(value, typed[field.name]))
             for field, value in zip(fields, values, strict=True)
             if field.name in spec
         )
 
     return matches
+
+
+def _is_same(value: object, other: object) -> bool:
+    """Return whether values are those of one partition: 0.0 and -0.0 are two, NaN is one."""
+    if isinstance(value, float) and isinstance(other, float):
+        return repr(value) == repr(other)
+    return value == other
 
 
 def _convert_to_internal(value: object, target: pa.DataType) -> object:

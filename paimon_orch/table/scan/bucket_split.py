@@ -108,6 +108,9 @@ def count_visible_rows(split: BucketSplit, schema: TableSchema) -> int | None:
         or schema.typed_options.get(DATA_EVOLUTION_ENABLED)
     ):
         return None
+    for file in split.files:
+        if file.row_count < 0:
+            raise CorruptFileError(file.file_name, f"has {file.row_count} rows, by its manifest")
     deleted = count_deleted_rows(split, {file.file_name for file in split.files})
     return None if deleted is None else split.row_count - deleted
 

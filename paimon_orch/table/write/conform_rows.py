@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from paimon_orch.errors import InputError
 from paimon_orch.files.arrow_conversion import build_constant_column, convert_to_arrow_type
@@ -17,7 +18,7 @@ from paimon_orch.format.options.core_options import SEQUENCE_FIELD
 from paimon_orch.format.row.row_kind import RowKind, is_retract, parse_row_kinds
 from paimon_orch.format.schema import VALUE_KIND, TableSchema
 from paimon_orch.format.types.arrow import to_arrow_type
-from paimon_orch.format.types.data_types import Field
+from paimon_orch.format.types.data_types import Field, type_to_sql
 from paimon_orch.table.write.bucket_routing import add_bucket_column
 
 
@@ -158,6 +159,7 @@ def complete_rows_to_delete(rows: pa.Table, schema: TableSchema) -> pa.Table:
     ``sequence.field`` is missing.
     """
     sequence_fields = schema.typed_options.get(SEQUENCE_FIELD)
+    _check_exact_keys(rows, schema)
     needed = dict.fromkeys((*schema.primary_keys, *schema.partition_keys, *sequence_fields))
     missing = [name for name in needed if name not in rows.column_names]
     if missing:
@@ -170,6 +172,37 @@ def complete_rows_to_delete(rows: pa.Table, schema: TableSchema) -> pa.Table:
         if field.name not in rows.column_names:
             rows = rows.append_column(field.name, build_placeholder_values(field, rows.num_rows))
     return rows
+
+
+def _check_exact_keys(rows: pa.Table, schema: TableSchema) -> None:
+    """Raise :class:`InputError` for a key that its column would round: another row has that key."""
+    for name in set(schema.primary_keys).intersection(rows.column_names):
+        keys, field = rows.column(name).combine_chunks(), schema.field(name)
+        if not (pa.types.is_primitive(keys.type) or pa.types.is_decimal(keys.type)):
+            continue
+        is_changed = _find_changed(keys, _convert_column(rows, field, are_new=False))
+        if pc.any(is_changed).as_py():
+            value = keys.filter(is_changed)[0].as_py()
+            raise InputError(
+                f"column {name!r} of the rows to delete is {keys.type} and has the value {value}, "
+                f"which its type in the table, {type_to_sql(field.type)}, cannot hold exactly; "
+                "nothing was deleted"
+            )
+
+
+def _find_changed(keys: pa.Array, stored: pa.Array) -> pa.Array:
+    """Return a mask of the values that a conversion has changed; types that differ more have none."""
+    try:
+        if (
+            pa.types.is_timestamp(keys.type)
+            and keys.type.tz
+            and getattr(stored.type, "tz", "") is None
+        ):
+            keys = pc.local_timestamp(keys)  # as it is stored
+        changed = pc.not_equal(stored.cast(keys.type, safe=False), keys)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return pa.array([], pa.bool_())
+    return pc.and_not(changed, pc.is_nan(keys)) if pa.types.is_floating(keys.type) else changed
 
 
 def build_placeholder_values(field: Field, length: int) -> pa.Array:

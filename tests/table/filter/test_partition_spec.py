@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,21 @@ def test_days_are_matched_by_date_text_and_number(value: object, expected: bool)
     assert (
         build_partition_matcher({"day": value}, DAY)(partition(DAY, date(2024, 5, 14))) is expected
     )
+
+
+@pytest.mark.parametrize("column_type", ["DOUBLE", "FLOAT"])
+def test_each_spec_of_a_number_matches_one_partition(tmp_path: Path, column_type: str) -> None:
+    table = new_table(tmp_path, f"k INT, p {column_type}", key=(), partition_by=["p"], bucket="-1")
+    values: list[float] = [0.0, -0.0, math.nan, 1.5]
+    rows = pa.table({"k": pa.array(range(4), pa.int32()), "p": values})
+    for number, value in enumerate(values):
+        table.overwrite(rows)
+        for spec in ({"p": value}, {"p": str(value).replace("nan", "NaN")}):
+            table.overwrite(rows.slice(number, 1), spec)
+        assert sorted(table.scan().to_arrow()["k"].to_pylist()) == [0, 1, 2, 3]
+        table.drop_partitions([{"p": value}])
+        left = sorted(table.scan().to_arrow()["k"].to_pylist())
+        assert left == [other for other in range(4) if other != number]
 
 
 def test_null_and_empty_text_are_different() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -512,6 +513,59 @@ def test_rows_are_deleted_by_key_although_other_columns_are_not_nullable(
     table.delete(pa.table({"k": [1]}))
 
     assert table.scan(["k"]).to_arrow().to_pydict() == {"k": [2]}
+
+
+@pytest.mark.parametrize(
+    ("column_type", "stored", "given"),
+    [
+        ("TIMESTAMP(3)", pa.array([0, 1], pa.timestamp("ms")), pa.array([1], pa.timestamp("ns"))),
+        ("TIMESTAMP(3) WITH LOCAL TIME ZONE", pa.array([0, 1], pa.timestamp("ms", "UTC")),
+         pa.array([1], pa.timestamp("ns", "Asia/Kolkata"))),
+        ("TIMESTAMP(3)", pa.array([0, 1], pa.timestamp("ms")),
+         pa.array([1], pa.timestamp("ns", "Asia/Kolkata"))),
+        ("DECIMAL(5, 1)", pa.array([1, 2]), pa.array([1.04])),
+        ("DATE", pa.array([0, 1], pa.date32()), pa.array([3_600_000], pa.timestamp("ms"))),
+        ("FLOAT", pa.array([0.5, 1.0]), pa.array([1.000000001])),
+    ],
+)  # fmt: skip
+def test_a_key_that_the_column_would_round_deletes_no_row(
+    tmp_path: Path, column_type: str, stored: pa.Array, given: pa.Array
+) -> None:
+    table = new_table(tmp_path, f"k {column_type}, v INT")
+    table.upsert(pa.table({"k": stored, "v": pa.array([1, 2], pa.int32())}))
+
+    with pytest.raises(InputError, match="cannot hold exactly; nothing was deleted"):
+        table.delete(pa.table({"k": given}))
+
+    assert table.scan().count() == 2
+
+
+@pytest.mark.parametrize(
+    ("column_type", "stored", "given"),
+    [
+        ("DOUBLE", pa.array([math.nan, 0.0]), pa.array([math.nan])),
+        ("FLOAT", pa.array([1.5, 2.5]), pa.array([1.5])),
+        ("TIMESTAMP(3)", pa.array([1, 2], pa.timestamp("ms")),
+         pa.array([1_000_000], pa.timestamp("ns"))),
+        ("TIMESTAMP(3)", pa.array([19_800_001, 2], pa.timestamp("ms")),
+         pa.array([1], pa.timestamp("ms", "Asia/Kolkata"))),
+        ("TIMESTAMP(3) WITH LOCAL TIME ZONE", pa.array([1, 2], pa.timestamp("ms", "UTC")),
+         pa.array([1], pa.timestamp("ms"))),
+        ("DECIMAL(5, 1)", pa.array([1, 2]), pa.array([1.0])),
+        ("DATE", pa.array([1, 2], pa.date32()), pa.array([86_400_000], pa.timestamp("ms"))),
+        ("INT", pa.array([1, 2]), pa.array([1.0])),
+        ("STRING", pa.array(["1", "2"]), pa.array([1])),
+    ],
+)  # fmt: skip
+def test_a_key_of_another_type_deletes_its_row(
+    tmp_path: Path, column_type: str, stored: pa.Array, given: pa.Array
+) -> None:
+    table = new_table(tmp_path, f"k {column_type}, v INT")
+    table.upsert(pa.table({"k": stored, "v": pa.array([1, 2], pa.int32())}))
+
+    table.delete(pa.table({"k": given}))
+
+    assert table.scan(["v"]).to_arrow()["v"].to_pylist() == [2]
 
 
 def test_the_input_changelog_producer_writes_rows_unchanged(tmp_path: Path) -> None:
