@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from paimon_orch.errors import InputError, NotFoundError
+from paimon_orch.errors import InputError, NotFoundError, wrap_decode_errors
 from paimon_orch.files.row_tracking import row_tracking_fields
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
@@ -235,7 +235,8 @@ def _wrap_columns(batch: pa.RecordBatch, form: pa.Schema) -> pa.RecordBatch:
 def _read_metadata(
     table: "Table", build: MetadataTableBuilder, selector: SnapshotSelector
 ) -> pa.Table:
-    return build(table, selector.find(table.stores.snapshots))
+    with wrap_decode_errors(f"the metadata of {table.identifier}"):
+        return build(table, selector.find(table.stores.snapshots))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

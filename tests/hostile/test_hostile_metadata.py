@@ -107,6 +107,14 @@ def test_a_file_with_a_longer_name_than_a_file_can_have_does_not_stop_expiration
     assert [path.rpartition("/")[2] for path in result.refused] == ["x" * 300]
 
 
+def test_a_system_table_with_damaged_keys_has_an_error_of_its_own(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    table.upsert(table_of("k v", [(1, "a")]))
+    edit_files(table, 1, min_key=b"")
+    with pytest.raises(CorruptFileError, match=r"the metadata of db.t: cannot be decoded"):
+        table.system("files").scan().to_arrow()
+
+
 def test_a_file_name_with_a_larger_number_than_java_reads_is_refused(tmp_path: Path) -> None:
     table = table_with_snapshot(tmp_path, LAST + 1)
     with pytest.raises(CorruptFileError, match="the largest that Java can read"):

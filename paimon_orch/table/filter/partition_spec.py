@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from paimon_orch.errors import InputError, NotFoundError
+from paimon_orch.errors import InputError, NotFoundError, wrap_decode_errors
 from paimon_orch.files.arrow_conversion import convert_to_arrow_type
 from paimon_orch.files.stats.collector import to_internal_value
 from paimon_orch.format.options import Options
@@ -48,15 +48,18 @@ def parse_partition_spec(text: str, schema: TableSchema) -> dict[str, object]:
 
 
 def parse_partition_specs(
-    specs: Iterable[str | PartitionSpec], schema: TableSchema
+    specs: str | Iterable[str | PartitionSpec], schema: TableSchema
 ) -> list[PartitionSpec]:
     """Return specs as mappings; parses strings with :func:`parse_partition_spec`.
+
+    A single string is one spec.
 
     Raises :class:`InputError` for a list that names no partition, and for a spec without values,
     which would select all partitions.
     """
     parsed = [
-        parse_partition_spec(spec, schema) if isinstance(spec, str) else spec for spec in specs
+        parse_partition_spec(spec, schema) if isinstance(spec, str) else spec
+        for spec in ([specs] if isinstance(specs, str) else specs)
     ]
     if not parsed or not all(parsed):
         raise InputError(
@@ -183,5 +186,6 @@ def build_any_partition_matcher(
 def format_partition(partition: bytes, schema: TableSchema) -> str:
     """Format a serialized partition as ``k1=v1/k2=v2``, or "" if there are no partition columns."""
     fields = schema.partition_fields
-    values = deserialize_row(partition, [field.type for field in fields])
+    with wrap_decode_errors(f"partition {partition[:32].hex()} in a manifest"):
+        values = deserialize_row(partition, [field.type for field in fields])
     return build_partition_path(values, fields, schema.typed_options).rstrip("/")

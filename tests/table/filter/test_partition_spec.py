@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.tables import new_table, rows_of
 
-from paimon_orch.errors import InputError, NotFoundError
+from paimon_orch.errors import CorruptFileError, InputError, NotFoundError
 from paimon_orch.files.stats.collector import to_internal_value
 from paimon_orch.format.row.binary_row import serialize_row
 from paimon_orch.format.schema import TableSchema, build_table_schema
@@ -23,6 +23,7 @@ from paimon_orch.table.filter.partition_spec import (
     build_partition_matcher,
     format_partition,
     parse_partition_spec,
+    parse_partition_specs,
 )
 
 
@@ -115,6 +116,16 @@ def test_each_spec_of_a_number_matches_one_partition(tmp_path: Path, column_type
         table.drop_partitions([{"p": value}])
         left = sorted(table.scan().to_arrow()["k"].to_pylist())
         assert left == [other for other in range(4) if other != number]
+
+
+@pytest.mark.parametrize("data", [b"", b"\0\0\0\x7f", b"\xff" * 40])
+def test_a_damaged_partition_is_named_by_its_bytes(data: bytes) -> None:
+    with pytest.raises(CorruptFileError, match=f"partition {data[:32].hex()} in a manifest"):
+        format_partition(data, TWO)
+
+
+def test_a_string_is_one_spec() -> None:
+    assert parse_partition_specs("dt=a/n=1", TWO) == [{"dt": "a", "n": "1"}]
 
 
 def test_null_and_empty_text_are_different() -> None:
