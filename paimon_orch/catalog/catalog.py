@@ -307,6 +307,11 @@ class Catalog:
         if if_exists and not self.backend.has_database(check_database_name(database)):
             return []
         tables = self.tables(database)
+        if isinstance(self.backend, FileSystemBackend) and database not in self.databases():
+            raise InputError(
+                f"the directory of database {database!r} in {self.uri} is a symbolic link; links are "
+                "not followed to delete files. Remove the link and its target yourself"
+            )
         if tables and not cascade:
             raise InputError(
                 f"database {database!r} has the tables {format_names(tables)}; drop them first, or "

@@ -12,7 +12,7 @@ from support.histories import backdate_files
 from support.tables import new_table, rows_of, table_of
 
 from paimon_orch import Catalog
-from paimon_orch.errors import NotAllowedError, PaimonError
+from paimon_orch.errors import InputError, NotAllowedError, PaimonError
 from paimon_orch.steps import (
     check,
     compact,
@@ -143,6 +143,20 @@ def test_a_link_in_the_shared_iceberg_directory_is_not_followed(
             catalog.drop_table("db.i")
         link.unlink()
         assert read_all(victim) == before
+
+
+@pytest.mark.parametrize("if_exists", [False, True])
+def test_a_link_in_place_of_a_database_drops_no_table_of_another_one(
+    warehouse: Path, victim: Path, if_exists: bool
+) -> None:
+    (warehouse / "linked.db").symlink_to(victim.parent)
+    catalog, before = Catalog(str(warehouse)), read_all(victim)
+
+    assert "linked" not in catalog.databases()
+    with pytest.raises(InputError, match=r"database 'linked' .* is a symbolic link"):
+        catalog.drop_database("linked", cascade=True, if_exists=if_exists)
+
+    assert read_all(victim) == before
 
 
 @pytest.mark.parametrize("level", range(1, 5))
