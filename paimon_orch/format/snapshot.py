@@ -16,6 +16,7 @@ SNAPSHOT_VERSION = 3
 MAX_LONG = 2**63 - 1
 """The largest number of Java's type for ids and counts."""
 _MIN_MILLIS, _MAX_MILLIS = -62_135_596_800_000, 253_402_300_799_999
+"""The years 1 to 9999: Python has no other dates."""
 BATCH_COMMIT_IDENTIFIER = MAX_LONG
 FIRST_SNAPSHOT_ID = 1
 _MIN_INT64 = -(2**63)

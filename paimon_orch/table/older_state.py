@@ -66,6 +66,7 @@ _MERGE_OPTIONS: tuple[AnyOption, ...] = (
 Expiration of records is none of them: only compactions drop expired rows.
 """
 _INTEGERS = (TypeRoot.TINYINT, TypeRoot.SMALLINT, TypeRoot.INT, TypeRoot.BIGINT)
+_STRINGS = (TypeRoot.VARCHAR, TypeRoot.VARBINARY)
 _MERGE_KEYS = frozenset(option.key for option in _MERGE_OPTIONS)
 
 
@@ -169,7 +170,7 @@ def _translate(older: TableSchema, newest: TableSchema) -> Mapping[str, str]:
 def _find_retyped_columns(older: TableSchema, newest: TableSchema) -> list[str]:
     """Return the columns by whose values rows are merged and whose values another type changes.
 
-    Integers that become wider keep their values and their order.
+    Integers that become wider and texts that may become longer keep their values and their order.
     """
     if older.id == newest.id or not newest.primary_keys:
         return []
@@ -189,13 +190,11 @@ def _find_retyped_columns(older: TableSchema, newest: TableSchema) -> list[str]:
 def _keeps_values(older: DataType, newer: DataType | None) -> bool:
     if newer is None or older == newer:  # options of dropped columns are another matter
         return True
-    before, after = (
-        _INTEGERS.index(each.name)
-        if isinstance(each, AtomicType) and each.name in _INTEGERS
-        else None
-        for each in (older, newer)
-    )
-    return before is not None and after is not None and before < after
+    if not (isinstance(older, AtomicType) and isinstance(newer, AtomicType)):
+        return type(older) is type(newer)  # fields of nested rows were added or dropped
+    if older.name in _INTEGERS and newer.name in _INTEGERS:
+        return _INTEGERS.index(older.name) < _INTEGERS.index(newer.name)
+    return older.name == newer.name and older.name in _STRINGS and older.params <= newer.params
 
 
 def _find_changed_options(older: TableSchema, newest: TableSchema) -> dict[str, str | None]:

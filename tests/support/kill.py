@@ -134,9 +134,7 @@ def _find_path(event: str, arguments: tuple[Any, ...], below: str) -> str:
     path = str(arguments[0])
     if Path(path).is_absolute():
         return path
-    if (
-        event == "open"
-    ):  # its event has no descriptor; only the tables' storage opens names this way
+    if event == "open":  # without a descriptor; only the storage of tables opens names this way
         return f"{below}/{path}"
     descriptor = arguments[_DIRECTORY_ARGUMENT[event]]
     if descriptor < 0:

@@ -199,6 +199,10 @@ def _find_changed(keys: pa.Array, stored: pa.Array) -> pa.Array:
             and getattr(stored.type, "tz", "") is None
         ):
             keys = pc.local_timestamp(keys)  # as it is stored
+        if stored.type == pa.float32() and keys.type == pa.float64():
+            # 0.1 stands for the FLOAT that is printed with its digits, as in filters
+            printed = pc.equal(stored.cast(pa.string()).cast(keys.type), keys)
+            stored = pc.if_else(printed, keys, stored.cast(keys.type))
         changed = pc.not_equal(stored.cast(keys.type, safe=False), keys)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return pa.array([], pa.bool_())
