@@ -132,7 +132,7 @@ class Subject:
 
     def create_tables(self, count: int) -> None:
         """Create the tables of the listing, without the checks of `Catalog.create_table`."""
-        schema = self.table.schema
+        schema = self.table.load().schema
         names = [f"table_{number:05d}" for number in range(count)]
         self.catalog.create_database("many", if_not_exists=True)
         if isinstance(self.catalog.backend, JdbcBackend):  # a listing reads only these rows

@@ -192,14 +192,14 @@ class Compaction:
         """Return a function that only reads the input and writes the output of the compaction."""
         table = self._table
         lookup_columns: list[str] | None = None
-        if table.schema.typed_options.merge_engine == "deduplicate":
-            lookup_columns = [f"_KEY_{name}" for name in table.schema.trimmed_primary_keys]
+        if table.load().schema.typed_options.merge_engine == "deduplicate":
+            lookup_columns = [f"_KEY_{name}" for name in table.load().schema.trimmed_primary_keys]
         paths: TablePaths = table.paths
         messages = self.run()
         writes = list(
             rewrite_functions(
                 [
-                    paths.data_file(table.schema, entry.partition, entry.bucket, entry.file)
+                    paths.data_file(table.load().schema, entry.partition, entry.bucket, entry.file)
                     for message in messages
                     for entry in message.added
                     if entry.file.level != 0 and entry.file.file_name not in self._inputs()
@@ -225,7 +225,7 @@ class Compaction:
     def _paths(self, *, higher_levels: bool) -> list[str]:
         table = self._table
         return [
-            table.paths.data_file(table.schema, *unit.partition_bucket, file)
+            table.paths.data_file(table.load().schema, *unit.partition_bucket, file)
             for unit in self._units
             for file in (unit.task.higher_level_files if higher_levels else unit.task.files)
         ]

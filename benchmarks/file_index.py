@@ -185,7 +185,7 @@ def _evaluation_runs(table: Table, data: bytes) -> dict[str, Callable[[], object
     files, all_rows = [entry.file for entry in entries], np.arange(len(entries))
 
     def pruner() -> FilePruner:
-        return FilePruner(table.schema, predicate, table.stores.schemas.get)
+        return FilePruner(table.load().schema, predicate, table.stores.schemas.get)
 
     def evaluate() -> int:
         return len(pruner().select_files([(entries[0].partition, files)])[0])
@@ -288,7 +288,7 @@ def _data_size(folder: str) -> int:
 
 
 def _scan(table: Table, columns: list[str] | None, *, indexed: bool = True) -> int:
-    options = {**table.schema.options, FILE_INDEX_READ_ENABLED.key: str(indexed).lower()}
+    options = {**table.load().schema.options, FILE_INDEX_READ_ENABLED.key: str(indexed).lower()}
     scan = table.scan(columns, filter="status = 'PENDING'")
     rows: int = replace(scan, schema=replace(scan.schema, options=options)).to_arrow().num_rows
     return rows

@@ -59,7 +59,7 @@ def commit_without_publication(table: Table) -> TableCommit:
 
 def make_entry(table: Table, number: int, partitions: int) -> ManifestEntry:
     """Return the entry of a new file."""
-    schema = table.schema
+    schema = table.load().schema
     types = [field.type for field in schema.fields]
     day = f"day-{number % partitions:05d}"
     low, high = number * 1_000, number * 1_000 + 999
@@ -87,7 +87,7 @@ def make_entry(table: Table, number: int, partitions: int) -> ManifestEntry:
 def compact_partition(table: Table, number: int, partitions: int) -> CommitChanges:
     """Return the changes of a compaction that replaces the files of one partition by one."""
     day = f"day-{number:05d}"
-    types = [field.type for field in table.schema.partition_fields]
+    types = [field.type for field in table.load().schema.partition_fields]
     partition = serialize_row([day], types)
     snapshot = table.snapshot()
     assert snapshot is not None

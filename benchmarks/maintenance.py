@@ -54,9 +54,9 @@ class TableHistory:
         self.table = Catalog(str(warehouse)).create_table(
             "db.t", "p INT NOT NULL, k BIGINT", partition_by=["p"], options={"bucket": "-1"}
         )
-        types = [field.type for field in self.table.schema.partition_fields]
+        types = [field.type for field in self.table.load().schema.partition_fields]
         self.partitions = [serialize_row([p], types) for p in range(PARTITIONS)]
-        self.writer = ManifestWriter(self.table.io, self.table.paths, self.table.schema)
+        self.writer = ManifestWriter(self.table.io, self.table.paths, self.table.load().schema)
         self.live: dict[str, ManifestEntry] = {}
         self.manifests: list[ManifestFileMeta] = []
         self.rows = 0

@@ -76,7 +76,7 @@ def create_many_files(warehouse: Path, files: int, *, spread: bool = False) -> T
         partition_by=["dt"],
         options={"bucket": str(BUCKETS)},
     )
-    writer = ManifestWriter(table.io, table.paths, table.schema)
+    writer = ManifestWriter(table.io, table.paths, table.load().schema)
     copies, rest = divmod(files, min(files, MAX_ENCODED))
     assert not rest, f"{files} is not a multiple of {MAX_ENCODED}"
     encoded = _write_entries(table, writer, files // copies, spread=spread)
@@ -135,7 +135,7 @@ def _copy_manifest(table: Table, meta: ManifestFileMeta, copy: int) -> ManifestF
     content = np.frombuffer(manifest.data, np.uint8).copy()
     names = manifest.columns["_FILE._FILE_NAME"].values
     content[names + len("data-")] = ord(get_copy_letter(copy))
-    types = [field.type for field in table.schema.partition_fields]
+    types = [field.type for field in table.load().schema.partition_fields]
 
     def read_day(partition: bytes) -> str:
         [day] = deserialize_row(partition, types)
@@ -201,7 +201,7 @@ def _iterate_chunks(numbers: Iterator[int]) -> Iterator[list[int]]:
 
 class _EntryMaker:
     def __init__(self, table: Table) -> None:
-        schema = table.schema
+        schema = table.load().schema
         self._types = [field.type for field in schema.fields]
         self._key_types = [field.type for field in schema.key_fields]
         self._partition_types = [field.type for field in schema.partition_fields]

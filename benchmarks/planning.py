@@ -54,7 +54,7 @@ def create_table(warehouse: Path, files: int) -> Table:
 
 
 def _make_entry(table: Table, number: int) -> ManifestEntry:
-    schema = table.schema
+    schema = table.load().schema
     types = [field.type for field in schema.fields]
     key_types = [field.type for field in schema.key_fields]
     day = f"2026-01-{number % DAYS + 1:02d}"

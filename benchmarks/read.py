@@ -67,11 +67,11 @@ def measure_compacted(warehouse: Path, count: int, repeat: int) -> None:
     table = create_table(warehouse, "compacted", count, 1)
     compact.compact(table, InProcessExecutor(), strategy="full")
     files = [
-        table.paths.data_file(table.schema, split.partition, split.bucket, file)
+        table.paths.data_file(table.load().schema, split.partition, split.bucket, file)
         for split in table.files()
         for file in split.files
     ]
-    names = table.schema.names
+    names = table.load().schema.names
     seconds = medians(
         {
             "pyarrow.dataset": lambda: ds.dataset(files).to_table(names, use_threads=False),

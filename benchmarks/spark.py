@@ -161,13 +161,13 @@ def measure_read(folder: Path, rows: int, repeat: int, *, peers: bool) -> Iterat
     upsert_rows(table, rows)
     compact.compact(table, InProcessExecutor(), strategy="full")
     files = [
-        table.paths.data_file(table.schema, split.partition, split.bucket, file)
+        table.paths.data_file(table.load().schema, split.partition, split.bucket, file)
         for split in table.files()
         for file in split.files
     ]
     with run_session("local[2]") as spark:
         spark.dataSource.register(one_batch_source(rows))
-        names = table.schema.names
+        names = table.load().schema.names
         source = spark.read.format("paimon")
         one_batch = spark.read.format("one_batch")
         runs = {
@@ -272,7 +272,7 @@ def _write_frame(frame: DataFrame, tables: Iterator[Table]) -> None:
 
 def _write_file(spark: SparkSession, path: Path, tables: Iterator[Table]) -> None:
     table = next(tables)
-    columns = read_input_files([str(path)], table.schema).columns
+    columns = read_input_files([str(path)], table.load().schema).columns
     plan = ingest.plan(table, IngestRequest(columns=columns))
     run_ingest(open_parquet_files(spark, [str(path)], plan), table, plan)
 
@@ -280,7 +280,7 @@ def _write_file(spark: SparkSession, path: Path, tables: Iterator[Table]) -> Non
 def _check_shuffle(frame: DataFrame, table: Table) -> None:
     source = RowSource(frame, WriteBuilder(table.stores).plan().prepare)
     with redirect_stdout(io.StringIO()) as output:
-        cluster_by_bucket(source, table.schema).frame.explain()
+        cluster_by_bucket(source, table.load().schema).frame.explain()
     query_plan = output.getvalue()
     shuffles = query_plan.count("Exchange hashpartitioning")
     uses_python_rows = any(name in query_plan for name in ("BatchEvalPython", "PythonRDD"))
@@ -323,7 +323,7 @@ def time_compaction(warehouse: Path, executors: int) -> float:
                 for entry in CommitMessage.decode(result).added:
                     table.io.delete(
                         table.paths.data_file(
-                            table.schema, entry.partition, entry.bucket, entry.file
+                            table.load().schema, entry.partition, entry.bucket, entry.file
                         )
                     )
     return seconds

@@ -326,9 +326,11 @@ class Catalog:
         if not self.can_drop_table(identifier, if_exists=if_exists):
             return
         table = self.table(identifier)
-        external = [request.place for request in find_directory_requests(table.schema)]
+        external = [request.place for request in find_directory_requests(table.stores.get_schema())]
         entries = _list_entries(table)
-        _delete_iceberg_metadata(table.io, find_external_directory(table.schema, table.paths))
+        _delete_iceberg_metadata(
+            table.io, find_external_directory(table.stores.get_schema(), table.paths)
+        )
         self.backend.drop_table(TableIdentifier.parse(identifier), table)
         _warn_of_entries(table, entries)
         if external:
@@ -351,7 +353,7 @@ class Catalog:
             return False
         require_external_systems(
             identifier,
-            table.options.values,
+            table.stores.get_schema().typed_options.values,
             self.allowances,
             has_service=table.environment.is_service,
         )
@@ -382,7 +384,7 @@ class Catalog:
         source, target = self.table(identifier), TableIdentifier.parse(to)
         source.stores.check_step(StepKind.METADATA)
         self._require_database(target.database)
-        iceberg_directory = find_external_directory(source.schema, source.paths)
+        iceberg_directory = find_external_directory(source.stores.get_schema(), source.paths)
         entries = _list_entries(source)
         if not self.backend.rename_table(TableIdentifier.parse(identifier), target, source):
             raise AlreadyExistsError(f"table {to} already exists in {self.uri}")
@@ -438,7 +440,9 @@ def _list_entries(table: Table) -> set[str]:
     """Return the names of a table in an external Iceberg catalog."""
     from paimon_orch.table.iceberg.open_catalog_entry import find_entry_names
 
-    return set(map(".".join, find_entry_names(table.identifier, table.schema, table.paths)))
+    return set(
+        map(".".join, find_entry_names(table.identifier, table.stores.get_schema(), table.paths))
+    )
 
 
 def _warn_of_entries(table: Table, entries: Iterable[str]) -> None:

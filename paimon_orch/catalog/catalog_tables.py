@@ -68,7 +68,7 @@ TABLE_OPTIONS_COLUMNS = pa.schema(
 
 def _build_table_rows(table: Table) -> list[Record]:
     """Return the row of one table; the sums are null, as in Java without a REST catalog."""
-    schema = table.schema
+    schema = table.stores.get_schema()
     row = {
         "table_type": schema.options.get("type", "table"),
         "partitioned": bool(schema.partition_keys),
@@ -78,7 +78,7 @@ def _build_table_rows(table: Table) -> list[Record]:
 
 
 def _build_partition_rows(table: Table) -> list[Record]:
-    if not table.schema.partition_keys:
+    if not table.stores.get_schema().partition_keys:
         return []
     rows = build_partitions_table(table, table.snapshot()).to_pylist()
     return [
@@ -96,7 +96,7 @@ def _build_partition_rows(table: Table) -> list[Record]:
 
 
 def _build_option_rows(table: Table) -> list[Record]:
-    options = {**hide_secrets(table.schema.options), "path": table.paths.root}
+    options = {**hide_secrets(table.stores.get_schema().options), "path": table.paths.root}
     return [{"key": key, "value": value} for key, value in sorted(options.items())]
 
 

@@ -125,7 +125,7 @@ def alter(
     """
     catalog = open_catalog(ctx, location)
     target = catalog.table(table)
-    schema = target.schema
+    schema = target.stores.get_schema()
     path = partial(_parse_column, schema)
     changes = [
         *(DropColumn(path(name)) for name in drop or []),

@@ -208,7 +208,7 @@ def create(
     values: dict[str, object] = {
         "table": table,
         "location": created.paths.root,
-        "schema_id": created.schema.id,
+        "schema_id": created.stores.get_schema().id,
     }
     print_values(values, as_json, f"created {table} in {location}")
 

@@ -243,7 +243,7 @@ def open_table_for_write(
         from paimon_orch.steps.compaction.append import check_compactable
 
         table.stores.check_step(StepKind.COMPACT)
-        check_compactable(table.schema)
+        check_compactable(table.stores.get_schema())
     return table
 
 

@@ -233,7 +233,7 @@ def compact(
     if dry_run:
         _print_plan(planned, decisions, as_json)
         return
-    builds_indexes = order is None and compact_step.builds_key_indexes(target.schema)
+    builds_indexes = order is None and compact_step.builds_key_indexes(target.stores.get_schema())
     if not planned and not planned.postponed and not builds_indexes:
         empty_result = compact_step.CompactionResult(plan=planned)
         print_result(empty_result.to_dict(), as_json, _NOTHING_TO_DO)

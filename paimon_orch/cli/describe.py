@@ -84,7 +84,7 @@ def describe(
     cannot, such as default values, is in comments.
     """
     opened = open_table(ctx, location, table)
-    schema = opened.schema
+    schema = opened.stores.get_schema()
     if as_ddl:
         ddl = build_create_statement(opened.identifier, schema)
         print_values({"table": opened.identifier, "ddl": ddl}, as_json, *ddl.split("\n"))

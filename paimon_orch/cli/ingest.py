@@ -210,7 +210,9 @@ def ingest(
         text_formats=TextFormats(null, date_format, timestamp_format),
         mode="overwrite" if mode is IngestMode.OVERWRITE else "append",
         row_kind=row_kind,
-        partitions=None if partition is None else parse_partition_spec(partition, target.schema),
+        partitions=None
+        if partition is None
+        else parse_partition_spec(partition, target.stores.get_schema()),
         commit_id=_parse_commit_id(commit_user, commit_identifier),
         dry_run=dry_run,
     )
@@ -305,7 +307,7 @@ def _run(
 
 
 def _run_here(load: _Load) -> IngestResult | IngestPreview:
-    rows = read_input_files(load.paths, load.table.schema, csv_format=load.csv_format)
+    rows = read_input_files(load.paths, load.table.stores.get_schema(), csv_format=load.csv_format)
     plan = load.plan(rows.columns)
     _note_missing_columns(plan, rows.columns)
 
@@ -331,7 +333,7 @@ def _run_on_spark(
         plan = load.plan(columns)
         source = open_parquet_files(session, load.paths, plan)
     else:
-        variants = list_variant_columns(load.table.schema)
+        variants = list_variant_columns(load.table.stores.get_schema())
         rows = read_files(session, load.paths, csv_format=load.csv_format, variants=variants)
         columns = rows.columns
         plan = load.plan(columns)
@@ -364,8 +366,8 @@ def _merge_schema(load: _Load, open_catalog: Callable[[], Catalog]) -> tuple[_Lo
 def _find_new_columns(load: _Load) -> dict[str, DataType]:
     """Return the columns of the files that the table lacks, if all other columns can be written."""
     columns = find_columns(load.paths, load.table.io, csv_format=load.csv_format)
-    row_kind = load.row_kind or load.table.options.get(ROWKIND_FIELD)
-    new = find_new_columns(columns, load.table.schema, row_kind=row_kind)
+    row_kind = load.row_kind or load.table.stores.get_schema().typed_options.get(ROWKIND_FIELD)
+    new = find_new_columns(columns, load.table.stores.get_schema(), row_kind=row_kind)
     assert columns is not None
     load.plan([name for name in columns.names if name not in new])
     return new
@@ -383,7 +385,7 @@ def _build_csv_format(
     table: Table, delimiter: str, encoding: str | None, *, no_header: bool
 ) -> CsvFormat:
     character = "\t" if delimiter == r"\t" else delimiter
-    return CsvFormat(character, encoding, table.schema.names if no_header else None)
+    return CsvFormat(character, encoding, table.stores.get_schema().names if no_header else None)
 
 
 def _find_parquet_columns(load: _Load) -> Sequence[str] | None:
@@ -391,7 +393,7 @@ def _find_parquet_columns(load: _Load) -> Sequence[str] | None:
     if detect_common_format(load.paths) != "parquet":
         return None
     try:
-        return read_input_files(load.paths, load.table.schema).columns
+        return read_input_files(load.paths, load.table.stores.get_schema()).columns
     except SparkRequiredError:
         return None
 

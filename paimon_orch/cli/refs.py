@@ -582,7 +582,7 @@ def list_consumers(
 
     The system table DATABASE.TABLE$consumers also has their next snapshots.
     """
-    consumers = open_table(ctx, location, table).stores.consumers
+    consumers = open_table(ctx, location, table).stores.open_consumers()
     print_names(consumers.find_matching(), as_json=as_json)
 
 
@@ -601,21 +601,21 @@ def reset_consumer(
     Stop its readers first, because they record their own positions.
     """
     stores = open_table(ctx, location, table).stores
-    name = stores.consumers.find(name)
-    previous, shown = stores.consumers.read_next_snapshot(name), escape_name(name)
+    name = stores.open_consumers().find(name)
+    previous, shown = stores.open_consumers().read_next_snapshot(name), escape_name(name)
     if next_snapshot is None:
         if previous is None:
             raise NotFoundError(f"{stores.identifier} has no consumer {name!r}")
         action = f"delete consumer {shown} of {table}, which reads snapshot {previous} next"
         if not dry_run:
             confirm(action, yes=yes, undo=_LOST_WITH_CONSUMER)
-            stores.consumers.delete([name])
+            stores.open_consumers().delete([name])
         text = f"would {action}; nothing was changed" if dry_run else f"deleted consumer {shown}"
     else:
         snapshot = stores.snapshots.get(next_snapshot)
         text = f"consumer {shown} to read snapshot {snapshot.id} next"
         if not dry_run:
-            stores.consumers.reset(name, snapshot)
+            stores.open_consumers().reset(name, snapshot)
         text = f"would set {text}; nothing was changed" if dry_run else f"set {text}"
     values: dict[str, object] = {
         "consumer": name,
@@ -640,7 +640,7 @@ def clear_consumers(
     A regular expression must match the whole id. Snapshots that only these consumers have not read
     can then expire.
     """
-    consumers = open_table(ctx, location, table).stores.consumers
+    consumers = open_table(ctx, location, table).stores.open_consumers()
     names = consumers.find_matching(including, excluding)
     if not dry_run:
         if names:

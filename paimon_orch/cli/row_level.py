@@ -346,7 +346,7 @@ def drop_partitions(
     specs = split_partitions(partitions) or []
     dropped = set(target.plan_partition_drop(specs).partitions)
     rows = [split.row_count for split in target.files() if split.partition in dropped]
-    names = sorted(format_partition(partition, target.schema) for partition in dropped)
+    names = sorted(format_partition(partition, target.stores.get_schema()) for partition in dropped)
     loss = describe_loss({"row": sum(rows), "partition": names or specs})
     if dry_run:
         _print_removal_plan(rows, f"delete {loss} of {table}", as_json)

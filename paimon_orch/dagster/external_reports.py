@@ -55,7 +55,7 @@ def report_missing_partitions(
     """
     if table.environment.partitions is None:
         return {}
-    reports = table.stores.catalog_reports
+    reports = table.stores.build_catalog_reports()
     if reports.partitions is None and reports.tag_partitions is None:
         return {}
     try:

@@ -69,7 +69,9 @@ class PaimonArrowIOManager(dg.ConfigurableIOManager):
             # If the mapping selects the previous partition, the first partition has no input.
             partitions = _find_partitions(table, _parse_partition_specs(table, context))
             partition_filter = (
-                build_partition_filter(partitions, table.schema) if partitions else None
+                build_partition_filter(partitions, table.stores.get_schema())
+                if partitions
+                else None
             )
             limit = None if partitions else 0
         with fail_if_unsupported(table.identifier):
@@ -135,13 +137,13 @@ def _parse_partition_specs(
     """Return the partitions of the run, or an empty list if the asset is not partitioned."""
     if not context.has_asset_partitions:
         return []
-    partition_keys = PartitionKeys.of(table.schema, context.asset_partitions_def)
+    partition_keys = PartitionKeys.of(table.stores.get_schema(), context.asset_partitions_def)
     return [partition_keys.parse(key) for key in context.asset_partition_keys]
 
 
 def _find_partitions(table: Table, specs: Sequence[PartitionSpec]) -> list[bytes]:
     """Return the serialized partitions that match any of the specs."""
-    is_selected = build_any_partition_matcher(specs, table.schema)
+    is_selected = build_any_partition_matcher(specs, table.stores.get_schema())
     partitions = dict.fromkeys(split.partition for split in table.files())
     return [partition for partition in partitions if is_selected(partition)]
 

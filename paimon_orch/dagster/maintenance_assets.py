@@ -256,7 +256,9 @@ class MaintenanceAssetRun(Generic[C]):
 
     def get_partition_keys(self, keys: Sequence[str]) -> PartitionKeys | None:
         """Return the converter of partition keys, or None if the asset has no partition keys."""
-        return PartitionKeys.of(self.table.schema, self.partitions_def) if keys else None
+        return (
+            PartitionKeys.of(self.table.stores.get_schema(), self.partitions_def) if keys else None
+        )
 
 
 ExecuteFunction = Callable[

@@ -40,7 +40,7 @@ class CompactionTarget:
     @property
     def can_compact_fully(self) -> bool:
         """Whether runs compact single partitions, so that one of them can be rewritten fully."""
-        return self.partitions_def is not None or not self.table.schema.partition_keys
+        return self.partitions_def is not None or not self.table.stores.get_schema().partition_keys
 
     def find_refusal(self) -> str:
         """Return why the table's options forbid compaction, or an empty string if they allow it."""
@@ -102,7 +102,7 @@ class CompactionTarget:
         partitions_def: PartitionsDef,
         dimensions: Sequence[Sequence[str]],
     ) -> dict[str, str]:
-        partition_keys = PartitionKeys.of(self.table.schema, partitions_def)
+        partition_keys = PartitionKeys.of(self.table.stores.get_schema(), partitions_def)
         values = [set(dimension) for dimension in dimensions]
         candidates = {path: _find_key(partition_keys, path) for path in paths}
         keys = {
@@ -169,7 +169,7 @@ class CompactionTarget:
         """
         if self.partitions_def is None:
             return []
-        partition_keys = PartitionKeys.of(self.table.schema, self.partitions_def)
+        partition_keys = PartitionKeys.of(self.table.stores.get_schema(), self.partitions_def)
         present_keys = _find_keys(partition_keys, present)
         lost_keys = None if touched is None else _find_keys(partition_keys, touched) - present_keys
         is_multi = isinstance(self.partitions_def, dg.MultiPartitionsDefinition)

@@ -310,7 +310,7 @@ def _summarize_decisions(table: Table, changes: ChangesSinceCursor) -> str:
     if not changes.decisions:
         return ""
     due = sum(decision.compact for decision in changes.decisions)
-    if not table.schema.partition_keys:
+    if not table.stores.get_schema().partition_keys:
         return f": {'a' if due else 'no'} compaction is due"
     return f": compaction is due in {due} of {format_count(len(changes.decisions), 'partition')}"
 
@@ -319,7 +319,7 @@ def _build_table_metadata(table: Table, snapshot: Snapshot) -> dict[str, Any]:
     """Return the columns and the path of a table; if its manifests are small, also its size."""
     metadata: dict[str, Any] = {
         "dagster/uri": clean_line(table.paths.root),
-        "dagster/column_schema": build_column_schema(table.schema),
+        "dagster/column_schema": build_column_schema(table.stores.get_schema()),
     }
     try:
         if not _has_small_manifests(table, snapshot):

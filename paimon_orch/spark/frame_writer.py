@@ -84,7 +84,7 @@ def match_frame_columns(frame: DataFrame, table: Table) -> DataFrame:
     """Return a frame with the table's names of its columns, which may differ in case."""
     if is_case_sensitive(frame.sparkSession):
         return frame
-    names = match_columns(frame.columns, table.schema.names)
+    names = match_columns(frame.columns, table.stores.get_schema().names)
     return frame if names == frame.columns else frame.toDF(*names)
 
 

@@ -90,7 +90,7 @@ def _write_sorted(
     progress: Progress | None,
 ) -> list[CommitMessage]:
     """Sort and write the rows of a plan; each new file has one range of the sort key."""
-    request = ingest.IngestRequest(columns=table.schema.names)
+    request = ingest.IngestRequest(columns=table.stores.get_schema().names)
     writing = replace(ingest.plan(table, request), rows_are_new=False)
     schema = writing.schema
     target = schema.typed_options.target_file_size(primary_key=False)

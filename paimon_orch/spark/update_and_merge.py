@@ -162,7 +162,7 @@ def check_update(table: Table, assignments: Assignments) -> None:
     """Raise :class:`InputError` if :func:`update` cannot set these columns; needs no session."""
     if not assignments:
         raise InputError("an update requires at least one column to set")
-    check_assignable(table.schema, assignments)
+    check_assignable(table.stores.get_schema(), assignments)
 
 
 def check_merge(table: Table, **clauses: Unpack[MergeClauses]) -> None:
@@ -177,7 +177,7 @@ def check_merge(table: Table, **clauses: Unpack[MergeClauses]) -> None:
     if updates is None and inserts is None and delete is None:
         raise InputError("a merge requires an update, delete or insert clause")
     table.stores.check_step(StepKind.WRITE_ROWS)
-    schema = table.schema
+    schema = table.stores.get_schema()
     check_row_level_supported(schema, _name_operation(updates=updates, delete=delete))
     if updates is not None and updates != "*":
         check_assignable(schema, updates)
@@ -198,7 +198,7 @@ def _build_merge(
     source: DataFrame, table: Table, on: str | Column, clauses: MergeClauses
 ) -> "_RowLevelWrite":
     check_merge(table, **clauses)
-    schema = table.schema
+    schema = table.stores.get_schema()
     fixed = set(list_fixed_columns(schema))
     updatable = [name for name in schema.names if name not in fixed]
     updates = expand_star(clauses.get("when_matched_update"), updatable)

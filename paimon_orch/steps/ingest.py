@@ -77,14 +77,16 @@ def plan(table: Table, request: IngestRequest) -> WritePlan:
     if partitions is not None and request.mode != "overwrite":
         raise InputError("partitions can only be set for an overwrite")
     if partitions is not None:
-        build_partition_matcher(partitions, table.schema)  # this refuses other columns
+        build_partition_matcher(partitions, table.stores.get_schema())  # this refuses other columns
     builder = WriteBuilder(
         table.stores,
         is_overwrite=request.mode == "overwrite",
         partitions=partitions,
         commit_id=request.commit_id,
     )
-    planned = builder.plan(request.row_kind or table.options.get(ROWKIND_FIELD))
+    planned = builder.plan(
+        request.row_kind or table.stores.get_schema().typed_options.get(ROWKIND_FIELD)
+    )
     columns = list(request.columns)
     if not request.are_columns_complete:
         expected = [*planned.schema.names, *([planned.row_kind] if planned.row_kind else [])]
@@ -128,7 +130,7 @@ def build_preview(table: Table, planned: WritePlan, results: Sequence[bytes]) ->
     row_count = sum(count for count, _ in counts)
     if not planned.is_overwrite:
         return IngestPreview(row_count, (), 0)
-    schema = table.schema
+    schema = table.stores.get_schema()
     written = {bytes.fromhex(partition) for _, partitions in counts for partition in partitions}
     is_replaced = build_overwrite_filter(written, planned.partitions, schema)
     splits = [] if is_replaced is None else [s for s in table.files() if is_replaced(s.partition)]

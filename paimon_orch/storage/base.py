@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, Protocol, Self
 
@@ -24,6 +24,8 @@ class FileInfo:
     is_dir: bool
     """False for symbolic links."""
     is_link: bool = False
+    version: str = ""
+    """Differs after the file is replaced; empty if the store does not tell."""
 
     @property
     def name(self) -> str:
@@ -42,6 +44,11 @@ class FileIO(Protocol):
     @property
     def remote(self) -> bool:
         """Return whether each read is a network request; few large reads are then faster."""
+        ...
+
+    @property
+    def store(self) -> Hashable:
+        """Return what identifies the store in this process: equal stores have the same files."""
         ...
 
     @property

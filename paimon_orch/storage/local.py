@@ -4,7 +4,7 @@ import errno
 import os
 import shutil
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import suppress
 from copy import copy
 from typing import IO, Self, TypeVar
@@ -31,6 +31,7 @@ class LocalFileIO:
     """The local file system. Exclusive creation uses a hard link."""
 
     remote = False
+    store: Hashable = "file"
     time_precision_seconds = 0.0
 
     _roots = Roots()
@@ -313,6 +314,7 @@ def _describe(directory: str, entry: "os.DirEntry[str]") -> FileInfo | None:
         modified=status.st_mtime,
         is_dir=entry.is_dir(follow_symlinks=False),
         is_link=entry.is_symlink(),
+        version=f"{status.st_ino}-{status.st_mtime_ns}-{status.st_ctime_ns}",
     )
 
 

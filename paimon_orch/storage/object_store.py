@@ -2,7 +2,7 @@
 
 import errno
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -70,6 +70,12 @@ class FsspecFileIO:
     def remote(self) -> bool:
         """Return True."""
         return True
+
+    @property
+    def store(self) -> Hashable:
+        """Return the connection, which is the same for equal options."""
+        fs = self._fs
+        return type(fs).__name__, fs._fs_token  # noqa: SLF001 - fsspec finds connections by it
 
     @property
     def _fs(self) -> Any:
@@ -172,6 +178,7 @@ class FsspecFileIO:
                 size=entry["size"] or 0,
                 modified=_get_modification_time(entry),
                 is_dir=is_dir,
+                version="" if is_dir else _get_version(entry),
             )
 
     def exists(self, path: str) -> bool:
@@ -311,6 +318,14 @@ def open_object_store(
 def _strip_scheme(path: str) -> str:
     """Return bucket and name, because the schemes of a store are aliases."""
     return path.partition("://")[2]
+
+
+def _get_version(entry: Mapping[str, Any]) -> str:
+    """Return the generation or hash of an object that its listing states, or an empty text."""
+    for key in ("generation", "ETag", "etag", "md5Hash"):
+        if isinstance(value := entry.get(key), (str, int)) and value:
+            return str(value)
+    return ""
 
 
 def _get_modification_time(entry: Mapping[str, Any]) -> float:

@@ -65,7 +65,7 @@ TABLE_INDEXES_COLUMNS = build_arrow_schema(
 
 def build_file_key_ranges_table(table: "Table", snapshot: Snapshot | None) -> pa.Table:
     """Return one row per live file, with its bounds of the key."""
-    fields, reader = table.schema.partition_fields, table.stores.reader()
+    fields, reader = table.stores.get_schema().partition_fields, table.stores.reader()
     rows = [
         {
             "partition": format_row(split.partition, fields),
@@ -81,7 +81,7 @@ def build_file_key_ranges_table(table: "Table", snapshot: Snapshot | None) -> pa
 
 def build_table_indexes_table(table: "Table", snapshot: Snapshot | None) -> pa.Table:
     """Return one row per index file: hash indexes, deletion vectors, global indexes."""
-    schema = table.schema
+    schema = table.stores.get_schema()
     entries = table.stores.manifests.read_index_entries(snapshot)
     rows = [_build_index_row(entry, schema) for entry in entries]
     return build_rows(rows, TABLE_INDEXES_COLUMNS)

@@ -206,7 +206,8 @@ def _encode_compact_json(value: object) -> str:
 def build_options_table(table: "Table", _: Snapshot | None) -> pa.Table:
     """Return the options that are set."""
     rows = [
-        {"key": key, "value": value} for key, value in hide_secrets(table.schema.options).items()
+        {"key": key, "value": value}
+        for key, value in hide_secrets(table.stores.get_schema().options).items()
     ]
     return build_rows(rows, OPTIONS_COLUMNS)
 
@@ -247,7 +248,7 @@ def _format_duration(value: object) -> str:
 def build_manifests_table(table: "Table", snapshot: Snapshot | None) -> pa.Table:
     """Return one row per manifest of the snapshot."""
     manifests = [] if snapshot is None else table.stores.manifests.manifests(snapshot)
-    fields = table.schema.partition_fields
+    fields = table.stores.get_schema().partition_fields
     rows = [
         {
             **{name: getattr(m, name) for name in MANIFESTS_COLUMNS.names if hasattr(m, name)},
@@ -278,7 +279,7 @@ def _format_value(value: object, field: Field) -> str:
 
 def build_files_table(table: "Table", snapshot: Snapshot | None) -> pa.Table:
     """Return one row per live file, with statistics of the columns of the newest schema."""
-    schema, reader = table.schema, table.stores.reader()
+    schema, reader = table.stores.get_schema(), table.stores.reader()
     statistics = FileStats(schema, table.stores.schemas.get)
     rows = [
         {
@@ -354,7 +355,7 @@ def _build_statistics_columns(
 
 def build_partitions_table(table: "Table", snapshot: Snapshot | None) -> pa.Table:
     """Return one row per partition, sorted by name; includes those of the fallback branch."""
-    schema = table.schema
+    schema = table.stores.get_schema()
     groups = _group_by_partition(_read_fallback_splits(table, snapshot))
     groups |= _group_by_partition(read_splits(table, snapshot))
     rows = [
@@ -378,7 +379,7 @@ def _group_by_partition(splits: Iterable[BucketSplit]) -> dict[bytes, list[Bucke
 
 def _read_fallback_splits(table: "Table", snapshot: Snapshot | None) -> list[BucketSplit]:
     """Return the live files of the fallback branch at the time of a snapshot of the table."""
-    branch = (table.options.get(SCAN_FALLBACK_BRANCH) or "").strip()
+    branch = (table.stores.get_schema().typed_options.get(SCAN_FALLBACK_BRANCH) or "").strip()
     if not branch or branch == table.paths.branch:
         return []
     stores, newest = table.stores.of_branch(branch), table.snapshot()
@@ -389,7 +390,7 @@ def _read_fallback_splits(table: "Table", snapshot: Snapshot | None) -> list[Buc
 
 def build_buckets_table(table: "Table", snapshot: Snapshot | None) -> pa.Table:
     """Return one row per bucket, sorted by partition and number."""
-    schema = table.schema
+    schema = table.stores.get_schema()
     rows = [
         {
             "partition": _format_partition(split.partition, schema),

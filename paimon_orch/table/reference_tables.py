@@ -46,7 +46,7 @@ def build_branches_table(table: "Table", _: Snapshot | None) -> pa.Table:
 
 def build_consumers_table(table: "Table", _: Snapshot | None) -> pa.Table:
     """Return one row per consumer, sorted by id; includes consumers whose time has expired."""
-    next_snapshots = table.stores.consumers.read_all()
+    next_snapshots = table.stores.open_consumers().read_all()
     rows = [
         {"consumer_id": name, "next_snapshot_id": number} for name, number in next_snapshots.items()
     ]
@@ -55,7 +55,7 @@ def build_consumers_table(table: "Table", _: Snapshot | None) -> pa.Table:
 
 def build_aggregation_fields_table(table: "Table", _: Snapshot | None) -> pa.Table:
     """Return one row per column, with the values and the keys of its ``fields.`` options."""
-    schema = table.schema
+    schema = table.stores.get_schema()
     options = _group_field_options(schema.options)
     rows = [
         {

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 from paimon_orch.errors import InputError
 from paimon_orch.files.batch_sizes import DEFAULT_BATCH_SIZES, BatchSizes
 from paimon_orch.format.display import format_html
-from paimon_orch.format.options import Options
 from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
 from paimon_orch.format.options.secret_options import hide_secrets
 from paimon_orch.format.options.table_option import EVERY_CHANGE, StepKind
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.row.row_kind import RowKind
-from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.data_types import type_to_sql
 from paimon_orch.format.types.predicate import Predicate
@@ -47,6 +45,7 @@ if TYPE_CHECKING:  # imported on first use, because many commands only read meta
     from paimon_orch.table.scan.incremental_scan import IncrementalScan
     from paimon_orch.table.scan.scan import Scan
     from paimon_orch.table.system_table import SystemTable
+    from paimon_orch.table.table_state import TableState
     from paimon_orch.table.write.arrow_input import ArrowStreamExportable
 
 
@@ -74,7 +73,7 @@ class Table:
 
     def _repr_html_(self) -> str:
         """Return the newest schema as an HTML table, which notebooks show."""
-        schema = self.schema
+        schema = self.load().schema
         return format_html(
             self.identifier,
             {
@@ -118,7 +117,7 @@ class Table:
     def stale_external_options(self) -> list[str]:
         """Return the options, as ``key=value``, whose external systems a step leaves stale."""
         return list_stale_options(
-            self.options.values,
+            self.load().schema.options,
             EVERY_CHANGE,
             self.allowances,
             has_service=self.environment.is_service,
@@ -134,15 +133,12 @@ class Table:
         """Return the branches: list, create, rename, merge and delete them."""
         return self.stores.branches
 
-    @property
-    def schema(self) -> TableSchema:
-        """Read the newest schema."""
-        return self.stores.schema
+    def load(self) -> "TableState":
+        """Read the newest schema and snapshot, as the attributes of the returned object.
 
-    @property
-    def options(self) -> Options:
-        """Read the options of the newest schema."""
-        return self.schema.typed_options
+        >>> table.load().schema.fields
+        """
+        return self.stores.load()
 
     def snapshot(self, snapshot_id: int | None = None) -> Snapshot | None:
         """Read a snapshot, by default the newest; return None if the table has no snapshot yet.
@@ -154,7 +150,7 @@ class Table:
 
     def files(self, snapshot: Snapshot | None = None) -> list[BucketSplit]:
         """Return all live files of a snapshot (default: the newest) by bucket, level 0 included."""
-        return self.stores.files(snapshot)
+        return self.load().files(snapshot)
 
     def scan(  # noqa: PLR0913 - all but columns and filter are keywords
         self,
@@ -197,7 +193,7 @@ class Table:
             order_by=order_by,
             merge_level_0=merge_level_0,
         )
-        return build_scan(self.stores, request)
+        return build_scan(self.load(), request)
 
     def incremental(
         self,
@@ -237,7 +233,7 @@ class Table:
             filter=filter,
             merge_level_0=merge_level_0,
         )
-        return build_incremental_scan(self.stores, request)
+        return build_incremental_scan(self.load(), request)
 
     def system(self, name: str) -> "SystemTable":
         """Return a system table: ``snapshots``, ``files``, ``audit_log`` and others."""
@@ -261,11 +257,12 @@ class Table:
         Returns the new snapshot, or None if there are no rows. Logs a warning if batch readers see
         the rows only after a compaction (deletion vectors, ``first-row``, postpone buckets).
         """
-        if not self.schema.primary_keys:
+        state = self.load()
+        if not state.schema.primary_keys:
             raise InputError(f"{self.identifier} has no primary key: use append, not upsert")
         from paimon_orch.table.write.write_builder import WriteBuilder
 
-        return WriteBuilder(self.stores, commit_id=commit_id).write(rows, row_kind=row_kind)
+        return WriteBuilder(state, commit_id=commit_id).write(rows, row_kind=row_kind)
 
     def append(
         self, rows: "ArrowStreamExportable", *, commit_id: "CommitId | None" = None
@@ -276,7 +273,7 @@ class Table:
         """
         from paimon_orch.table.write.write_builder import WriteBuilder
 
-        return WriteBuilder(self.stores, commit_id=commit_id).write(rows)
+        return WriteBuilder(self.load(), commit_id=commit_id).write(rows)
 
     def delete(
         self, rows: "ArrowStreamExportable", *, commit_id: "CommitId | None" = None
@@ -290,13 +287,13 @@ class Table:
         from paimon_orch.table.write.conform_rows import complete_rows_to_delete
         from paimon_orch.table.write.write_builder import WriteBuilder
 
-        schema = self.schema
-        if not schema.primary_keys:
+        state = self.load()
+        if not state.schema.primary_keys:
             raise InputError(
                 f"{self.identifier} has no primary key; its rows can only be deleted by a filter"
             )
-        deletes = complete_rows_to_delete(to_arrow_table(rows), schema)
-        return WriteBuilder(self.stores, commit_id=commit_id).write(deletes, kind=RowKind.DELETE)
+        deletes = complete_rows_to_delete(to_arrow_table(rows), state.schema)
+        return WriteBuilder(state, commit_id=commit_id).write(deletes, kind=RowKind.DELETE)
 
     def overwrite(
         self,
@@ -318,7 +315,7 @@ class Table:
         from paimon_orch.table.write.write_builder import WriteBuilder
 
         builder = WriteBuilder(
-            self.stores, is_overwrite=True, partitions=partitions, commit_id=commit_id
+            self.load(), is_overwrite=True, partitions=partitions, commit_id=commit_id
         )
         return builder.write(rows)
 
@@ -347,7 +344,7 @@ class Table:
         """Return what :meth:`rollback` does; changes nothing, and raises the same errors."""
         self.stores.check_step(StepKind.METADATA)
         planned = plan_rollback(self.stores.snapshots, selector)
-        check_same_rows_under_newest_options(self.stores, planned.target)
+        check_same_rows_under_newest_options(self.load(), planned.target)
         return planned
 
     def run_rollback(self, planned: RollbackPlan) -> Snapshot:
@@ -375,10 +372,10 @@ class Table:
 
         As in Java Paimon, the table's catalog still lists the partitions.
         """
-        stores = self.stores
-        stores.check_step(StepKind.WRITE_ROWS)
-        return stores.drop_partitions(
-            StepKind.WRITE_ROWS, lambda _: True, (), has_rows=bool(self.files())
+        state = self.load()
+        state.check_step(StepKind.WRITE_ROWS)
+        return state.drop_partitions(
+            StepKind.WRITE_ROWS, lambda _: True, (), has_rows=bool(state.files())
         )
 
     def drop_partitions(
@@ -401,15 +398,15 @@ class Table:
         """
         from paimon_orch.table.write.write_builder import WriteBuilder
 
-        stores, requested = self.stores, list(partitions)
-        builder = WriteBuilder(stores, commit_id=commit_id)
+        state, requested = self.load(), list(partitions)
+        builder = WriteBuilder(state, commit_id=commit_id)
         if (committed := builder.find_committed()) is not None:
             builder.report_commit(committed)
             return committed
-        planned = self.plan_partition_drop(requested)
-        return stores.drop_partitions(
+        planned = _plan_partition_drop(state, requested)
+        return state.drop_partitions(
             StepKind.WRITE_ROWS,
-            build_any_partition_matcher(planned.specs, self.schema),
+            build_any_partition_matcher(planned.specs, state.schema),
             planned.catalog_names,
             has_rows=bool(planned.partitions),
             commit_id=commit_id,
@@ -417,24 +414,7 @@ class Table:
 
     def plan_partition_drop(self, partitions: Iterable[str | PartitionSpec]) -> "PartitionDropPlan":
         """Return what :meth:`drop_partitions` deletes; changes nothing, and raises its errors."""
-        stores, schema = self.stores, self.schema
-        stores.check_step(StepKind.WRITE_ROWS)
-        specs = parse_partition_specs(partitions, schema)
-        present = sorted({split.partition for split in self.files()})
-        listed, names = list[dict[str, str]](), list[dict[str, str]]()
-        dropped = [*filter(build_any_partition_matcher(specs, schema), present)]
-        if self.environment.partitions is not None:
-            spec_names = [format_partition_spec(spec, schema) for spec in specs]
-            listed = stores.catalog_reports.find_listed(spec_names)
-            names = [format_partition_row(partition, schema) for partition in dropped]
-            names += [name for name in listed if name not in names]
-        for spec in specs:
-            is_listed = any(
-                format_partition_spec(spec, schema).items() <= name.items() for name in listed
-            )
-            if not is_listed and not any(map(build_partition_matcher(spec, schema), dropped)):
-                raise missing_partition_error(spec, stores.label)
-        return PartitionDropPlan(specs=specs, partitions=dropped, catalog_names=names)
+        return _plan_partition_drop(self.load(), partitions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -446,3 +426,26 @@ class PartitionDropPlan:
     """The serialized partitions that have files."""
     catalog_names: Sequence[Mapping[str, str]]
     """The partitions to drop from the table's catalog, if it lists partitions."""
+
+
+def _plan_partition_drop(
+    state: "TableState", partitions: Iterable[str | PartitionSpec]
+) -> PartitionDropPlan:
+    schema = state.schema
+    state.check_step(StepKind.WRITE_ROWS)
+    specs = parse_partition_specs(partitions, schema)
+    present = sorted({split.partition for split in state.files()})
+    listed, names = list[dict[str, str]](), list[dict[str, str]]()
+    dropped = [*filter(build_any_partition_matcher(specs, schema), present)]
+    if state.environment.partitions is not None:
+        spec_names = [format_partition_spec(spec, schema) for spec in specs]
+        listed = state.build_catalog_reports().find_listed(spec_names)
+        names = [format_partition_row(partition, schema) for partition in dropped]
+        names += [name for name in listed if name not in names]
+    for spec in specs:
+        is_listed = any(
+            format_partition_spec(spec, schema).items() <= name.items() for name in listed
+        )
+        if not is_listed and not any(map(build_partition_matcher(spec, schema), dropped)):
+            raise missing_partition_error(spec, state.label)
+    return PartitionDropPlan(specs=specs, partitions=dropped, catalog_names=names)

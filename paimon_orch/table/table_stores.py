@@ -1,7 +1,7 @@
 """The internal API of a table for steps and writers: stores, readers, writers and commits."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -39,6 +39,7 @@ if TYPE_CHECKING:  # imported on first use, because commands that read metadata 
     from paimon_orch.table.commit.commit_changes import PartitionFilter
     from paimon_orch.table.iceberg.publish import IcebergPublisher
     from paimon_orch.table.partition_marks import PartitionMarker
+    from paimon_orch.table.table_state import TableState
 
 logger = get_logger(__name__)
 
@@ -47,7 +48,7 @@ logger = get_logger(__name__)
 class TableStores:
     """Access to the metadata and files of one table or branch, from :attr:`Table.stores`.
 
-    Holds no open files and no data; each property reads the current state.
+    Its methods read the current state each time. A step calls :meth:`load` once instead.
     """
 
     identifier: str
@@ -57,6 +58,33 @@ class TableStores:
     _: KW_ONLY
     batch_sizes: BatchSizes = DEFAULT_BATCH_SIZES
     environment: CatalogEnvironment = NO_CATALOG
+    schemas: SchemaStore = field(init=False)
+    snapshots: SnapshotStore = field(init=False)
+    """The snapshots, tag files and hints."""
+    manifests: ManifestReader = field(init=False)
+
+    def __post_init__(self) -> None:
+        snapshots = SnapshotStore(self.io, self.paths, self.environment.snapshots)
+        object.__setattr__(self, "schemas", SchemaStore(self.io, self.paths))
+        object.__setattr__(self, "snapshots", snapshots)
+        object.__setattr__(self, "manifests", ManifestReader(self.io, self.paths))
+
+    def load(self) -> "TableState":
+        """Read the newest schema and the newest snapshot.
+
+        Raises :class:`NotFoundError` if the table has no schema.
+        """
+        from paimon_orch.table.table_state import load_table_state
+
+        return load_table_state(self)
+
+    def get_schema(self) -> TableSchema:
+        """Read the newest schema; a :class:`TableState` returns the schema that it has read."""
+        return self.schemas.latest()
+
+    def get_snapshot(self) -> Snapshot | None:
+        """Read the newest snapshot, as :meth:`get_schema` does; None if there is none."""
+        return self.snapshots.latest()
 
     @property
     def label(self) -> TableLabel:
@@ -75,7 +103,7 @@ class TableStores:
         Raises :class:`UnsupportedError` with the names of these options. Logs a warning for each
         option that the table's allowances permit.
         """
-        schema = schema or self.schema
+        schema = schema or self.get_schema()
         require_step(
             self.identifier,
             schema.options,
@@ -122,38 +150,21 @@ class TableStores:
             root=self.paths.root,
         )
 
-    @property
-    def marker(self) -> "PartitionMarker":
+    def build_marker(self) -> "PartitionMarker":
         """Return the actions that mark partitions as done."""
-        return self._build_marker(self.schema)
+        return self._build_marker(self.get_schema())
 
-    @property
-    def catalog_reports(self) -> "CatalogReports":
+    def build_catalog_reports(self) -> "CatalogReports":
         """Return the reports of partitions and tags to the catalog."""
         from paimon_orch.table.catalog_reports import CatalogReports
 
         return CatalogReports(
             identifier=self.identifier,
             environment=self.environment,
-            schema=self.schema,
+            schema=self.get_schema(),
             snapshots=self.snapshots,
             manifests=self.manifests,
         )
-
-    @property
-    def schemas(self) -> SchemaStore:
-        """Return the store of schema versions."""
-        return SchemaStore(self.io, self.paths)
-
-    @property
-    def schema(self) -> TableSchema:
-        """Read the newest schema."""
-        return self.schemas.latest()
-
-    @property
-    def snapshots(self) -> SnapshotStore:
-        """Return the store of snapshots, tag files and hints."""
-        return SnapshotStore(self.io, self.paths, self.environment.snapshots)
 
     def get_branch_snapshots(self, branch: str) -> SnapshotStore:
         """Return the store of the snapshots of another branch."""
@@ -197,20 +208,14 @@ class TableStores:
             catalog=self.environment.branches,
         )
 
-    @property
-    def consumers(self) -> ConsumerStore:
+    def open_consumers(self) -> ConsumerStore:
         """Return the consumers of the branch."""
         return ConsumerStore(
             self.io,
             self.paths,
-            self.schema.typed_options,
+            self.get_schema().typed_options,
             check=partial(self.check_step, StepKind.METADATA),
         )
-
-    @property
-    def manifests(self) -> ManifestReader:
-        """Return the reader of manifests."""
-        return ManifestReader(self.io, self.paths)
 
     def files(
         self, snapshot: Snapshot | None = None, schema: TableSchema | None = None
@@ -219,20 +224,18 @@ class TableStores:
 
         The defaults are the newest snapshot and schema.
         """
-        planner = ScanPlanner(self.manifests, schema or self.schema)
-        return planner.splits(snapshot or self.snapshots.latest())
+        planner = ScanPlanner(self.manifests, schema or self.get_schema())
+        return planner.splits(snapshot or self.get_snapshot())
 
     def reader(self) -> "FileReader":
         """Return a reader of data files that converts rows to the newest schema."""
         from paimon_orch.files.data_file_reader import FileReader
 
-        schemas = self.schemas
-        versions = schemas.get_all(schemas.ids())
         return FileReader(
             self.io,
             self.paths,
-            versions[max(versions)] if versions else schemas.latest(),
-            versions,
+            self.get_schema(),
+            self.schemas,
             batch_sizes=self.batch_sizes,
         )
 
@@ -244,7 +247,7 @@ class TableStores:
         from paimon_orch.files.data_file_writer import FileWriterFactory
         from paimon_orch.table.metadata.bitmap_index_version import choose_bitmap_version
 
-        latest = snapshot or self.snapshots.latest()
+        latest = snapshot or self.get_snapshot()
         reader = self.reader()
         version = choose_bitmap_version(self.manifests, reader, latest)
         return FileWriterFactory(
@@ -255,10 +258,10 @@ class TableStores:
         """Return a commit for one run of ``step``; creates a commit user unless it is given."""
         from paimon_orch.table.commit.commit import TableCommit, create_commit_user
 
-        schemas = self.schemas
-        schema = schemas.latest()
+        schema = self.get_schema()
         return TableCommit(
-            schemas=schemas,
+            options=schema.typed_options,
+            schemas=self.schemas,
             snapshots=self.snapshots,
             manifests=self.manifests,
             user=user or create_commit_user(schema),
@@ -283,20 +286,20 @@ class TableStores:
         """
         has_catalog = self.environment.partitions is not None
         if has_catalog:
-            self.catalog_reports.report_commit(snapshot)
+            self.build_catalog_reports().report_commit(snapshot)
         self.publish_iceberg_metadata()
         if has_catalog:
-            self.catalog_reports.report_statistics(snapshot)
+            self.build_catalog_reports().report_statistics(snapshot)
         if step & StepKind.WRITE_ROWS:
             self._mark_written_partitions(snapshot)
 
     def _mark_written_partitions(self, snapshot: Snapshot) -> None:
         """Mark the partitions that got new files, if ``partition.end-input-to-done`` is true."""
-        schema = self.schema
+        schema = self.get_schema()
         if not _marks_after_write(schema):
             return
         try:
-            added = self.catalog_reports.read_added_partitions(snapshot)
+            added = self.build_catalog_reports().read_added_partitions(snapshot)
             self._build_marker(schema).mark(added)
         except Exception as error:  # noqa: BLE001 - the snapshot exists, so the commit succeeded
             logger.warning(
@@ -310,7 +313,7 @@ class TableStores:
     def report_tags(self, created: str | None = None, deleted: str | None = None) -> None:
         """Report a change of tags to external systems; failures are warnings."""
         if created is not None and self.environment.partitions is not None:
-            self.catalog_reports.report_new_tag(created)
+            self.build_catalog_reports().report_new_tag(created)
         if deleted is not None:
             self.report_deleted_tags([deleted])
         self.publish_iceberg_metadata()
@@ -319,7 +322,7 @@ class TableStores:
         """Report the deletion of tags to the catalog; failures are warnings."""
         if self.environment.partitions is not None:
             for name in names:
-                self.catalog_reports.report_deleted_tag(name)
+                self.build_catalog_reports().report_deleted_tag(name)
 
     def drop_partitions(
         self,
@@ -338,7 +341,7 @@ class TableStores:
         from paimon_orch.table.commit.commit_changes import CommitChanges
 
         names = list(partitions)
-        undo = self.catalog_reports.drop_partitions(names) if names else lambda: None
+        undo = self.build_catalog_reports().drop_partitions(names) if names else lambda: None
         if not has_rows:
             return None
         commit = self.new_commit(step, None if commit_id is None else commit_id.user)
@@ -382,7 +385,7 @@ class TableStores:
 
     def _publish_if_enabled(self) -> None:
         """Publish the newest snapshot; the modules are imported only for tables that need them."""
-        if build_iceberg_settings(self.schema, self.paths) is not None:
+        if build_iceberg_settings(self.get_schema(), self.paths) is not None:
             self.iceberg.publish()
 
     def prepare_deletion(self) -> None:

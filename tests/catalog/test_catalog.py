@@ -25,7 +25,7 @@ def test_tables_are_created_found_and_listed(catalog: Catalog) -> None:
 
     assert catalog.databases() == ["a", "b"]
     assert catalog.tables("a") == ["another", "one"]
-    assert catalog.table("a.one").schema.names == ["id"]
+    assert catalog.table("a.one").load().schema.names == ["id"]
 
 
 def test_a_warehouse_can_be_a_uri(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_creating_an_existing_table_is_refused(catalog: Catalog) -> None:
     with pytest.raises(InputError, match=r"table a\.t already exists"):
         catalog.create_table("a.t", "id INT")
     again = catalog.create_table("a.t", "other STRING", if_not_exists=True)
-    assert again.schema.names == ["id"]
+    assert again.load().schema.names == ["id"]
 
 
 def test_a_table_is_created_from_an_arrow_schema(catalog: Catalog) -> None:
@@ -89,7 +89,7 @@ def test_a_table_is_created_from_an_arrow_schema(catalog: Catalog) -> None:
 
     table = catalog.create_table("a.t", schema, primary_key=["id"], options={"bucket": "1"})
 
-    assert [type_to_sql(field.type) for field in table.schema.fields] == [
+    assert [type_to_sql(field.type) for field in table.load().schema.fields] == [
         "BIGINT NOT NULL",
         "DECIMAL(10, 2)",
         "TIMESTAMP(6) WITH LOCAL TIME ZONE",

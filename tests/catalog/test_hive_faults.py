@@ -175,7 +175,7 @@ def test_a_cut_change_keeps_its_schema_file(
     assert proxy.requests.count("alter_table_with_environment_context") == int(after)
     assert table.stores.schemas.ids() == [0, 1]
     catalog.alter_table("db.t", [AddColumn(column="w", type="INT")])
-    assert table.schema.names == ["k", "v", "w"]
+    assert table.load().schema.names == ["k", "v", "w"]
 
 
 def test_cut_renames_and_drops_are_looked_up(proxy: CuttingProxy, options: dict[str, str]) -> None:

@@ -45,5 +45,5 @@ def test_new_tables_get_the_table_defaults_of_the_catalog(tmp_path: Path) -> Non
     defaults: dict[str, Any] = {"table-default.bucket": "3", "table-default.file.format": "orc"}
     catalog = Catalog(metastore="filesystem", warehouse=str(tmp_path), **defaults)
     table = catalog.create_table("db.t", "k INT", primary_key=["k"], options={"bucket": "1"})
-    assert table.schema.options["bucket"] == "1"
-    assert table.schema.options["file.format"] == "orc"
+    assert table.load().schema.options["bucket"] == "1"
+    assert table.load().schema.options["file.format"] == "orc"

@@ -51,7 +51,7 @@ def test_create_stores_columns_keys_options_and_comment(run: Run, tmp_path: Path
     )  # fmt: skip
 
     assert (answer.status, answer.out) == (0, f"created db.t in {tmp_path}\n")
-    schema = Catalog(str(tmp_path)).table("db.t").schema
+    schema = Catalog(str(tmp_path)).table("db.t").load().schema
     assert (schema.primary_keys, schema.partition_keys) == (("dt", "id"), ("dt",))
     assert schema.options == {"bucket": "2", "target-file-size": "1 mb"}
     assert schema.comment == "it's"

@@ -98,9 +98,9 @@ def test_alter_makes_all_changes_in_one_schema(root: str, table: Table) -> None:
         *("--column-comment", "w=how much", "--comment", "all of it"),
         *("--set", "snapshot.num-retained.max=20", "--set", "x.y=a=b"),
     ]
-    before = table.schema
+    before = table.load().schema
     planned = run_command("alter", root, "db.t", *changes, "--dry-run")
-    assert table.schema == before
+    assert table.load().schema == before
     assert planned.endswith("nothing was changed")
 
     output = run_command("alter", root, "db.t", *changes)
@@ -127,7 +127,7 @@ def test_alter_resets_options_comments_and_columns(root: str, table: Table) -> N
     run_command("alter", root, "db.t", "--reset", "k", "--comment", "", "--column-comment", "v=")
     run_command("alter", root, "db.t", "--drop", "a", "--add", "b INT FIRST", "--yes")
 
-    schema = table.schema
+    schema = table.load().schema
     assert (schema.names, schema.comment, schema.field("v").description) == (
         ["b", "id", "v"],
         None,

@@ -61,7 +61,7 @@ def break_hint(table: Table) -> None:
 
 
 def add_consumer(table: Table) -> None:
-    table.stores.consumers.reset("app", table.stores.snapshots.get(1))
+    table.stores.open_consumers().reset("app", table.stores.snapshots.get(1))
 
 
 def write_file(table: Table) -> None:

@@ -119,7 +119,7 @@ def test_consumers_are_reset_and_cleared(table: Table) -> None:
     assert run(table, "consumer list") == "none"
     text = "set consumer app to read snapshot 1 next"
     assert run(table, "consumer reset", "app", "--next-snapshot", "1") == text
-    assert table.stores.consumers.read_all() == {"app": 1}
+    assert table.stores.open_consumers().read_all() == {"app": 1}
     with pytest.raises(NotFoundError, match="no snapshot 9"):
         run(table, "consumer reset", "app", "--next-snapshot", "9")
     output = run(table, "consumer reset", "app", "--dry-run")
@@ -132,16 +132,16 @@ def test_consumers_are_reset_and_cleared(table: Table) -> None:
         run(table, "consumer reset", "app")
 
     for name in ("a1", "a2", "b1", "b11"):
-        table.stores.consumers.record(name, 2)
+        table.stores.open_consumers().record(name, 2)
     patterns = ("--including", ".1", "--excluding", "b.*")
     assert run(table, "consumer clear", *patterns, "--dry-run") == "a1"
-    assert len(table.stores.consumers.read_all()) == 4
+    assert len(table.stores.open_consumers().read_all()) == 4
     assert run(table, "consumer clear", *patterns, "--yes") == "a1"
     assert run(table, "consumer list").split() == ["a2", "b1", "b11"]
     with pytest.raises(InputError, match="not a regular expression"):
         run(table, "consumer clear", "--including", "(")
     run(table, "consumer clear", "--yes")
-    assert table.stores.consumers.read_all() == {}
+    assert table.stores.open_consumers().read_all() == {}
 
 
 def test_the_earliest_snapshot_is_set_after_a_gap(table: Table) -> None:

@@ -265,7 +265,7 @@ def test_only_the_partition_of_the_run_is_overwritten_and_loaded_for_each_type(
     values: list[Any],
 ) -> None:
     table = paimon.catalog().create_table("lake.sales", f"p {kind}, id BIGINT", partition_by=["p"])
-    typed = pa.array(values, to_arrow_type(table.schema.fields[0].type))
+    typed = pa.array(values, to_arrow_type(table.load().schema.fields[0].type))
     table.append(pa.table({"p": typed, "id": [1, 2, 3]}))
     consume, loaded = consumer(definition)
 

@@ -269,9 +269,9 @@ def test_the_key_of_an_existing_partition_selects_its_files(
         partition__legacy_name=legacy,
         bucket="-1",
     )
-    field = to_arrow_type(table.schema.fields[0].type)
+    field = to_arrow_type(table.load().schema.fields[0].type)
     table.append(pa.table({"p": pa.array(values, field), "k": range(len(values))}))
-    keys = PartitionKeys.of(table.schema)
+    keys = PartitionKeys.of(table.load().schema)
     paths = [decision.partition for decision in decide(table)]
 
     assert len(paths) == len(values)

@@ -54,7 +54,7 @@ def test_the_plan_table_is_truncated(orders: Table, upsert: Callable[..., None])
 
 
 def test_the_column_schema_has_types_and_keys(orders: Table) -> None:
-    schema = build_column_schema(orders.schema)
+    schema = build_column_schema(orders.load().schema)
 
     assert [(c.name, c.type, c.constraints.nullable) for c in schema.columns] == [
         ("dt", "STRING", False),

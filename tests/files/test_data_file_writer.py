@@ -25,11 +25,11 @@ def test_writers_start_a_new_file_near_the_target_size(kind: str, tmp_path: Path
     [split] = table.files()
     assert 3 <= len(split.files) <= 10
     for file in split.files:
-        path = Path(table.paths.data_file(table.schema, split.partition, split.bucket, file))
+        path = Path(table.paths.data_file(table.load().schema, split.partition, split.bucket, file))
         assert path.stat().st_size == file.file_size
         assert file.file_size < 768 << 10
         with path.open("rb") as source:
-            opened = open_reader(source, str(path), table.schema.fields)
+            opened = open_reader(source, str(path), table.load().schema.fields)
             rows = sum(batch.num_rows for batch in opened.batches(["id"], 10_000))
         assert rows == file.row_count
     assert sum(file.row_count for file in split.files) == ROWS

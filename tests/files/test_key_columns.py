@@ -43,7 +43,7 @@ def test_a_key_missing_in_value_columns_is_read_from_its_key_column(
         EMPTY_ROW, 0, DataFileMeta(file_name=name, file_size=path.stat().st_size, row_count=3)
     )
 
-    rows = pa.Table.from_batches(reader.read(bucket_file, table.schema.fields))
+    rows = pa.Table.from_batches(reader.read(bucket_file, table.load().schema.fields))
 
     assert rows.to_pydict() == {"k": [1, 2, 3], "v": ["a", "b", "c"]}
 
@@ -67,6 +67,6 @@ def test_keys_are_read_from_value_columns_if_there_are_no_key_columns(tmp_path: 
         DataFileMeta(file_name="data-0.parquet", file_size=path.stat().st_size, row_count=3),
     )
 
-    (batch,) = reader.read(bucket_file, table.schema.fields)
+    (batch,) = reader.read(bucket_file, table.load().schema.fields)
 
     assert batch.column("k").to_pylist() == [1, 2, 3]

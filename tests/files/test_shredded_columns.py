@@ -171,7 +171,7 @@ def test_filters_on_a_shredded_table_read_only_the_columns_of_their_paths(
         value = col("va").variant_get(path, kind)
         for test in (value == literal, value > literal, value.is_null()):
             with suppress(InputError):
-                predicate = bind_filter(test, golden.schema)
+                predicate = bind_filter(test, golden.load().schema)
                 assert predicate is not None
                 expected = RowFilter(predicate).select(full)["id"].to_pylist()
                 assert golden.scan(["id"], test).to_arrow()["id"].to_pylist() == expected

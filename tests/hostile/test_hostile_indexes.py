@@ -51,7 +51,7 @@ def table_with_vector(root: Path, vector: DeletionVector) -> Table:
         [entry] = entries
         [stored] = entry.ranges or ()
         data, ranges = encode_deletion_vector_file({stored.data_file: vector}, bitmap64=True)
-        Path(table.paths.index_file(table.schema, entry)).write_bytes(data)
+        Path(table.paths.index_file(table.load().schema, entry)).write_bytes(data)
         return [replace(entry, file_size=len(data), ranges=ranges)]
 
     edit_index(table, 2, change)

@@ -254,7 +254,11 @@ def test_a_hostile_option_is_refused(tmp_path: Path, key: str, text: str) -> Non
 
     def attack() -> object:
         opened = Catalog(str(tmp_path)).table("db.t")
-        return expire_snapshots(opened, EXECUTOR), opened.options.bucket, compact(opened, EXECUTOR)
+        return (
+            expire_snapshots(opened, EXECUTOR),
+            opened.load().schema.typed_options.bucket,
+            compact(opened, EXECUTOR),
+        )
 
     outcome = run_limited(attack)
     assert outcome is not None

@@ -108,7 +108,7 @@ def test_a_report_follows_no_redirect(tmp_path: Path, server: FaultyServer, targ
     server.answers = [Answer(status=302, headers={"Location": target})]
 
     with pytest.raises(StorageError, match="302"):
-        report_to(server, tmp_path).stores.marker.mark([{"p": "1"}])
+        report_to(server, tmp_path).stores.build_marker().mark([{"p": "1"}])
     assert len(server.requests) == 1
 
 
@@ -116,7 +116,7 @@ def test_the_answer_to_a_report_is_limited(tmp_path: Path, server: FaultyServer)
     server.answers = [Answer(body=b" " * (2 << 20))]
 
     with pytest.raises(StorageError, match="more than 1048576 bytes"):
-        report_to(server, tmp_path).stores.marker.mark([{"p": "1"}])
+        report_to(server, tmp_path).stores.build_marker().mark([{"p": "1"}])
 
 
 @pytest.mark.parametrize(

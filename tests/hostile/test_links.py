@@ -37,7 +37,7 @@ ATTEMPTS: dict[str, Callable[[Table], object]] = {
     "orphans": lambda table: remove_orphan_files(table, older_than=0),
     "tag": lambda table: delete_tag(table, "t0"),
     "branch": lambda table: table.branches.delete("dev"),
-    "consumer": lambda table: table.stores.consumers.delete(["c"]),
+    "consumer": lambda table: table.stores.open_consumers().delete(["c"]),
     "rollback": lambda table: table.rollback(1),
     "truncate": lambda table: table.truncate(),
     "purge": purge_files,
@@ -54,7 +54,7 @@ def fill(table: Table) -> Table:
     for key in range(2):
         table.upsert(table_of("k v", [(key, table.identifier)]))
     table.tags.create("t0", 1)
-    table.stores.consumers.record("c", 1)
+    table.stores.open_consumers().record("c", 1)
     table.branches.create("dev", "t0")
     return table
 

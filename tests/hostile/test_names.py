@@ -153,7 +153,7 @@ def test_references_are_deleted_by_their_shown_and_by_their_exact_names(
         assert run("consumer", "reset", tmp_path, "db.t", "--yes", "--", text).status == 0
     assert table.tags.names() == []
     assert table.branches.names() == []
-    assert table.stores.consumers.find_matching() == []
+    assert table.stores.open_consumers().find_matching() == []
     assert table.scan().count() == 1
 
 

@@ -274,8 +274,8 @@ def test_no_command_prints_secrets_of_a_table(
 def test_representations_have_no_secrets(table: Table) -> None:
     for shown in (
         table,
-        table.schema,
-        table.options,
+        table.load().schema,
+        table.load().schema.typed_options,
         table.stores.iceberg,
         inspect(table),
         table.scan(),

@@ -67,7 +67,7 @@ def writer_of(table: Table) -> TableWriter:
 
 
 def finish(table: Table, writer: TableWriter, rows: Rows) -> None:
-    writer.write(convert_rows(table_of("k v", rows), table.schema))
+    writer.write(convert_rows(table_of("k v", rows), table.load().schema))
     WriteBuilder(table.stores).commit(writer.close())
 
 
@@ -134,7 +134,7 @@ def test_issue_5872_a_row_written_first_but_committed_late_loses_to_equal_rows(
     first, second, late = (writer_of(table) for _ in range(3))
     finish(table, first, [(1, "first")])
     finish(table, second, [(1, "second")])
-    late.write(convert_rows(table_of("k v", [(1, "late")]), table.schema))
+    late.write(convert_rows(table_of("k v", [(1, "late")]), table.load().schema))
     (written,) = late.close().entries
     before = replace(written, file=replace(written.file, creation_time=1))
     rows_read: list[Row] = []

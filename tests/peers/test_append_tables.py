@@ -94,12 +94,12 @@ def test_peers_read_the_same_rows_of_sorted_tables(peer: Peer, tmp_path: Path) -
     table = create_filled_table(tmp_path, **VECTORS)
     delete(table, EXECUTOR, "k < 30")
     planned = plan(table, SortRequest(order=SortOrder(("v", "k"), "zorder")))
-    writing = ingest.plan(table, ingest.IngestRequest(columns=table.schema.names))
+    writing = ingest.plan(table, ingest.IngestRequest(columns=table.load().schema.names))
     batches = (
         batch
         for unit in plan_read_units(planned)
-        for rows in unit.read(RowSource(table.stores.reader()), table.schema.fields)
-        for batch in rows.select(table.schema.names).combine_chunks().to_batches()
+        for rows in unit.read(RowSource(table.stores.reader()), table.load().schema.fields)
+        for batch in rows.select(table.load().schema.names).combine_chunks().to_batches()
     )
 
     commit(table, planned, [write_rows(writing, writing.prepare(batches))])
@@ -130,7 +130,7 @@ def test_java_reads_row_ids_after_our_compaction(
     java: Peer, tmp_path: Path, options: dict[str, str]
 ) -> None:
     table = create_filled_table(tmp_path, row_tracking__enabled="true", **options)
-    columns = [*table.schema.names, "_ROW_ID", "_SEQUENCE_NUMBER"]
+    columns = [*table.load().schema.names, "_ROW_ID", "_SEQUENCE_NUMBER"]
 
     for step in (
         lambda: delete(table, EXECUTOR, "k in (3, 44)"),
@@ -172,7 +172,9 @@ def test_a_compaction_of_append_tables_of_other_writers_keeps_their_rows(
     ours = table.scan().to_arrow()
     types = [str(kind) for kind in ours.schema.types]
     assert_rows_equal(expected_rows(entry["snapshots"][-1]), canonical_rows(ours), types)
-    if not table.options.get(DATA_EVOLUTION_ENABLED):  # row ids stay, so deleted rows do
+    if not table.load().schema.typed_options.get(
+        DATA_EVOLUTION_ENABLED
+    ):  # row ids stay, so deleted rows do
         assert not deletion_vectors_of(table)
     before = stored_files(table)
     assert compact(table, EXECUTOR, strategy="full").snapshot_id is None
@@ -185,7 +187,9 @@ def test_java_reads_its_own_tables_after_our_deletes_and_compactions(
 ) -> None:
     warehouse = copy_warehouse(GOLDEN / "java-0.9" / name, tmp_path / "warehouse")
     table = Catalog(str(warehouse)).table("db.t")
-    column = next(c for c in table.schema.names if c not in table.schema.partition_keys)
+    column = next(
+        c for c in table.load().schema.names if c not in table.load().schema.partition_keys
+    )
 
     for step in (
         lambda: delete(table, EXECUTOR, f"{column} in (3, 11, 20, 31, 44)"),

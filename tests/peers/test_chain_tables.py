@@ -49,13 +49,13 @@ def random_rows(
         "seq": pa.array([random.choice(sequences) for _ in numbers], pa.int32()),
         "v": [None if random.random() < nothing else f"{random.random():.6f}" for _ in numbers],
     }
-    if "late" in table.schema.names:
+    if "late" in table.load().schema.names:
         columns["late"] = pa.array(numbers, pa.int32())
     return pa.table(columns)
 
 
 def fill(table: Table, random: Random, keys: list[str], *, partial: bool, first: int = 0) -> None:
-    has_vectors = table.schema.typed_options.has_deletion_vectors
+    has_vectors = table.load().schema.typed_options.has_deletion_vectors
     first += random.randrange(10**6)
     for number in range(random.randint(2, 6)):
         # If a compaction with deletion vectors rewrites an old row that wins by its sequence field,

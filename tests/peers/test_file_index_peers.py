@@ -234,7 +234,9 @@ def test_filters_with_file_indexes_of_other_writers_return_the_rows_of_a_plain_s
     warehouse = copy_warehouse(GOLDEN / folder, tmp_path / "w")
     table = Catalog(str(warehouse)).table(name)
     everything = table.scan().to_arrow()
-    indexed = {spec.column for spec in parse_index_specs(table.schema.options) if spec.key is None}
+    indexed = {
+        spec.column for spec in parse_index_specs(table.load().schema.options) if spec.key is None
+    }
     evaluated_indexes = 0
     for column in sorted(indexed):
         for value in everything.column(column).unique().drop_null()[:12]:
@@ -252,7 +254,7 @@ def test_our_file_indexes_equal_those_of_other_writers(
     """Compare bytes for Java; pypaimon-rust orders values by its hash table."""
     warehouse = copy_warehouse(GOLDEN / folder, tmp_path / "w")
     table = Catalog(str(warehouse)).table(name)
-    options = dict(table.schema.options)
+    options = dict(table.load().schema.options)
     if folder.startswith("java-0.9"):  # Java 0.9 supports only version 1 of bitmaps
         named = [c.strip() for c in options.get("file-index.bitmap.columns", "").split(",") if c]
         options |= {f"file-index.bitmap.{column}.version": "1" for column in named}
@@ -262,7 +264,7 @@ def test_our_file_indexes_equal_those_of_other_writers(
         if folder.startswith("java-0.9") or spec.index != "bitmap":
             assert ours.bytes() == stored_blob.bytes(), spec
         else:
-            data_type = spec.value_type(table.schema.fields)
+            data_type = spec.value_type(table.load().schema.fields)
             assert dict(BitmapIndex(ours, data_type).items()) == dict(
                 BitmapIndex(stored_blob, data_type).items()
             )
@@ -277,8 +279,8 @@ def blobs_of(
     for split in table.files():
         for file in split.files:
             bucket_file = BucketFile(split.partition, split.bucket, file)
-            builder = FileIndexBuilder(specs, table.schema.fields)
-            for batch in reader.read(bucket_file, table.schema.fields):
+            builder = FileIndexBuilder(specs, table.load().schema.fields)
+            for batch in reader.read(bucket_file, table.load().schema.fields):
                 builder.add(pa.Table.from_batches([batch]))
             ours = decode_container(ByteSource.of(builder.finish()))
             with open_indexes(table.io, reader.path(bucket_file), file) as stored_indexes:

@@ -48,7 +48,7 @@ def test_a_compaction_of_a_golden_table_keeps_its_rows(
 ) -> None:
     name = table_name(entry)
     table = Catalog(str(copy_warehouse(folder, tmp_path / "w"))).table(name)
-    skips = table.options.should_skip_level0 and 0 in levels_of(table)
+    skips = table.load().schema.typed_options.should_skip_level0 and 0 in levels_of(table)
     before = None if skips else rows_in(table)  # the first compaction makes postponed rows visible
 
     for strategy in STRATEGIES:
@@ -56,7 +56,11 @@ def test_a_compaction_of_a_golden_table_keeps_its_rows(
         before = rows_in(table) if before is None else before
         assert rows_in(table) == before
 
-    top = 1 if table.options.is_pk_clustering_override else table.options.num_levels - 1
+    top = (
+        1
+        if table.load().schema.typed_options.is_pk_clustering_override
+        else table.load().schema.typed_options.num_levels - 1
+    )
     assert levels_of(table) <= {top}
     assert not any(file.delete_row_count for split in table.files() for file in split.files)
     assert not [r for split in table.files() for entry in split.vectors for r in entry.ranges or ()]

@@ -74,7 +74,7 @@ def spec(metastore: HiveMetastore, **more: str) -> dict[str, Any]:
 
 def append(table: Table, *keys: int) -> None:
     """Append rows with these keys; the other columns are null."""
-    nulls = {name: pa.nulls(len(keys)) for name in table.schema.names}
+    nulls = {name: pa.nulls(len(keys)) for name in table.load().schema.names}
     table.append(pa.table(nulls | {"k": pa.array(keys, pa.int32())}))
 
 
@@ -90,7 +90,7 @@ def table(hive_metastore: HiveMetastore, tmp_path: Path) -> Table:
 
 
 def open_client(table: Table) -> HiveClient:
-    entry = open_catalog_entry("db.t", table.schema, table.paths)
+    entry = open_catalog_entry("db.t", table.load().schema, table.paths)
     assert isinstance(entry, HiveEntry)
     return entry.client
 
@@ -306,7 +306,7 @@ def test_a_metastore_that_compares_refuses_a_late_pointer(
         "db.t", "k INT NOT NULL", options=options(metastore)
     )
     append(table, 1)
-    [entry] = filter(None, [open_catalog_entry("db.t", table.schema, table.paths)])
+    [entry] = filter(None, [open_catalog_entry("db.t", table.load().schema, table.paths)])
     find = HiveEntry._find_table
 
     def find_late(entry: HiveEntry, database: str) -> Any:

@@ -79,7 +79,7 @@ def options(server: IcebergRestServer, **more: str) -> dict[str, str]:
 
 def append(table: Table, *keys: int) -> None:
     """Append rows with these keys; the other columns are null."""
-    nulls = {name: pa.nulls(len(keys)) for name in table.schema.names}
+    nulls = {name: pa.nulls(len(keys)) for name in table.load().schema.names}
     table.append(pa.table(nulls | {"k": pa.array(keys, pa.int32())}))
 
 
@@ -220,7 +220,9 @@ def test_partitioned_tables_can_be_read(
     )
     for partition, key in ((1, 10), (2, 20), (1, 11)):
         values = {"p": pa.array([partition], pa.int32()), "k": pa.array([key], pa.int32())}
-        created.append(pa.table({n: values.get(n, pa.nulls(1)) for n in created.schema.names}))
+        created.append(
+            pa.table({n: values.get(n, pa.nulls(1)) for n in created.load().schema.names})
+        )
 
     shown = served.load_table("db.t")
 

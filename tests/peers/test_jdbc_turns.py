@@ -90,8 +90,8 @@ def test_we_read_and_change_tables_of_java(
     jdbc_peer.run("alter", options, changes=[["rename", "w", "x"], ["set", "num-levels", "7"]])
     jdbc_peer.run("write", options, rows=[{"k": 3, "v": "java", "x": 3}])
     table = ours.table("db.t")
-    assert table.schema.names == ["k", "v", "x"]
-    assert table.schema.options["num-levels"] == "7"
+    assert table.load().schema.names == ["k", "v", "x"]
+    assert table.load().schema.options["num-levels"] == "7"
     assert rows_of(table) == [(1, "java", None), (2, "ours", None), (3, "java", 3)]
 
     jdbc_peer.run("rename", options, to="db.u")
@@ -129,7 +129,7 @@ def test_java_reads_and_changes_our_tables(
 
     ours.alter_table("db.t", [SetOption("num-levels", "7")])
     jdbc_peer.run("alter", options, changes=[["add", "w", "INT"]])
-    assert ours.table("db.t").schema.names == ["k", "v", "w"]
+    assert ours.table("db.t").load().schema.names == ["k", "v", "w"]
 
     ours.drop_table("db.t")
     assert jdbc_peer.ask("list_tables", options, database="db") == []

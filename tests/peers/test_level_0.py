@@ -65,7 +65,7 @@ def test_level_0_is_skipped_or_merged_as_in_java(java20: Peer, tmp_path: Path, e
     kind = kind_of(ENGINES[engine], *steps)
     warehouse = tmp_path / "w"
     table = ours.create(warehouse, kind)
-    vectors = table.options.has_deletion_vectors
+    vectors = table.load().schema.typed_options.has_deletion_vectors
 
     for number, step in enumerate(steps):
         if number % 2:

@@ -146,7 +146,7 @@ def test_java_reads_and_alters_tables_that_we_altered(tmp_path: Path, peer: Peer
 
     assert_agrees(peer, table)
     peer.run("alter", tmp_path, changes=[["rename", "title", "name"]])
-    assert table.schema.names == ["n", "k", "added", "name", "r"]
+    assert table.load().schema.names == ["n", "k", "added", "name", "r"]
     assert_agrees(peer, table)
 
 
@@ -209,7 +209,7 @@ def test_java_finds_keys_in_the_buckets_that_we_chose(
 def half_under_new_keys(table: Table) -> pa.Table:
     """Return all rows, every second one with a new key."""
     rows = table.scan().to_arrow()
-    key = table.schema.trimmed_primary_keys[-1]
+    key = table.load().schema.trimmed_primary_keys[-1]
     position = rows.schema.get_field_index(key)
     fresh = [
         value if n % 2 else (f"{value}-new" if isinstance(value, str) else value + 1_000_000)

@@ -38,7 +38,7 @@ def write(table: Table, rows: list[dict[str, Any]]) -> None:
     data = pa.Table.from_pylist(
         rows, pa.schema([("p", pa.string()), ("k", pa.int32()), ("s", pa.string())])
     )
-    _ = table.upsert(data) if table.schema.primary_keys else table.append(data)
+    _ = table.upsert(data) if table.load().schema.primary_keys else table.append(data)
 
 
 @pytest.mark.parametrize("kind", KINDS)

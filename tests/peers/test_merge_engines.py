@@ -300,7 +300,7 @@ def assert_same_rows(java: Peer, by_java: Path, by_us: Path) -> None:
 
 def changes_of(root: Path) -> list[str]:
     table, lines = table_at(root), list[str]()
-    if table.options.changelog_producer == "none":
+    if table.load().schema.typed_options.changelog_producer == "none":
         return lines
     for number in table.stores.snapshots.ids():
         rows = canonical_rows(table.incremental(number - 1, number, "changelog").to_arrow())
@@ -337,7 +337,7 @@ def check_merges(
     chance = random.Random(name)  # noqa: S311 - data, not a secret
     for turn in range(3):
         java.run("write", written, rows=batch(chance, table, kinds))
-        if turn == 1 and table.options.needs_lookup:
+        if turn == 1 and table.load().schema.typed_options.needs_lookup:
             java.run("compact", written, full=False)
     assert_same_rows(java, written, written)
 

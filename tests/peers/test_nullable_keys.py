@@ -41,4 +41,4 @@ def test_java_and_we_merge_null_keys_alternately(java: Peer, tmp_path: Path, buc
 
     assert in_order(java.read(tmp_path)) == in_order(kind.expected())
     assert in_order(ours.read(tmp_path, kind)) == in_order(kind.expected())
-    assert table.schema.typed_options.get(PRIMARY_KEY_NULLABLE)
+    assert table.load().schema.typed_options.get(PRIMARY_KEY_NULLABLE)

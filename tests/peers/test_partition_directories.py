@@ -96,10 +96,12 @@ def test_a_partition_value_has_the_directory_of_java(
 
     root = Path(table.paths.root)
     stored = {path.parent.parent.name for path in root.glob("*/bucket-0/*")}
-    fields = table.schema.partition_fields
+    fields = table.load().schema.partition_fields
     types = [field.type for field in fields]
     ours = {
-        build_partition_path(deserialize_row(split.partition, types), fields, table.options)
+        build_partition_path(
+            deserialize_row(split.partition, types), fields, table.load().schema.typed_options
+        )
         for split in table.files()
     }
     assert {path.rstrip("/") for path in ours} == stored

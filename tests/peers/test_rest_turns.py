@@ -45,7 +45,7 @@ class Turns:
 
     def write(self, peer: Peer | None, text: str, *keys: int, table: str = "db.t") -> None:
         """Write rows with a peer, or with this library."""
-        fields = self.open(table).schema.fields
+        fields = self.open(table).load().schema.fields
         rest = {field.name: None for field in fields if field.name != "k"}
         new = {key: {"k": key, **rest, fields[1].name: f"{text}{key}"} for key in keys}
         records: list[Record] = list(new.values())

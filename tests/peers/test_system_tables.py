@@ -36,7 +36,7 @@ def table(tmp_path: Path) -> Table:
     step.compact(table, InProcessExecutor(), strategy="minor")
     table.tags.create("first", 1)
     table.branches.create("dev", tag="first")
-    table.stores.consumers.record("reader", 2)
+    table.stores.open_consumers().record("reader", 2)
     return table
 
 

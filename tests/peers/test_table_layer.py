@@ -71,7 +71,7 @@ def rewrite(table: Table) -> None:
     [split] = table.files()
     reader, fields = (
         table.stores.reader(),
-        [*table.schema.fields, *row_tracking_fields(table.schema)],
+        [*table.load().schema.fields, *row_tracking_fields(table.load().schema)],
     )
     writer = table.stores.build_writer_factory().writer(
         split.partition_bucket, source=FileSource.COMPACT

@@ -52,8 +52,8 @@ def test_rows_are_written_to_their_hash_bucket_in_one_file_per_bucket(
     for split in splits:
         (file,) = split.files
         bucket_file = BucketFile(split.partition, split.bucket, file)
-        for batch in table.stores.reader().read(bucket_file, [table.schema.field("k")]):
-            types = [table.schema.field("k").type]
+        for batch in table.stores.reader().read(bucket_file, [table.load().schema.field("k")]):
+            types = [table.load().schema.field("k").type]
             assert set(compute_buckets([batch["k"]], types, 5)) == {split.bucket}
     assert rows_of(table) == [(k, str(k)) for k in range(500)]
     assert (result.snapshot_id, result.rows) == (1, 500)

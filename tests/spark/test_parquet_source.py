@@ -54,7 +54,7 @@ def test_tasks_write_the_rows_of_their_parts(
     paths, rows = write_files(tmp_path)
     table = new_table(tmp_path / "tasks", COLUMNS, **options)
     expected = new_table(tmp_path / "process", COLUMNS, **options)
-    write = expected.upsert if expected.schema.primary_keys else expected.append
+    write = expected.upsert if expected.load().schema.primary_keys else expected.append
     write(rows)
     plan = ingest.plan(table, IngestRequest(columns=["v", "p", "k"]))
     source = open_parquet_files(spark, paths, plan)

@@ -43,7 +43,9 @@ def widths(table: Table, column: str) -> list[int]:
     distances = []
     for file in split.files:
         rows = pa.Table.from_batches(
-            table.stores.reader().read(bucket_file(split, file), table.schema.select([column]))
+            table.stores.reader().read(
+                bucket_file(split, file), table.load().schema.select([column])
+            )
         )
         values = rows[column].to_numpy()
         distances.append(int(values.max() - values.min()))

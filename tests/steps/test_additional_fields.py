@@ -93,7 +93,7 @@ def catalog_of(table: Table) -> Catalog:
 
 
 def delete_row(table: Table) -> None:
-    if not table.schema.primary_keys:
+    if not table.load().schema.primary_keys:
         row_level.delete(table, EXECUTOR, "k = 2")
 
 
@@ -209,7 +209,7 @@ def test_a_file_that_moves_to_another_level_keeps_its_fields(tmp_path: Path) -> 
     ((_, deleted), (_, added)) = sorted((e["_KIND"], e) for e in entries_of(table)[-2:])[::-1]
     assert (deleted["_FILE"]["_LEVEL"], added["_FILE"]["_LEVEL"]) == (
         0,
-        table.options.num_levels - 1,
+        table.load().schema.typed_options.num_levels - 1,
     )
     for entry in (deleted, added):
         assert entry["_FILE"]["_FILE_NAME"] == old["_FILE"]["_FILE_NAME"]

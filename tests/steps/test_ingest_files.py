@@ -21,7 +21,7 @@ from paimon_orch.steps.ingest_files import CsvFormat, SparkRequiredError, read_i
 @pytest.fixture(scope="module")
 def schema(tmp_path_factory: pytest.TempPathFactory) -> TableSchema:
     columns = "a STRING, b STRING, t TIMESTAMP(6), z TIMESTAMP(6) WITH LOCAL TIME ZONE"
-    return new_table(tmp_path_factory.mktemp("t"), columns, key=(), bucket="-1").schema
+    return new_table(tmp_path_factory.mktemp("t"), columns, key=(), bucket="-1").load().schema
 
 
 def read(path: Path, schema: TableSchema) -> tuple[list[str], list[tuple[Any, ...]]]:

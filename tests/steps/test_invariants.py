@@ -178,10 +178,10 @@ def rows_in(table: Table, names: set[str]) -> set[Row]:
     """Return the visible rows of some files."""
     rows: set[Row] = set()
     for split in table.files():
-        reader = BucketReader(table.stores.reader(), split, table.schema.fields)
+        reader = BucketReader(table.stores.reader(), split, table.load().schema.fields)
         for file in split.files:
             if file.file_name in names:
-                for batch in reader._read(file, table.schema.fields, None):
+                for batch in reader._read(file, table.load().schema.fields, None):
                     rows |= {tuple(row.values()) for row in batch.to_pylist()}
     return rows
 
@@ -200,7 +200,7 @@ def test_raw_reads_equal_merged_reads_and_each_file_is_in_one_split(
         live = {file.file_name for split in table.files() for file in split.files if file.level > 0}
         assert live <= {name for _, name in names}
         for split in splits:
-            reader = BucketReader(table.stores.reader(), split, table.schema.fields)
+            reader = BucketReader(table.stores.reader(), split, table.load().schema.fields)
             raw = [row for batch in reader.batches() for row in batch.to_pylist()]
             merged = [row for batch in reader.read_merged() for row in batch.to_pylist()]
             assert sorted(map(repr, raw)) == sorted(map(repr, merged))

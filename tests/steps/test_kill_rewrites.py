@@ -103,14 +103,14 @@ def sort(table: Table) -> object:
     )
     if not planned:
         return None
-    fields = table.schema.fields
+    fields = table.load().schema.fields
     rows = pa.concat_tables(
         part
         for unit in sort_compact.plan_read_units(planned)
         for part in unit.read(RowSource(table.stores.reader()), fields)
     )
-    ordered = rows.select(table.schema.names).sort_by("k").combine_chunks()
-    writing = ingest.plan(table, ingest.IngestRequest(columns=table.schema.names))
+    ordered = rows.select(table.load().schema.names).sort_by("k").combine_chunks()
+    writing = ingest.plan(table, ingest.IngestRequest(columns=table.load().schema.names))
     message = write_rows(writing, writing.prepare(ordered.to_batches()))
     return sort_compact.commit(table, planned, [message])
 

@@ -68,7 +68,7 @@ def merge_into(table: Table) -> None:
     if 9 not in rows.column("k").to_pylist():
         added = {ADDRESS_COLUMN: [None], "p": [1], "k": [9], "v": ["new"], KIND_COLUMN: ["+I"]}
         changed = pa.concat_tables([changed, pa.table(added, schema=changed.schema)])
-    write(table, planned, changed, guarded=not table.schema.primary_keys)
+    write(table, planned, changed, guarded=not table.load().schema.primary_keys)
 
 
 def rows_found(planned: row_level.RowLevelPlan) -> pa.Table:

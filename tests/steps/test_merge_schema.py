@@ -27,7 +27,7 @@ def ingest(tmp_path: Path, name: str, *options: str) -> str:
 
 
 def columns_of(table: Table) -> list[str]:
-    return [f"{field.name} {type_to_sql(field.type)}" for field in table.schema.fields]
+    return [f"{field.name} {type_to_sql(field.type)}" for field in table.load().schema.fields]
 
 
 def test_columns_of_parquet_files_are_added_with_their_types(table: Table, tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_a_dry_run_adds_no_columns(table: Table, tmp_path: Path) -> None:
         "would add column n STRING",
         "would load 1 row; nothing was changed",
     ]
-    assert table.schema.id == 0
+    assert table.load().schema.id == 0
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_no_column_is_added_if_the_files_cannot_be_loaded(
     with pytest.raises(InputError, match=message):
         ingest(tmp_path, "f.csv")
 
-    assert table.schema.id == 0
+    assert table.load().schema.id == 0
 
 
 def test_types_without_an_equivalent_are_refused(table: Table, tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_types_without_an_equivalent_are_refused(table: Table, tmp_path: Path) -
     with pytest.raises(InputError, match="column 'n': Arrow type uint64 has no Paimon type"):
         ingest(tmp_path, "f.parquet")
 
-    assert table.schema.id == 0
+    assert table.load().schema.id == 0
 
 
 def test_unknown_columns_are_refused_without_the_option(table: Table, tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def read_for_change(table: Table) -> None:
     planned = plan(table, RowLevelRequest(operation="update"))
     assert planned.source is not None
     for unit in planned.units:
-        assert list(unit.read(planned.source, table.schema.fields))
+        assert list(unit.read(planned.source, table.load().schema.fields))
 
 
 STEPS: dict[str, Callable[[Table], object]] = {

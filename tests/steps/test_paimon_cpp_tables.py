@@ -52,7 +52,7 @@ def versions(table: Table, entry: Entry) -> Iterator[tuple[Any, Entry]]:
             {"columns": entry["combined_columns"], "rows": entry["combined_rows"]},
         )
     if "row_tracking" in entry:
-        columns = [*table.schema.names, "_ROW_ID", "_SEQUENCE_NUMBER"]
+        columns = [*table.load().schema.names, "_ROW_ID", "_SEQUENCE_NUMBER"]
         yield table.scan(columns), {"columns": columns, "rows": entry["row_tracking"]}
 
 
@@ -113,6 +113,6 @@ def test_a_null_key_of_a_map_in_an_orc_file_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(UnsupportedError, match="a map in this ORC file has a null key"):
         opened.scan().to_arrow()
-    [key] = [field.name for field in opened.schema.fields if isinstance(field.type, MapType)]
-    others = [name for name in opened.schema.names if name != key]
+    [key] = [field.name for field in opened.load().schema.fields if isinstance(field.type, MapType)]
+    others = [name for name in opened.load().schema.names if name != key]
     assert opened.scan(columns=others).to_arrow().num_rows > 0

@@ -37,7 +37,7 @@ def edit_delta(
     entries = list(edit(table.stores.manifests.open(meta).entries()))
     data = encode_manifest(entries)
     (Path(table.paths.manifest_dir) / meta.file_name).write_bytes(data)
-    schema = table.schema
+    schema = table.load().schema
     summary = ManifestFileMeta.of(
         meta.file_name, len(data), entries, schema.partition_fields, schema.id
     )
@@ -85,7 +85,7 @@ def edit_index(
 def data_files(table: Table) -> list[Path]:
     """Return the live data files of the newest snapshot."""
     reader = table.stores.reader()
-    schema = table.schema
+    schema = table.load().schema
     return [
         Path(reader.paths.data_file(schema, split.partition, split.bucket, file))
         for split in table.files()

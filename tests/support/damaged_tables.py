@@ -104,11 +104,11 @@ def _keep_vectors_of_a_replaced_file(table: Table) -> None:
 
     def add(entries: list[IndexManifestEntry]) -> list[IndexManifestEntry]:
         [entry] = entries
-        vectors = read_deletion_vectors(table.io, table.paths, table.schema, entries)
+        vectors = read_deletion_vectors(table.io, table.paths, table.load().schema, entries)
         vectors["data-replaced-0.parquet"] = next(iter(vectors.values()))
         data, ranges = encode_deletion_vector_file(vectors, bitmap64=False)
         file = replace(entry, file_name="index-with-stale-vector-0", file_size=len(data))
-        Path(table.paths.index_file(table.schema, file)).write_bytes(data)
+        Path(table.paths.index_file(table.load().schema, file)).write_bytes(data)
         return [replace(file, ranges=ranges, row_count=len(ranges))]
 
     latest = table.stores.snapshots.latest_id()
@@ -118,7 +118,7 @@ def _keep_vectors_of_a_replaced_file(table: Table) -> None:
 
 def _delete_the_index_files(table: Table) -> None:
     for entry in table.stores.manifests.read_index_entries(table.stores.snapshots.latest()):
-        Path(table.paths.index_file(table.schema, entry)).unlink()
+        Path(table.paths.index_file(table.load().schema, entry)).unlink()
 
 
 def _drop_the_hash_index(table: Table) -> None:
@@ -132,7 +132,7 @@ def _overwrite_a_snapshot(table: Table) -> None:
     other_root = Path(table.paths.root).parents[1].with_name("other")
     shutil.copytree(Path(table.paths.root).parents[1], other_root)
     other = Catalog(str(other_root)).table(table.identifier)
-    names = [field.name for field in table.schema.fields]
+    names = [field.name for field in table.load().schema.fields]
     row = table.scan().to_arrow().slice(0, 1).select(names)
     for each in (table, other):
         each.append(row)
@@ -148,7 +148,7 @@ def _overwrite_the_newest_snapshot(table: Table) -> None:
     other_root = Path(table.paths.root).parents[1].with_name("other")
     shutil.copytree(Path(table.paths.root).parents[1], other_root)
     other = Catalog(str(other_root)).table(table.identifier)
-    names = [field.name for field in table.schema.fields]
+    names = [field.name for field in table.load().schema.fields]
     for each in (table, other):
         each.append(each.scan().to_arrow().slice(0, 1).select(names))
     shutil.copytree(other.paths.root, table.paths.root, dirs_exist_ok=True)
@@ -167,7 +167,7 @@ def _set_the_clock_back(table: Table) -> None:
 
 
 def _misspell_an_option(table: Table) -> None:
-    path = Path(table.paths.root) / "schema" / f"schema-{table.schema.id}"
+    path = Path(table.paths.root) / "schema" / f"schema-{table.load().schema.id}"
     schema = json.loads(path.read_text(encoding="utf-8"))
     schema["options"]["target-file-sise"] = "1 mb"
     path.write_text(json.dumps(schema))
@@ -205,7 +205,7 @@ def _truncate_a_data_file(table: Table) -> None:
 
 
 def _delete_the_schema(table: Table) -> None:
-    (Path(table.paths.root) / "schema" / f"schema-{table.schema.id}").unlink()
+    (Path(table.paths.root) / "schema" / f"schema-{table.load().schema.id}").unlink()
 
 
 def write_into_bucket_1(table: Table, rows: pa.Table) -> None:

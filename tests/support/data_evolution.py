@@ -56,8 +56,8 @@ def add_columns(
     sizes: BatchSizes = DEFAULT_BATCH_SIZES,
 ) -> DataFileMeta:
     """Commit a file with some columns; with a row id it belongs to existing rows."""
-    names = tuple(name for name in table.schema.names if name in rows.column_names)
-    factory = FileWriterFactory(table.io, table.paths, table.schema, batch_sizes=sizes)
+    names = tuple(name for name in table.load().schema.names if name in rows.column_names)
+    factory = FileWriterFactory(table.io, table.paths, table.load().schema, batch_sizes=sizes)
     writer = factory.writer(PartitionBucket(EMPTY_ROW, 0), columns=names)
     writer.write(rows)
     [file] = writer.close()
@@ -80,7 +80,7 @@ def files_of(table: Table) -> list[DataFileMeta]:
 
 def rows_by_id(table: Table) -> dict[int, tuple[object, ...]]:
     """Return the rows by row id."""
-    rows = table.scan(["_ROW_ID", *table.schema.names]).to_arrow()
+    rows = table.scan(["_ROW_ID", *table.load().schema.names]).to_arrow()
     return {row[0]: row[1:] for row in zip(*(c.to_pylist() for c in rows.columns), strict=True)}
 
 
@@ -98,18 +98,20 @@ class RowChanges:
         names = list(dict.fromkeys(name for row in self.updated.values() for name in row))
         operation = "merge" if self.deleted else "update"
         planned = row_level.plan(table, RowLevelRequest(operation=operation))
-        writing = ingest.plan(table, ingest.IngestRequest(columns=table.schema.names))
+        writing = ingest.plan(table, ingest.IngestRequest(columns=table.load().schema.names))
         update = row_level.plan_column_update(table, planned, writing, names)
         rows = [
             *((self._find_address(planned, n), "+U", n, row) for n, row in self.updated.items()),
             *((self._find_address(planned, n), "-D", n, {}) for n in self.deleted),
             *(
-                (None, "+I", None, dict(zip(table.schema.names, row, strict=True)))
+                (None, "+I", None, dict(zip(table.load().schema.names, row, strict=True)))
                 for row in self.inserted
             ),
         ]
         address, kind, row_id, values = zip(*rows, strict=True)
-        columns = {name: pa.array([row.get(name) for row in values]) for name in table.schema.names}
+        columns = {
+            name: pa.array([row.get(name) for row in values]) for name in table.load().schema.names
+        }
         columns |= {
             ADDRESS_COLUMN: pa.array(address, pa.int64()),
             KIND_COLUMN: pa.array(kind),

@@ -115,7 +115,10 @@ def read_expected_rows(table: Table, **scan: Any) -> list[Row]:
 
     Of a primary-key table without vectors they see what full compactions wrote.
     """
-    if not table.schema.primary_keys or table.options.has_deletion_vectors:
+    if (
+        not table.load().schema.primary_keys
+        or table.load().schema.typed_options.has_deletion_vectors
+    ):
         return sort_rows(rows_of(table, **scan))
     rows = table.system("ro").scan(**scan).to_arrow()
     return sort_rows(zip(*(column.to_pylist() for column in rows.columns), strict=True))
@@ -216,7 +219,7 @@ class History:
         table = self.table
         tag, tags = f"t{number % 2}", table.tags.names()
         ids = table.stores.snapshots.ids()
-        schema = table.schema
+        schema = table.load().schema
         rows = build_rows(schema, number, self.step)
         spare = [f for f in schema.fields if f.name not in ("p", "k")]
         narrow = [f.name for f in spare if str(f.type).startswith("INT")]
@@ -231,7 +234,7 @@ class History:
                 table.branches.delete("dev")
             table.branches.create("dev", tag)
             branch = self.catalog.table("db.t$branch_dev")
-            branch.append(build_rows(branch.schema, number, self.step))
+            branch.append(build_rows(branch.load().schema, number, self.step))
             table.branches.fast_forward("dev")
 
         def roll_back_to_tag() -> None:

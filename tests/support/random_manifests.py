@@ -96,7 +96,9 @@ def write_snapshots(
         data = encode_manifest(entries)
         (folder / f"m-{number}").write_bytes(data)
         metas.append(
-            ManifestFileMeta.of(f"m-{number}", len(data), entries, table.schema.partition_fields, 0)
+            ManifestFileMeta.of(
+                f"m-{number}", len(data), entries, table.load().schema.partition_fields, 0
+            )
         )
     for number, (base, delta, changelog, vectors, is_compaction, rows) in enumerate(snapshots, 1):
         for name, numbers in (("base", base), ("delta", delta), ("changelog", changelog)):

@@ -137,7 +137,9 @@ def check_files(table: Table, entries: list[ManifestEntry]) -> list[tuple[str, s
     texts = []
     for entry in entries:
         try:
-            path = table.paths.data_file(table.schema, entry.partition, entry.bucket, entry.file)
+            path = table.paths.data_file(
+                table.load().schema, entry.partition, entry.bucket, entry.file
+            )
         except PaimonError as error:
             texts.append(("path", str(error)))
             continue
@@ -165,19 +167,19 @@ def check_buckets(table: Table, place: str, live: list[ManifestEntry]) -> list[F
             totals.setdefault(entry.partition, set()).add(entry.total_buckets)
     found = []
     for (partition, bucket), entries in groups.items():
-        name = format_partition(partition, table.schema)
+        name = format_partition(partition, table.load().schema)
         where, total = f"{place}, {name} bucket {bucket}", entries[0].total_buckets
         if 0 < total <= bucket:
             found.append(("bucket", where, f"the partition has only {total} buckets"))
         if bucket != POSTPONE_BUCKET:
             try:
-                build_bucket_runs([entry.file for entry in entries], table.schema)
+                build_bucket_runs([entry.file for entry in entries], table.load().schema)
             except PaimonError as error:
                 found.append(("sorted-run", where, str(error)))
     for partition, numbers in totals.items():
         if len(numbers) > 1:
             text = " and ".join(map(str, sorted(numbers)))
-            where = f"{place}, {format_partition(partition, table.schema)}"
+            where = f"{place}, {format_partition(partition, table.load().schema)}"
             found.append(("bucket", where, f"its files have different numbers of buckets: {text}"))
     return found
 

@@ -82,7 +82,7 @@ def levels_of(table: Table) -> list[int]:
 def deletion_vectors_of(table: Table) -> dict[str, DeletionVector]:
     """Return the deletion vectors of the newest snapshot by data file."""
     index = table.stores.manifests.read_index_entries(table.snapshot())
-    return read_deletion_vectors(table.io, table.paths, table.schema, index)
+    return read_deletion_vectors(table.io, table.paths, table.load().schema, index)
 
 
 def stored_files(table: Table) -> set[str]:

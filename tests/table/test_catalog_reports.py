@@ -276,7 +276,7 @@ def test_a_table_that_is_not_listed_has_no_marks(
 
 
 def test_no_marks_are_dropped_without_partitions(table: Table, catalog: RecordedPartitions) -> None:
-    table.stores.catalog_reports.drop_marks([])
+    table.stores.build_catalog_reports().drop_marks([])
     assert catalog.calls == []
 
 
@@ -303,7 +303,7 @@ def test_a_late_report_of_statistics_has_the_totals_of_the_newest_snapshot(
     first = table.append(rows((1, 1)))
     table.append(rows((1, 1), (1, 1)))
     assert first is not None
-    table.stores.catalog_reports.report_statistics(first)
+    table.stores.build_catalog_reports().report_statistics(first)
     last = catalog.statistics[-1]
     assert (last.record_count, last.last_file_creation_millis) == (3, first.time_millis)
 
@@ -392,7 +392,9 @@ def test_a_preview_by_watermark_needs_a_watermark(
     snapshot = table.append(rows((1, 1)))
     assert snapshot is not None
     assert catalog.specs == []
-    table.stores.catalog_reports.report_commit(replace(snapshot, watermark=1_700_000_000_000))
+    table.stores.build_catalog_reports().report_commit(
+        replace(snapshot, watermark=1_700_000_000_000)
+    )
     assert catalog.specs == [{"tag": "2023-11-14"}]
 
 

@@ -290,7 +290,7 @@ def test_an_index_is_used_after_its_column_is_renamed(tmp_path: Path) -> None:
     table.append(orders(range(8)))
     table = alter(tmp_path, RenameColumn("status", "state"))
 
-    assert table.schema.options["file-index.bitmap.columns"] == "k,state"
+    assert table.load().schema.options["file-index.bitmap.columns"] == "k,state"
     assert list(table.scan(filter="state = 'PAID'").explain().indexes) == ["bitmap(state)"]
     assert [k for k, *_ in rows_of(table, filter="state = 'PAID'")] == [1, 5]
 
@@ -350,7 +350,7 @@ def test_indexes_do_not_change_the_rows(
 
 def plain(table: Table, text: str) -> list[str]:
     """Return the rows that match the filter, without indexes."""
-    predicate = bind_filter(text, table.schema)
+    predicate = bind_filter(text, table.load().schema)
     assert predicate is not None
     matching = table.scan().to_arrow().filter(to_arrow_expression(predicate))
     rows = zip(*(column.to_pylist() for column in matching.columns), strict=True)

@@ -33,7 +33,7 @@ def rows(*partitions: str) -> pa.Table:
 
 
 def marker_at(table: Table, seconds: float) -> PartitionMarker:
-    return replace(table.stores.marker, clock=lambda: seconds)
+    return replace(table.stores.build_marker(), clock=lambda: seconds)
 
 
 def success_file(table: Table, directory: str) -> Path:
@@ -60,7 +60,7 @@ def test_done_partition_and_mark_event_report_to_the_catalog(tmp_path: Path) -> 
         ),
         catalog,
     )
-    table.stores.marker.mark([{"p": "a"}])
+    table.stores.build_marker().mark([{"p": "a"}])
     assert catalog.calls == [("add", [{"p": "a.done"}]), ("mark", [{"p": "a"}])]
 
 
@@ -79,14 +79,14 @@ def test_an_action_that_cannot_be_executed_stops_all_actions(
 ) -> None:
     table = new_table(tmp_path, partition__mark_done_action=action)
     with pytest.raises(error, match=message):
-        table.stores.marker.mark([{"p": "a"}])
+        table.stores.build_marker().mark([{"p": "a"}])
     assert not success_file(table, "p=a").exists()
 
 
 def test_done_partitions_need_a_partitioned_metastore_table(tmp_path: Path) -> None:
     table = new_table(tmp_path, partition__mark_done_action="done-partition")
     with pytest.raises(InputError, match=r"'metastore\.partitioned-table' = 'true'"):
-        through_catalog(table, RecordedPartitions()).stores.marker.check()
+        through_catalog(table, RecordedPartitions()).stores.build_marker().check()
 
 
 def test_writes_mark_their_partitions_at_their_end(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_http_reports_name_the_partition(tmp_path: Path, server: HTTPServer) -> 
         partition__mark_done_action__http__url=f"http://127.0.0.1:{server.server_port}/done",
         partition__mark_done_action__http__params="team=a",
     )
-    table.stores.marker.mark([{"p": "a"}])
+    table.stores.build_marker().mark([{"p": "a"}])
     [(content_type, body)] = server.requests  # type: ignore[attr-defined]
     assert content_type == "application/json"
     assert body == {
@@ -179,7 +179,7 @@ def test_http_reports_name_the_partition(tmp_path: Path, server: HTTPServer) -> 
         "partition": "p=a/",
     }
     with pytest.raises(StorageError, match="p=bad/: its answer has the result 'failed'"):
-        table.stores.marker.mark([{"p": "bad"}])
+        table.stores.build_marker().mark([{"p": "bad"}])
 
 
 @pytest.mark.usefixtures("_allowed_host")
@@ -193,4 +193,4 @@ def test_a_server_that_does_not_answer_is_an_error(tmp_path: Path, server: HTTPS
         partition__mark_done_action__http__url=url,
     )
     with pytest.raises(StorageError, match="did not accept p=a/"):
-        table.stores.marker.mark([{"p": "a"}])
+        table.stores.build_marker().mark([{"p": "a"}])

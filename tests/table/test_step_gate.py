@@ -42,7 +42,7 @@ def _table(tmp_path: Path, **options: str) -> Table:
 
 
 def _store_options(table: Table, options: dict[str, str]) -> None:
-    path = Path(table.stores.schemas.path(table.schema.id))
+    path = Path(table.stores.schemas.path(table.load().schema.id))
     schema = json.loads(path.read_bytes())
     schema["options"] |= options
     path.write_text(json.dumps(schema))

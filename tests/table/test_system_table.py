@@ -162,7 +162,7 @@ def test_branches_and_consumers_are_listed(table: Table) -> None:
     assert _rows(table, "consumers") == []
     table.branches.create("empty")
     table.branches.create("dev", tag="first")
-    table.stores.consumers.record("reader", 2)
+    table.stores.open_consumers().record("reader", 2)
     names = [row["branch_name"] for row in _rows(table, "branches")]
     assert names == ["dev", "empty"]
     assert _rows(table, "consumers") == [{"consumer_id": "reader", "next_snapshot_id": 2}]
@@ -170,10 +170,10 @@ def test_branches_and_consumers_are_listed(table: Table) -> None:
 
 def test_consumers_include_expired_ones(tmp_path: Path) -> None:
     table = new_table(tmp_path, consumer__expiration_time="1 h")
-    table.stores.consumers.record("old", 7)
+    table.stores.open_consumers().record("old", 7)
     (file,) = (tmp_path / "db.db" / "t" / "consumer").iterdir()
     os.utime(file, (0, 0))
-    assert table.stores.consumers.read_next_snapshots() == {}
+    assert table.stores.open_consumers().read_next_snapshots() == {}
     assert _rows(table, "consumers") == [{"consumer_id": "old", "next_snapshot_id": 7}]
 
 

@@ -187,7 +187,7 @@ class RestBackend:
         """Check the changes and ask the server to apply them; it writes the next schema file."""
         stores = table.stores
         apply_schema_changes(
-            stores.schema,
+            stores.get_schema(),
             changes,
             has_snapshots=stores.snapshots.latest_id() is not None,
             time_millis=0,

@@ -35,7 +35,7 @@ def build_writer(
     options = DataSourceOptions.of(spark_options, WRITE_OPTIONS)
     table = open_writable_table(options)
     partition = options.values.get("overwrite-partition")
-    partitions = parse_partition_spec(partition, table.schema) if partition else {}
+    partitions = parse_partition_spec(partition, table.stores.get_schema()) if partition else {}
     frame_columns = FrameColumns.of(columns, table)
     request = ingest.IngestRequest(
         columns=frame_columns.names,

@@ -176,7 +176,7 @@ class DataSourceOptions:
             return None
         merges = self.flag(MERGE_ON_READ, default=False)
         plain = table.table if isinstance(table, SystemTable) else table
-        return merges if plain.options.has_deletion_vectors else None
+        return merges if plain.stores.get_schema().typed_options.has_deletion_vectors else None
 
     def epoch_millis(self, name: str) -> int | None:
         """Return a time option as epoch milliseconds, by the rules of its spelling.

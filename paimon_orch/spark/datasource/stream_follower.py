@@ -108,7 +108,7 @@ class StreamFollower:
         """Return the start of a query without a checkpoint: that of its consumer or scan mode."""
         mode, consumer = self.mode, self.options.values.get("consumer-id")
         if consumer is not None:
-            next_snapshot = self.table.stores.consumers.read_next_snapshot(consumer)
+            next_snapshot = self.table.stores.open_consumers().read_next_snapshot(consumer)
             if next_snapshot is not None:
                 return self._build_position(next_snapshot)
         position = self._find_start(mode)
@@ -249,4 +249,4 @@ class StreamFollower:
         """Record the position of the consumer, so that its unread snapshots do not expire."""
         consumer = self.options.values.get("consumer-id")
         if consumer is not None:
-            self.table.stores.consumers.record(consumer, position.snapshot)
+            self.table.stores.open_consumers().record(consumer, position.snapshot)

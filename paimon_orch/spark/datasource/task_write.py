@@ -52,7 +52,7 @@ def open_writable_table(options: DataSourceOptions) -> Table:
     table = options.open()
     if not isinstance(table, Table):
         raise InputError(f"{table.table.identifier}${table.name} is a read-only system table")
-    schema = table.schema
+    schema = table.stores.get_schema()
     if has_dynamic_buckets(schema) or has_postpone_buckets(schema):
         raise InputError(
             f"{table.identifier} assigns buckets while rows are written, so one task must receive "
@@ -71,7 +71,7 @@ class FrameColumns:
     @classmethod
     def of(cls, names: Sequence[str], table: Table) -> "FrameColumns":
         """Match columns by :func:`match_columns`; tasks verify that the session allows this."""
-        matched = match_columns(names, table.schema.names)
+        matched = match_columns(names, table.stores.get_schema().names)
         return cls(tuple(matched), PlannedSettings(list_renamed(names, matched)))
 
     def rename(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -129,7 +129,7 @@ def _warn_of_small_files(table: Table, messages: Sequence[CommitMessage]) -> Non
     """Warn if several tasks wrote to the same bucket, which creates many small files."""
     tasks = [{entry.partition_bucket for entry in message.entries} for message in messages]
     file_count, bucket_count = sum(map(len, tasks)), len(set().union(*tasks))
-    if table.options.bucket > 0 and file_count > bucket_count:
+    if table.stores.get_schema().typed_options.bucket > 0 and file_count > bucket_count:
         logger.warning(
             "%s: %d tasks wrote at least %d files to %d buckets; for one file per bucket %s",
             table.identifier,

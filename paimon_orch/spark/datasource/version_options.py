@@ -110,7 +110,7 @@ def _build_incremental_scan(
     end: int | str
     if "incremental-between-timestamp" in options.values:
         start, end, mode = find_range_between_times(
-            table.stores.snapshots, *_parse_times(options), mode, table.schema
+            table.stores.snapshots, *_parse_times(options), mode, table.stores.get_schema()
         )
     else:
         start, end = _parse_bounds(options, table)

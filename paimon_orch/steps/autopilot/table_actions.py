@@ -52,7 +52,7 @@ def find_actions(
     table: Table, request: MaintenanceRequest, executor: Executor | None = None
 ) -> list[MaintenanceDecision]:
     """Return the candidate actions of a table, and why it gets no other ones."""
-    schema = table.schema
+    schema = table.stores.get_schema()
     finder = _ActionFinder(table=table, schema=schema, request=request, executor=executor)
     if table.stores.snapshots.latest_id() is None:
         return [finder.skip(None, DecisionState.NOTHING_TO_DO, "the table has no snapshot")]
@@ -287,7 +287,7 @@ class _ActionFinder:
         now = self.request.now
         seconds = time.time() if now is None else now.timestamp()
         retention = Retention.of_snapshots(options, int(seconds * 1000), RetentionRequest())
-        consumers = self.table.stores.consumers.read_next_snapshots()
+        consumers = self.table.stores.open_consumers().read_next_snapshots()
         if options.get(CONSUMER_CHANGELOG_ONLY):
             consumers = {}
         end = find_first_retained_snapshot(snapshots, retention, consumers.values())

@@ -48,7 +48,7 @@ def find_older_values(table: Table, missing: Sequence[ManifestEntry]) -> tuple[O
 
     Rows that a compaction has deleted by deletion vectors stay deleted.
     """
-    schema, options = table.schema, table.schema.typed_options
+    schema, options = table.stores.get_schema(), table.stores.get_schema().typed_options
     if not missing or not schema.primary_keys or options.is_pk_clustering_override:
         return ()
     lost: dict[PartitionBucket, list[DataFileMeta]] = {}
@@ -99,7 +99,7 @@ def read_older_values(
 ) -> Iterator[pa.Table]:
     """Yield the rows in the lost key ranges that readers see without the missing files."""
     names = {entry.file.file_name for entry in missing}
-    keys = table.schema.trimmed_primary_keys
+    keys = table.stores.get_schema().trimmed_primary_keys
     scan = table.scan()
     for split in scan.plan():
         bounds = [each.bounds for each in older if each.bucket == split.partition_bucket]

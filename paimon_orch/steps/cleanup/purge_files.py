@@ -82,7 +82,7 @@ def plan(table: Table, request: EmptyRequest) -> PurgePlan:
         snapshots=len(stores.snapshots.ids()),
         tags=tuple(stores.snapshots.tags()),
         branches=tuple(branches),
-        consumers=tuple(stores.consumers.find_matching()),
+        consumers=tuple(stores.open_consumers().find_matching()),
     )
 
 
@@ -93,7 +93,7 @@ def commit(table: Table, plan: PurgePlan, _results: Sequence[bytes] = ()) -> Pur
         table.branches.delete(name)
     for name in plan.tags:
         table.tags.delete(name)
-    stores.consumers.delete(plan.consumers)
+    stores.open_consumers().delete(plan.consumers)
     table.truncate()
     compact_manifests(table)  # otherwise manifests still name the files, which keeps them
     stores.prepare_deletion()

@@ -37,7 +37,7 @@ class Quarantine:
     @classmethod
     def of(cls, table: Table) -> "Quarantine":
         """Return the quarantine of a table, including its external paths."""
-        roots = DataRoots.of(table.io, table.paths, table.schema).roots
+        roots = DataRoots.of(table.io, table.paths, table.stores.get_schema()).roots
         return cls(table.io, table.paths.root, external_roots=roots[1:])
 
     @property

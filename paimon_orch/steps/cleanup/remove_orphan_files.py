@@ -147,7 +147,7 @@ def plan(
     read, and :class:`UnsupportedError` if the table has files but no version references any.
     """
     table.stores.check_step(StepKind.DELETE)
-    schema, before = table.schema, _compute_cutoff_seconds(request.older_than)
+    schema, before = table.stores.get_schema(), _compute_cutoff_seconds(request.older_than)
     partitions = request.partitions
     specs = None if partitions is None else parse_partition_specs(partitions, schema)
     store = RetainedSnapshotStore(table.io, table.paths.root)
@@ -192,7 +192,7 @@ def plan(
 
 
 def _find_iceberg_files(table: Table, before: float) -> list[OrphanCandidate]:
-    infos = find_orphan_iceberg_files(table.io, table.paths, table.schema, before)
+    infos = find_orphan_iceberg_files(table.io, table.paths, table.stores.get_schema(), before)
     return [OrphanCandidate(info.path, info.size) for info in infos]
 
 
@@ -230,7 +230,7 @@ def _find_unreferenced_files(
         io=table.io,
         reader=table.stores.manifests,
         before=before,
-        partition_keys=tuple(table.schema.partition_keys),
+        partition_keys=tuple(table.stores.get_schema().partition_keys),
     )
     parts = max(1, min(max(len(manifests), count_entries(metas) // _NAMES_PER_PART), _MAX_PARTS))
     listing = OrphanListing.of(

@@ -132,7 +132,7 @@ def plan(table: Table, request: EmptyRequest) -> MissingFilesPlan:
     Raises :class:`InputError` if one of them is in another directory, or has a longer name.
     """
     table.stores.check_step(StepKind.DELETE)
-    schema = table.schema
+    schema = table.stores.get_schema()
     refuse_chain_table(
         table.identifier, schema, "the removal of missing files", "drop the partitions instead"
     )
@@ -155,7 +155,9 @@ def find_missing_files(table: Table) -> dict[str, ManifestEntry]:
         return missing
     listed: dict[str, set[str]] = {}
     for entry in table.stores.manifests.read_live_entries(snapshot):
-        path = table.paths.data_file(table.schema, entry.partition, entry.bucket, entry.file)
+        path = table.paths.data_file(
+            table.stores.get_schema(), entry.partition, entry.bucket, entry.file
+        )
         directory, _, name = path.rpartition("/")
         if directory not in listed:
             listed[directory] = {info.name for info in table.io.list_dir(directory)}
@@ -170,7 +172,9 @@ def _refuse_moved_files(table: Table, missing: Mapping[str, ManifestEntry]) -> N
 
     Another writer may have named a directory in another way, or a copy may be incomplete.
     """
-    levels = len(table.schema.partition_keys) + 2  # the bucket and the file are levels, too
+    levels = (
+        len(table.stores.get_schema().partition_keys) + 2
+    )  # the bucket and the file are levels, too
     expected = {path.rpartition("/")[2]: path for path in missing}
     # A name can be part of another one, and the search shall find the longer.
     names = re.compile("|".join(map(re.escape, sorted(expected, key=len, reverse=True))))
@@ -238,7 +242,7 @@ def _put_visible_rows_aside(table: Table, plan: MissingFilesPlan) -> tuple[int, 
 
 def rewrite_deletion_vectors(table: Table, names: set[str]) -> Iterable[IndexManifestEntry]:
     """Yield the index entries of buckets without the deletion vectors of some files."""
-    schema = table.schema
+    schema = table.stores.get_schema()
     index = table.stores.manifests.read_index_entries(table.stores.snapshots.latest())
     items_by_bucket: dict[PartitionBucket, list[IndexManifestEntry]] = {}
     for item in index:

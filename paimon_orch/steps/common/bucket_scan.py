@@ -212,7 +212,7 @@ def scan_latest_buckets(
         return None
     return BucketScan(
         table=table,
-        schema=table.schema,
+        schema=table.stores.get_schema(),
         snapshot=snapshot,
         request=request,
         executor=executor or InProcessExecutor(),
@@ -243,7 +243,7 @@ def check_partitions_exist(
     """Raise an error as :func:`require_partitions`; ``scan`` selects all of the partitions."""
     from paimon_orch.table.cleanup.orphan_candidates import DataRoots, has_bucket_directories
 
-    schema = table.schema
+    schema = table.stores.get_schema()
     specs = parse_partition_specs(partitions, schema)
     present = [] if scan is None else scan.list_partitions()
     roots = DataRoots.of(table.io, table.paths, schema).roots if with_directories else ()

@@ -85,7 +85,7 @@ def build_judge(scan: BucketScan, request: CompactRequest) -> AppendJudge:
 def plan(table: Table, request: CompactRequest, scan: BucketScan | None = None) -> CompactionPlan:
     """Plan a compaction of an append table; ``minor`` requires enough small files or deletes."""
     table.stores.check_step(StepKind.COMPACT)
-    schema = table.schema
+    schema = table.stores.get_schema()
     check_compactable(schema)
     if scan is None:
         scan = scan_latest_buckets(table, request, now=request.now)

@@ -70,7 +70,7 @@ def plan(table: Table, request: CompactChainTableRequest) -> CompactChainTablePl
     There is nothing to do if the snapshot branch has one of them, unless it is overwritten. Raises
     :class:`InputError` if the table is not a chain table or is one of its branches.
     """
-    schema, branches = table.schema, _find_branches(table)
+    schema, branches = table.stores.get_schema(), _find_branches(table)
     anchors, deltas = (table.stores.of_branch(b) for b in (branches.snapshot, branches.delta))
     anchors.check_step(StepKind.WRITE_ROWS)
     [spec] = parse_partition_specs([request.partition], schema)
@@ -93,7 +93,7 @@ def commit(
     """Write the merged rows; holds them in memory."""
     if not plan:
         return CompactChainTableResult(plan=plan)
-    schema, branches = table.schema, _find_branches(table)
+    schema, branches = table.stores.get_schema(), _find_branches(table)
     deltas = table.stores.of_branch(branches.delta).snapshots
     read = deltas.latest_id()
     selected = build_partition_filter(plan.partitions, schema)
@@ -117,7 +117,7 @@ def commit(
 
 
 def _find_branches(table: Table) -> ChainBranches:
-    branches = find_chain_branches(table.schema, table.paths.branch)
+    branches = find_chain_branches(table.stores.get_schema(), table.paths.branch)
     if branches is None:
         raise InputError(
             f"{table.identifier} is not a chain table with a snapshot branch and a delta branch, "

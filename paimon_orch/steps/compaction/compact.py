@@ -74,7 +74,7 @@ def plan(
     and rewrites files with mostly deleted rows. In append tables, it merges small files if there
     are enough of them. Raises :class:`UnsupportedError` for tables that cannot be compacted.
     """
-    schema = table.schema
+    schema = table.stores.get_schema()
     if request.cluster_idle_for is not None:
         _check_clustered(table.identifier, schema)
     if request.up_to_level is not None:
@@ -143,7 +143,7 @@ def commit(
     Raises :class:`CommitConflictError`, and deletes the new files, if another commit changed the
     same buckets.
     """
-    if table.schema.primary_keys:
+    if table.stores.get_schema().primary_keys:
         from paimon_orch.steps.compaction.primary_key import commit as commit_table
     else:
         from paimon_orch.steps.compaction.append import commit as commit_table
@@ -173,7 +173,7 @@ def run_compaction(
     if plan.postponed:
         plan = move_postponed_and_replan(table, plan, executor, progress=progress)
     result = run_step(COMPACT, table, plan, executor, progress=progress)
-    if builds_key_indexes(table.schema):
+    if builds_key_indexes(table.stores.get_schema()):
         from paimon_orch.steps.compaction.key_indexes import build_key_indexes
 
         request = plan.request
@@ -260,7 +260,7 @@ def compact_written_partitions(
     table: Table, snapshot_id: int, executor: Executor, *, progress: Progress | None = None
 ) -> CompactionResult:
     """Compact the partitions that a commit wrote to, with strategy ``minor``."""
-    schema, snapshot = table.schema, table.stores.snapshots.get(snapshot_id)
+    schema, snapshot = table.stores.get_schema(), table.stores.snapshots.get(snapshot_id)
     entries = table.stores.manifests.read_delta_entries(snapshot)
     partitions = dict.fromkeys(entry.partition for entry in entries)
     fields = schema.partition_fields

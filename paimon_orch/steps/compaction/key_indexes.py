@@ -122,7 +122,7 @@ def find_key_indexes(schema: TableSchema) -> list[KeyIndex]:
 
 def plan(table: Table, request: PartitionRequest) -> KeyIndexPlan:
     """Find the levels of buckets without a valid index; reads only metadata."""
-    schema, snapshot = table.schema, table.stores.snapshots.latest()
+    schema, snapshot = table.stores.get_schema(), table.stores.snapshots.latest()
     indexes = find_key_indexes(schema)
     if not indexes or snapshot is None:
         return KeyIndexPlan(request=request)

@@ -101,7 +101,7 @@ def plan(table: Table, request: PartitionRequest) -> CompactionPlan:
     Raises :class:`UnsupportedError` for tables without data evolution or deletion vectors.
     """
     table.stores.check_step(StepKind.COMPACT)
-    schema = table.schema
+    schema = table.stores.get_schema()
     if not has_data_evolution(schema) or not schema.typed_options.has_deletion_vectors:
         raise UnsupportedError(
             f"{table.identifier}: only tables with 'data-evolution.enabled' and "
@@ -188,7 +188,7 @@ def commit(
         ),
         column_guard=ColumnGuard(
             snapshot_id=plan.snapshot_id,
-            schema_id=table.schema.id,
+            schema_id=table.stores.get_schema().id,
             changes=_list_replaced_ranges(plan),
         ),
     )

@@ -182,7 +182,7 @@ def decide(
     :param may_be_full: whether decisions may be full compactions
     :param scan: the buckets of the partitions, if the caller needs them too
     """
-    policy, schema = policy or CompactionPolicy(), table.schema
+    policy, schema = policy or CompactionPolicy(), table.stores.get_schema()
     if schema.primary_keys:
         create_merge_engine(schema)
     else:

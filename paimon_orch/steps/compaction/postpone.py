@@ -132,7 +132,7 @@ def plan(table: Table, request: MovePostponedRequest) -> PostponePlan:
     Raises :class:`InputError` for tables without postpone buckets.
     """
     table.stores.check_step(StepKind.COMPACT)
-    schema = table.schema
+    schema = table.stores.get_schema()
     if not has_postpone_buckets(schema):
         raise InputError(f"{table.identifier} has no postpone buckets: 'bucket' is not -2")
     snapshot = table.snapshot()

@@ -128,7 +128,7 @@ def build_judge(scan: BucketScan, request: CompactRequest) -> PrimaryKeyJudge:
 def plan(table: Table, request: CompactRequest, scan: BucketScan | None = None) -> CompactionPlan:
     """Plan a compaction of the latest snapshot of a primary-key table."""
     table.stores.check_step(StepKind.COMPACT)
-    schema = table.schema if scan is None else scan.schema
+    schema = table.stores.get_schema() if scan is None else scan.schema
     options = schema.typed_options
     create_merge_engine(schema)
     if scan is None:

@@ -66,7 +66,7 @@ class SortRequest(PartitionRequest):
 def plan(table: Table, request: SortRequest) -> CompactionPlan:
     """Select the files to rewrite; reads only metadata. Refuses tables that cannot be sorted."""
     table.stores.check_step(StepKind.COMPACT)
-    schema = table.schema
+    schema = table.stores.get_schema()
     _check_sortable(table, schema, request.order)
     snapshot = table.stores.snapshots.latest()
     if snapshot is None:

@@ -94,7 +94,7 @@ def _collect_files_to_delete(
         return UnreferencedFiles()
     reader = ReferenceReader.of(table.io, table.paths.root)
     collector = SnapshotDeletionPlanner(
-        reader=reader, paths=table.paths, schema=table.schema, retained=retained
+        reader=reader, paths=table.paths, schema=table.stores.get_schema(), retained=retained
     )
     collector.add_live_files(versions[path])
     # the expiration of the snapshot retained these files for the tag

@@ -97,7 +97,7 @@ def plan_among_versions(
     table: Table, request: ExpireChangelogsRequest, versions: Sequence[RetainedSnapshot]
 ) -> ChangelogExpirationPlan:
     """Return the plan for a table that has exactly these versions."""
-    options = table.options
+    options = table.stores.get_schema().typed_options
     changelogs = {
         v.snapshot.id: v
         for v in versions
@@ -107,7 +107,7 @@ def plan_among_versions(
     if not changelogs or latest is None:
         return ChangelogExpirationPlan(request=request)
     retention = Retention.of_changelogs(options, int(time.time() * 1000), request)
-    next_snapshots = table.stores.consumers.read_next_snapshots().values()
+    next_snapshots = table.stores.open_consumers().read_next_snapshots().values()
     times = {number: v.snapshot.time_millis for number, v in sorted(changelogs.items())}
     end = find_first_retained_changelog(times, latest, retention, next_snapshots)
     expired = [
@@ -131,7 +131,7 @@ def _collect_files_to_delete(
 ) -> UnreferencedFiles:
     reader = ReferenceReader.of(table.io, table.paths.root)
     collector = SnapshotDeletionPlanner(
-        reader=reader, paths=table.paths, schema=table.schema, retained=retained
+        reader=reader, paths=table.paths, schema=table.stores.get_schema(), retained=retained
     )
     for version in expired:
         if version.changelog_list:

@@ -84,7 +84,7 @@ def plan(table: Table, request: ExpirePartitionsRequest) -> PartitionExpirationP
     A partition whose time cannot be read never expires.
     """
     table.stores.check_step(StepKind.DELETE)
-    schema = table.schema
+    schema = table.stores.get_schema()
     refuse_chain_table(
         table.identifier,
         schema,
@@ -261,14 +261,14 @@ def commit(
     table: Table, plan: PartitionExpirationPlan, _results: Sequence[bytes] = ()
 ) -> PartitionExpirationResult:
     """Drop the partitions of a plan, one snapshot per batch."""
-    stores, schema = table.stores, table.schema
+    stores, schema = table.stores, table.stores.get_schema()
     for batch in plan.batches:
         names = []
         if stores.environment.partitions is not None:
             names = [format_partition_row(partition, schema) for partition in batch]
         stores.drop_partitions(StepKind.DELETE, frozenset(batch).__contains__, names)
         if names:
-            stores.catalog_reports.drop_marks(names)
+            stores.build_catalog_reports().drop_marks(names)
     return PartitionExpirationResult(plan=plan)
 
 

@@ -131,9 +131,9 @@ def plan(table: Table, request: ExpireSnapshotsRequest) -> SnapshotExpirationPla
     """
     table.stores.check_step(StepKind.DELETE)
     now = int(time.time() * 1000) if request.now_millis is None else request.now_millis
-    options = table.options
+    options = table.stores.get_schema().typed_options
     retention = Retention.of_snapshots(options, now, request)
-    consumers = table.stores.consumers
+    consumers = table.stores.open_consumers()
     next_snapshots = consumers.read_next_snapshots()
     expired = tuple(consumers.find_expired())
     if options.get(CONSUMER_CHANGELOG_ONLY):
@@ -181,7 +181,7 @@ def _select_files(table: Table, plan: SnapshotExpirationPlan) -> SnapshotExpirat
         retained += [_to_changelog(table, v) for v in expired]
     reader = ReferenceReader.of(table.io, table.paths.root)
     collector = SnapshotDeletionPlanner(
-        reader=reader, paths=table.paths, schema=table.schema, retained=retained
+        reader=reader, paths=table.paths, schema=table.stores.get_schema(), retained=retained
     )
     for version in [*expired[1:], snapshots[end]]:
         collector.add_deleted_files(version)
@@ -303,7 +303,7 @@ def _delete_metadata(table: Table, planned: SnapshotExpirationPlan) -> int:
     roots = table.stores.file_roots
     remover = SafeDeleter(io=table.io, roots=roots)
     directories = 0
-    options = table.options
+    options = table.stores.get_schema().typed_options
     default = options.get(SNAPSHOT_EXPIRE_CLEAN_EMPTY_DIRECTORIES)
     if options.get(SNAPSHOT_CLEAN_EMPTY_DIRECTORIES, default):
         parents = {path.rpartition("/")[0] for path in planned.files_to_delete.data}

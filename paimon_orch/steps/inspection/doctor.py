@@ -235,7 +235,7 @@ class _Examination:
         )
 
     def _check_options(self) -> Iterator[DoctorFinding]:
-        environment, schema = self._table.environment, self._table.schema
+        environment, schema = self._table.environment, self._table.stores.get_schema()
         for text in describe_options(schema.options, has_service=environment.is_service):
             yield self._find(DoctorRule.OPTION, Severity.WARNING, text)
         for text in environment.permissions.list_refusals(self._table.identifier, schema):
@@ -461,7 +461,7 @@ class _Examination:
         )
 
     def _check_retention(self) -> Iterator[DoctorFinding]:
-        options = self._table.schema.typed_options
+        options = self._table.stores.get_schema().typed_options
         ids = self._snapshots.ids()
         if not ids:  # not every catalog writes the file of its newest snapshot
             return
@@ -471,7 +471,7 @@ class _Examination:
         end = find_first_retained_snapshot(self._snapshots, retention)
         if end is None:
             return
-        consumers = self._table.stores.consumers.read_next_snapshots()
+        consumers = self._table.stores.open_consumers().read_next_snapshots()
         retained = {path: number for path, number in consumers.items() if number < end}
         first = min([end, *retained.values()])
         expired = sum(number < first for number in ids)
@@ -508,7 +508,7 @@ class _Examination:
             )
 
     def _check_catalog_partitions(self) -> Iterator[DoctorFinding]:
-        reports = self._table.stores.catalog_reports
+        reports = self._table.stores.build_catalog_reports()
         if reports.partitions is None and reports.tag_partitions is None:
             return
         difference = reports.compare()

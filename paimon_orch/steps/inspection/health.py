@@ -81,7 +81,7 @@ def read_live_buckets(table: Table, snapshot: Snapshot) -> LiveBuckets:
 
     Includes the names of files if the snapshot has deletion vectors.
     """
-    schema, manifests = table.schema, table.stores.manifests
+    schema, manifests = table.stores.get_schema(), table.stores.manifests
     vectors = group_vectors(manifests.read_index_entries(snapshot))
     files = manifests.read_live_files(
         snapshot,

@@ -74,7 +74,7 @@ def find_stale_vectors(
 
 
 def _find_missing_files(table: Table, entries: Sequence[IndexManifestEntry]) -> list[str]:
-    paths = [table.paths.index_file(table.schema, entry) for entry in entries]
+    paths = [table.paths.index_file(table.stores.get_schema(), entry) for entry in entries]
     if len({path.rpartition("/")[0] for path in paths}) > _MAX_DIRECTORIES:
         return []
     stored = StoredFiles(table.io)

@@ -308,7 +308,7 @@ def inspect(table: Table, snapshot_id: int | None = None) -> TableReport:
     The health of the table is included only for its newest snapshot.
     """
     snapshot = table.snapshot(snapshot_id)
-    schema = table.schema
+    schema = table.stores.get_schema()
     live = None if snapshot is None else _sort_buckets(read_live_buckets(table, snapshot))
     health, problem = None, None
     if snapshot_id is None:

@@ -32,9 +32,9 @@ def find_stale_indexes(table: Table) -> Iterator[str]:
         if entry.global_index is not None
     ]
     if entries:
-        of_keys = [entry for entry in entries if table.schema.primary_keys]
+        of_keys = [entry for entry in entries if table.stores.get_schema().primary_keys]
         yield from _find_stale_key_indexes(table, snapshot, of_keys)
-        if not table.schema.primary_keys:
+        if not table.stores.get_schema().primary_keys:
             yield from _find_rows_without_index(table, snapshot, entries)
 
 
@@ -43,7 +43,7 @@ def _find_stale_key_indexes(
 ) -> Iterator[str]:
     if not entries:
         return
-    buckets = plan_live_buckets(table, table.schema, snapshot, PartitionRequest())
+    buckets = plan_live_buckets(table, table.stores.get_schema(), snapshot, PartitionRequest())
     levels = {
         split.partition_bucket: group_by_level(split.files) for split in buckets.build_splits()
     }
@@ -69,7 +69,7 @@ def _find_rows_without_index(
     by_index = defaultdict[tuple[int, str], list[IndexManifestEntry]](list)
     for entry in entries:
         by_index[get_index_meta(entry).index_field_id, entry.index_type].append(entry)
-    fields = {field.id: field for field in table.schema.fields}
+    fields = {field.id: field for field in table.stores.get_schema().fields}
     rows = _find_live_rows(table, snapshot)
     for (field_id, index_type), of_index in by_index.items():
         field = fields.get(field_id)
@@ -87,7 +87,9 @@ def _find_rows_without_index(
 
 
 def _find_live_rows(table: Table, snapshot: Snapshot) -> RowRanges:
-    files = plan_live_buckets(table, table.schema, snapshot, PartitionRequest()).groups.files
+    files = plan_live_buckets(
+        table, table.stores.get_schema(), snapshot, PartitionRequest()
+    ).groups.files
     if files.first_row_ids is None:
         return EMPTY_ROW_RANGES
     starts = files.first_row_ids[files.first_row_ids >= 0]

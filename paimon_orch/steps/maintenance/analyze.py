@@ -119,7 +119,7 @@ def plan(table: Table, request: AnalyzeRequest) -> AnalyzePlan:
     Raises :class:`InputError` for a nested column, and :class:`NotFoundError` for an unknown one.
     """
     table.stores.check_step(StepKind.METADATA)
-    schema, snapshot, names = table.schema, table.snapshot(), request.columns
+    schema, snapshot, names = table.stores.get_schema(), table.snapshot(), request.columns
     columns = tuple(
         _select_columns(schema.fields if names is None else schema.select(list(names)), names)
     )

@@ -79,8 +79,11 @@ def plan(table: Table, request: EmptyRequest) -> ManifestCompactionPlan:
     metas = table.stores.manifests.manifests(snapshot)
     others = filter(None, [snapshot.base_manifest_list, snapshot.index_manifest])
     names = [*(meta.file_name for meta in metas), *others]
-    find_format, expected = table.stores.manifests.find_format, table.options.get(MANIFEST_FORMAT)
-    target = table.options.get(MANIFEST_TARGET_FILE_SIZE)
+    find_format, expected = (
+        table.stores.manifests.find_format,
+        table.stores.get_schema().typed_options.get(MANIFEST_FORMAT),
+    )
+    target = table.stores.get_schema().typed_options.get(MANIFEST_TARGET_FILE_SIZE)
     return ManifestCompactionPlan(
         request=request,
         manifests=len(metas),

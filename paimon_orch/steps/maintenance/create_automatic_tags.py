@@ -69,7 +69,7 @@ def plan(table: Table, request: EmptyRequest) -> TagCreationPlan:
     Without automatic creation, there are none.
     """
     table.stores.check_step(StepKind.TAG)
-    options = table.options
+    options = table.stores.get_schema().typed_options
     mode = options.get(TAG_AUTOMATIC_CREATION)
     if mode not in _CREATION_MODES:
         return TagCreationPlan(request=request)
@@ -88,7 +88,7 @@ def plan(table: Table, request: EmptyRequest) -> TagCreationPlan:
 
 def _find_due_tags(table: Table, mode: str, periods: TagPeriods) -> dict[str, int]:
     """Return the names and snapshots of the tags to create."""
-    options = table.options
+    options = table.stores.get_schema().typed_options
     zone = parse_tag_time_zone(options, mode)
     delay = options.get(TAG_CREATION_DELAY)
     if delay >= periods.length:
@@ -128,7 +128,7 @@ def _select_automatic_tags(names: Iterable[str], periods: TagPeriods) -> dict[da
 
 def _find_excess_tags(table: Table, periods: TagPeriods, due: Iterable[str]) -> list[str]:
     """Return the oldest automatic tags above the limit, counting the tags to create."""
-    max_tags = table.options.get(TAG_NUM_RETAINED_MAX, 0)
+    max_tags = table.stores.get_schema().typed_options.get(TAG_NUM_RETAINED_MAX, 0)
     if max_tags < 1:
         return []
     automatic = _select_automatic_tags([*table.tags.names(), *due], periods)

@@ -163,7 +163,7 @@ def find_index_column(table: Table, request: CreateGlobalIndexRequest) -> Field:
 
     Raises :class:`InputError` or :class:`UnsupportedError` if it cannot have an index.
     """
-    schema = table.schema
+    schema = table.stores.get_schema()
     if request.index_type not in INDEX_TYPES:
         raise InputError(
             f"{request.index_type!r} is not a type of global index that can be built; known types "
@@ -188,7 +188,7 @@ def plan(table: Table, request: CreateGlobalIndexRequest) -> GlobalIndexPlan:
 
     Index files whose values may have changed are replaced.
     """
-    column, schema = find_index_column(table, request), table.schema
+    column, schema = find_index_column(table, request), table.stores.get_schema()
     table.stores.check_step(StepKind.COMPACT)
     snapshot = table.stores.snapshots.latest()
     if snapshot is None:
@@ -302,7 +302,7 @@ def commit(
         for file in group
     )
     # The name in the request is that of the plan's schema; the column may be renamed since.
-    schema_id = table.schema.id if plan.reader is None else plan.reader.schema.id
+    schema_id = table.stores.get_schema().id if plan.reader is None else plan.reader.schema.id
     changes = CommitChanges(
         kind=CommitKind.APPEND,
         index=(*(entry.deleted() for entry in plan.replaced), *added),

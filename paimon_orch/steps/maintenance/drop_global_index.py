@@ -69,7 +69,7 @@ def plan(table: Table, request: DropGlobalIndexRequest) -> DropGlobalIndexPlan:
     Raises :class:`NotFoundError` if the table has no such column. Indexes that a primary-key table
     keeps because of its options are not selected.
     """
-    snapshot, schema = table.stores.snapshots.latest(), table.schema
+    snapshot, schema = table.stores.snapshots.latest(), table.stores.get_schema()
     table.stores.check_step(StepKind.COMPACT)
     if request.column not in schema.names:
         raise NotFoundError(f"{table.identifier} has no column {request.column!r}")

@@ -64,7 +64,7 @@ def plan(table: Table, request: MarkDoneRequest) -> MarkDonePlan:
     Raises :class:`UnsupportedError` for an action that this library cannot execute.
     """
     table.stores.check_step(StepKind.METADATA)
-    schema, marker = table.schema, table.stores.marker
+    schema, marker = table.stores.get_schema(), table.stores.build_marker()
     marker.check()
     names = []
     for spec in parse_partition_specs(request.partitions, schema):
@@ -92,7 +92,7 @@ def _check_values(spec: PartitionSpec, schema: TableSchema) -> None:
 
 def commit(table: Table, plan: MarkDonePlan, _results: Sequence[bytes] = ()) -> MarkDoneResult:
     """Execute the actions for each partition."""
-    table.stores.marker.mark(plan.partitions)
+    table.stores.build_marker().mark(plan.partitions)
     return MarkDoneResult(plan=plan)
 
 

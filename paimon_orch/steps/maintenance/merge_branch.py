@@ -115,7 +115,7 @@ def _check_history(table: Table) -> Snapshot:
 
 
 def _check_schemas(source: Table, target: Table) -> None:
-    schemas = source.schema, target.schema
+    schemas = source.stores.get_schema(), target.stores.get_schema()
     for table, schema in zip((source, target), schemas, strict=True):
         if schema.primary_keys or has_data_evolution(schema):
             kind = "a primary key" if schema.primary_keys else "data evolution"

@@ -70,7 +70,7 @@ def plan(table: Table, request: PartitionRequest) -> ReassignRowIdsPlan:
     Raises :class:`UnsupportedError` for tables without data evolution.
     """
     table.stores.check_step(StepKind.COMPACT)
-    schema = table.schema
+    schema = table.stores.get_schema()
     if not has_data_evolution(schema):
         raise UnsupportedError(
             f"{table.identifier}: only tables with 'data-evolution.enabled' = true can get new row "

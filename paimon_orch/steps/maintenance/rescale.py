@@ -133,7 +133,7 @@ def plan(table: Table, request: RescaleRequest) -> RescalePlan:
     :class:`InputError` if level 0 has rows that readers do not see.
     """
     table.stores.check_step(StepKind.COMPACT)
-    schema = table.schema
+    schema = table.stores.get_schema()
     bucket_num = schema.typed_options.bucket if request.bucket_num is None else request.bucket_num
     _check_rescalable(table, schema, bucket_num)
     refuse_chain_table(

@@ -213,7 +213,7 @@ def plan(table: Table, request: RewriteFileIndexRequest) -> FileIndexRewritePlan
     Reads only the heads of index files.
     """
     table.stores.check_step(StepKind.COMPACT)
-    schema = table.schema
+    schema = table.stores.get_schema()
     specs = _build_index_specs(schema)
     snapshot = table.stores.snapshots.latest()
     if snapshot is None:

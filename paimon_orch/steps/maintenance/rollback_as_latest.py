@@ -70,7 +70,7 @@ def plan(table: Table, request: RollbackAsLatestRequest) -> RollbackAsLatestPlan
         raise InputError(f"{table.identifier} has no snapshot to roll back from")
     target = find_rollback_target(stores.snapshots, request.selector)
     check_same_rows_under_newest_options(stores, target)
-    entries = compute_difference(stores.manifests, stores.schema, latest, target)
+    entries = compute_difference(stores.manifests, stores.get_schema(), latest, target)
     added = sum(entry.kind is FileKind.ADD for entry in entries)
     return RollbackAsLatestPlan(
         request=request,

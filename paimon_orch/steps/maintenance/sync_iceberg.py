@@ -74,7 +74,7 @@ def plan(table: Table, request: EmptyRequest) -> IcebergSyncPlan:
 
 
 def _check_publishes(table: Table) -> None:
-    schema, option = table.schema, ICEBERG_STORAGE
+    schema, option = table.stores.get_schema(), ICEBERG_STORAGE
     if not is_iceberg_enabled(schema):
         raise InputError(
             f"{table.identifier} has no Iceberg metadata: its option '{option.key}' is not set. To "

@@ -64,7 +64,7 @@ def plan(table: Table, request: SyncPartitionsRequest) -> PartitionSyncPlan:
     Raises :class:`InputError` for a table without partitions in a catalog.
     """
     table.stores.check_step(StepKind.METADATA)
-    difference = table.stores.catalog_reports.compare()
+    difference = table.stores.build_catalog_reports().compare()
     return PartitionSyncPlan(
         request=request, missing=difference.missing, surplus=difference.surplus
     )
@@ -76,7 +76,7 @@ def commit(
     """Drop surplus partitions if requested, then add the missing ones."""
     if not plan:
         return PartitionSyncResult(plan=plan)
-    reports, catalog = table.stores.catalog_reports, table.environment.partitions
+    reports, catalog = table.stores.build_catalog_reports(), table.environment.partitions
     assert catalog is not None
     dropped: tuple[PartitionNames, ...] = ()
     if plan.request.drop:

@@ -104,7 +104,7 @@ def plan(table: Table, request: EmptyRequest) -> DuplicateKeysPlan:
     With deletion vectors, reads all files above level 0. Raises :class:`CorruptFileError` if files
     of a level overlap: these are merged before.
     """
-    schema, snapshot = table.schema, table.stores.snapshots.latest()
+    schema, snapshot = table.stores.get_schema(), table.stores.snapshots.latest()
     has_vectors = schema.typed_options.has_deletion_vectors
     if not schema.primary_keys or not (has_vectors or can_share_keys(schema)):
         raise UnsupportedError(
@@ -129,7 +129,7 @@ def plan(table: Table, request: EmptyRequest) -> DuplicateKeysPlan:
 
 def _group_splits(table: Table, splits: Sequence[BucketSplit]) -> Iterator[tuple[BucketSplit, ...]]:
     """Yield the buckets that can share keys."""
-    if not can_share_keys(table.schema):
+    if not can_share_keys(table.stores.get_schema()):
         yield from ((split,) for split in splits)
         return
     ordered = sorted(splits, key=lambda split: split.partition_bucket)
@@ -165,7 +165,7 @@ def _build_compared_bucket(reader: FileReader, split: BucketSplit) -> ComparedBu
 
 def _check_can_choose_bucket(table: Table, splits: Sequence[BucketSplit]) -> None:
     """Refuse to delete the rows of a key in all buckets but one, if that could lose values."""
-    schema = table.schema
+    schema = table.stores.get_schema()
     engine = create_merge_engine(schema)
     place = format_partition(splits[0].partition, schema) or "the table"
     if not engine.is_deduplicate and not engine.is_first_row:
@@ -218,7 +218,7 @@ class _BucketWriter:
     """Writes the buckets without the replaced rows, and their indexes."""
 
     def __init__(self, table: Table, snapshot: Snapshot) -> None:
-        self._table, self._schema = table, table.schema
+        self._table, self._schema = table, table.stores.get_schema()
         self._hash_indexes = {
             entry.partition_bucket: entry
             for entry in table.stores.manifests.read_index_entries(snapshot)
@@ -299,7 +299,7 @@ def _keep_order(file: DataFileMeta, replaced: DataFileMeta) -> DataFileMeta:
 
 
 def _get_directory(table: Table, bucket: PartitionBucket) -> str:
-    directory = table.paths.bucket_dir(table.schema, *bucket)
+    directory = table.paths.bucket_dir(table.stores.get_schema(), *bucket)
     return directory.removeprefix(f"{table.paths.root}/")
 
 

@@ -40,7 +40,7 @@ from paimon_orch.table.table import Table
 
 def plan(table: Table, request: CompactRequest) -> CompactionPlan:
     """Find the files of the latest snapshot that overlap others of their level."""
-    schema, snapshot = table.schema, table.stores.snapshots.latest()
+    schema, snapshot = table.stores.get_schema(), table.stores.snapshots.latest()
     if snapshot is None or not schema.primary_keys:
         return CompactionPlan(request=request)
     live = plan_live_buckets(table, schema, snapshot, request)
@@ -81,7 +81,7 @@ def _plan_units(table: Table, split: BucketSplit) -> list[PrimaryKeyCompactionUn
             partition=split.partition,
             bucket=split.bucket,
             total_buckets=split.total_buckets,
-            partition_text=format_partition(split.partition, table.schema),
+            partition_text=format_partition(split.partition, table.stores.get_schema()),
             reason=CompactReason.OVERLAPPING_FILES,
             task=_build_task(table, split, level, files, is_partial=len(selected) > 1),
         )
@@ -101,7 +101,8 @@ def _build_task(
         # Below the highest level, a merge writes no changelog.
         max_level=level + 1,
         # Another level can have older rows, although it is a lower one.
-        drop_delete=table.schema.typed_options.has_deletion_vectors or not has_other_files,
+        drop_delete=table.stores.get_schema().typed_options.has_deletion_vectors
+        or not has_other_files,
         vectors=split.vectors,
         is_partial=is_partial,
     )
@@ -112,13 +113,13 @@ def _can_merge_levels_separately(table: Table, split: BucketSplit, levels: Seque
 
     Aggregations and partial updates need the rows of a key in the order of their sequence numbers.
     """
-    engine = create_merge_engine(table.schema)
+    engine = create_merge_engine(table.stores.get_schema())
     if engine.is_deduplicate or engine.is_first_row:
         return True
     oldest_first = [[f for f in split.files if f.level == level] for level in levels[::-1]]
     if has_ascending_sequences(oldest_first):
         return True
-    if table.schema.typed_options.changelog_producer == "full-compaction":
+    if table.stores.get_schema().typed_options.changelog_producer == "full-compaction":
         raise UnsupportedError(
             f"{table.identifier}: files of several levels have rows of the same time, and merging "
             "them would leave out rows of the changelog ('changelog-producer' = full-compaction); "
@@ -130,7 +131,7 @@ def _can_merge_levels_separately(table: Table, split: BucketSplit, levels: Seque
 def _find_overlapping(table: Table, split: BucketSplit, level: int) -> tuple[DataFileMeta, ...]:
     """Return the files of a level that share a range of keys with others of this level."""
     files = [file for file in split.files if file.level == level]
-    sections = split_into_sections(files, table.schema.key_fields)
+    sections = split_into_sections(files, table.stores.get_schema().key_fields)
     return tuple(file for runs in sections if len(runs) > 1 for run in runs for file in run)
 
 
@@ -139,7 +140,7 @@ def _put_replaced_rows_aside(table: Table, plan: CompactionPlan) -> CompactionPl
     assert plan.reader is not None
     folder = Quarantine.of(table).build_folder_name()
     for unit in select_primary_key_units(plan):
-        directory = table.paths.bucket_dir(table.schema, unit.partition, unit.bucket)
+        directory = table.paths.bucket_dir(table.stores.get_schema(), unit.partition, unit.bucket)
         bucket = directory.removeprefix(f"{table.paths.root}/")
         rows = _read_replaced_rows(plan.reader, unit)
         put_rows_aside(table, folder, f"{bucket}/level-{unit.output_level}.parquet", rows)

@@ -234,7 +234,7 @@ def _plan_hash_indexes(table: Table) -> RepairAction | None:
 
 
 def _plan_iceberg(table: Table) -> RepairAction | None:
-    if not is_iceberg_enabled(table.schema) or table.paths.branch != MAIN_BRANCH:
+    if not is_iceberg_enabled(table.stores.get_schema()) or table.paths.branch != MAIN_BRANCH:
         return None
     planned = sync_iceberg.plan(table, EmptyRequest())
     if not planned:
@@ -249,7 +249,7 @@ def _plan_iceberg(table: Table) -> RepairAction | None:
 
 
 def _plan_partitions(table: Table) -> RepairAction | None:
-    reports = table.stores.catalog_reports
+    reports = table.stores.build_catalog_reports()
     if reports.partitions is None and reports.tag_partitions is None:
         return None
     planned = sync_partitions.plan(table, sync_partitions.SyncPartitionsRequest())

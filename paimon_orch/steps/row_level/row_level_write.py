@@ -282,7 +282,7 @@ _COUNTS = ("snapshot_id", "deleted", "updated", "inserted", "files_added", "file
 def plan(table: Table, request: RowLevelRequest) -> RowLevelPlan:
     """Find the files that may have matching rows; reads only metadata."""
     table.stores.check_step(StepKind.WRITE_ROWS)
-    schema = table.schema
+    schema = table.stores.get_schema()
     check_row_level_supported(schema, request.operation)
     if find_chain_branches(schema, table.paths.branch) is not None:
         refuse_chain_table(

@@ -66,7 +66,7 @@ class ChainCommitRules:
         if not stale:
             return
         branch = self.stores.of_branch(self.branches.snapshot)
-        names = _format(stale, branch.schema)
+        names = _format(stale, branch.get_schema())
         changes = CommitChanges(kind=CommitKind.OVERWRITE, overwrite=stale.__contains__)
         try:
             branch.new_commit(StepKind.WRITE_ROWS).commit(changes)
@@ -89,7 +89,7 @@ class ChainCommitRules:
         self, anchors: Collection[bytes], dropped: Collection[bytes], deltas: Collection[bytes]
     ) -> None:
         """Check that each delta partition with a dropped anchor has an earlier anchor left."""
-        schema = self.stores.schema
+        schema = self.stores.get_schema()
         before = ChainPartitions.of(schema, anchors, deltas)
         after = ChainPartitions.of(schema, set(anchors) - set(dropped), deltas)
         lost = set[bytes]()

@@ -127,6 +127,8 @@ class _CommitState:
 class TableCommit:
     """Commits changes to one table or branch for one commit user."""
 
+    options: Options
+    """The table's options when the commit was created: they limit its attempts."""
     schemas: SchemaStore
     snapshots: SnapshotStore
     manifests: ManifestReader
@@ -163,7 +165,7 @@ class TableCommit:
         succeeded; then no file is deleted. Raises :class:`StorageError` if storage failed earlier.
         """
         state = _CommitState(changes=changes)
-        policy = _build_retry_policy(self.schemas.latest().typed_options)
+        policy = _build_retry_policy(self.options)
         try:
             snapshot = policy.call_until_result(lambda: self._attempt(state))
             return self._finish(state, snapshot)

@@ -3,7 +3,7 @@
 See docs/format/schema.md#schema-changes.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -11,34 +11,59 @@ from paimon_orch.errors import CorruptFileError, NotFoundError
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.storage import FileIO
-from paimon_orch.table.metadata.metadata_io import read_metadata_file
-from paimon_orch.table.metadata.snapshot_store import list_numbered_files
+from paimon_orch.storage.concurrency import map_concurrently
+from paimon_orch.table.metadata.metadata_cache import read_unchanging_file
+from paimon_orch.table.metadata.metadata_io import list_metadata_directory, read_metadata_file
+from paimon_orch.table.metadata.snapshot_store import number_files
 
 SCHEMA_PREFIX = "schema-"
 
 
 @dataclass(frozen=True, slots=True)
-class SchemaStore:
-    """The schema versions of one table or branch; cached, as schema files never change."""
+class SchemaStore(Mapping[int, TableSchema]):
+    """The schema versions of one table or branch by id; each version is read on first use."""
 
     io: FileIO
     paths: TablePaths
     _read: dict[int, TableSchema] = field(default_factory=dict, repr=False, compare=False)
+    _versions: dict[int, str] = field(default_factory=dict, repr=False, compare=False)
+    """The versions of the files in the last listing, by id."""
 
     def path(self, schema_id: int) -> str:
         """Return the path of a schema file."""
         return f"{self.paths.schema_dir}/{SCHEMA_PREFIX}{schema_id}"
 
     def ids(self) -> list[int]:
-        """Return all schema ids, ascending."""
-        return list_numbered_files(self.io, self.paths.schema_dir, SCHEMA_PREFIX)
+        """List all schema ids, ascending."""
+        entries = list_metadata_directory(self.io, self.paths.schema_dir)
+        files = number_files(entries, SCHEMA_PREFIX)
+        self._versions.clear()
+        self._versions.update({number: info.version for number, info in files.items()})
+        return sorted(files)
 
-    def get(self, schema_id: int) -> TableSchema:
+    def __iter__(self) -> Iterator[int]:
+        """List the ids."""
+        return iter(self.ids())
+
+    def __len__(self) -> int:
+        """List and count the ids."""
+        return len(self.ids())
+
+    def __getitem__(self, schema_id: int) -> TableSchema:
+        """Read one schema version."""
+        return self.get(schema_id)
+
+    def get(self, schema_id: int) -> TableSchema:  # type: ignore[override]  # without a default
         """Read one schema version."""
         if schema_id not in self._read:
-            path = self.path(schema_id)
+            path, version = self.path(schema_id), self._versions.get(schema_id)
             try:
-                data = read_metadata_file(self.io, path)
+                # without a listing, a table that was created again can have another schema
+                data = (
+                    read_unchanging_file(self.io, path, version)
+                    if version
+                    else read_metadata_file(self.io, path)
+                )
             except FileNotFoundError:
                 raise CorruptFileError(
                     path, "is missing, but a snapshot or data file needs it"
@@ -47,8 +72,9 @@ class SchemaStore:
         return self._read[schema_id]
 
     def get_all(self, schema_ids: Iterable[int]) -> dict[int, TableSchema]:
-        """Read several schema versions."""
-        return {schema_id: self.get(schema_id) for schema_id in set(schema_ids)}
+        """Read several schema versions, some at the same time."""
+        ids = sorted(set(schema_ids))
+        return dict(zip(ids, map_concurrently(self.io, self.get, ids), strict=True))
 
     def latest(self) -> TableSchema:
         """Read the schema with the greatest id; raises :class:`NotFoundError` if there is none."""

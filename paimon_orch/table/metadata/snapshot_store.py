@@ -4,9 +4,10 @@
 See docs/format/snapshot.md#hint-files.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TypeVar
 
 from paimon_orch.errors import (
     CorruptFileError,
@@ -19,13 +20,16 @@ from paimon_orch.errors import (
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.snapshot import MAX_LONG, Snapshot
 from paimon_orch.safe_text import format_names
-from paimon_orch.storage import FileIO
+from paimon_orch.storage import FileInfo, FileIO
+from paimon_orch.storage.concurrency import map_concurrently
 from paimon_orch.table.catalog_environment import CatalogSnapshots, SnapshotsNotServedError
 from paimon_orch.table.metadata.metadata_io import (
     list_metadata_directory,
     read_metadata_file,
     wrap_read_errors,
 )
+
+T = TypeVar("T")
 
 SNAPSHOT_PREFIX = "snapshot-"
 LATEST = "LATEST"
@@ -39,20 +43,23 @@ def list_numbered_files(io: FileIO, directory: str, prefix: str) -> list[int]:
 
     Raises :class:`CorruptFileError` for a number that Java cannot read.
     """
+    return sorted(number_files(list_metadata_directory(io, directory), prefix))
+
+
+def number_files(entries: Iterable[FileInfo], prefix: str) -> dict[int, FileInfo]:
+    """Return the files ``<prefix><number>`` of a listing by number; raises errors as above."""
     suffixes = {
-        info.name.removeprefix(prefix): info.path
-        for info in list_metadata_directory(io, directory)
-        if info.name.startswith(prefix)
+        info.name.removeprefix(prefix): info for info in entries if info.name.startswith(prefix)
     }
-    numbers = {text: path for text, path in suffixes.items() if text.isascii() and text.isdigit()}
-    for text, path in numbers.items():
+    files = {text: info for text, info in suffixes.items() if text.isascii() and text.isdigit()}
+    for text, info in files.items():
         if len(text) >= _MAX_LONG_DIGITS and int(text) > MAX_LONG:
             raise CorruptFileError(
-                path,
+                info.path,
                 f"has a number above {MAX_LONG}, the largest that Java can read; move the file "
                 "out of the table",
             )
-    return sorted(map(int, numbers))
+    return {int(text): info for text, info in files.items()}
 
 
 def read_hint(io: FileIO, path: str) -> int | None:
@@ -110,19 +117,38 @@ class SnapshotStore:
             with suppress(SnapshotsNotServedError):
                 latest = self.catalog.load_latest()
                 return None if latest is None else latest.id
+        newest = self._find_newest(lambda number: self.exists(number) or None)
+        return None if newest is None else newest[0]
+
+    def _find_newest(self, look_up: Callable[[int], T | None]) -> tuple[int, T] | None:
+        """Return the id of the newest snapshot file, and what ``look_up`` returns for it.
+
+        ``look_up`` returns None for an id without a file. In most cases it is called for the hint
+        and for the next id, at the same time.
+        """
         hint = self.hint(LATEST)
         for _ in range(_MAX_HINT_READS):
-            if hint is None or self.exists(hint + 1):
+            if hint is None:
                 break
-            if self.exists(hint):
-                return hint
+            at_hint, after_hint = map_concurrently(self.io, look_up, (hint, hint + 1))
+            if after_hint is not None:
+                break
+            if at_hint is not None:
+                return hint, at_hint
             newest = max(self.ids(), default=0)
             if newest >= hint:
-                return newest
+                return self._look_up_listed(newest, look_up)
             previous, hint = hint, self.hint(LATEST)
             if hint == previous:  # if the hint has changed, a rollback deleted the snapshot
                 raise MissingFileError(self.path(hint), describe_lost_snapshot(hint, newest))
-        return max(self.ids(), default=None)
+        newest = max(self.ids(), default=0)
+        return self._look_up_listed(newest, look_up) if newest else None
+
+    def _look_up_listed(self, newest: int, look_up: Callable[[int], T | None]) -> tuple[int, T]:
+        result = look_up(newest)
+        if result is None:
+            raise self._build_not_found_error(newest)
+        return newest, result
 
     def require_latest_file(self) -> None:
         """Refuse to delete files if the newest snapshot of the catalog cannot be read as a file.
@@ -155,18 +181,38 @@ class SnapshotStore:
 
     def get(self, snapshot_id: int) -> Snapshot:
         """Read one snapshot; raises :class:`NotFoundError`."""
-        path = self.path(snapshot_id)
+        snapshot = self.find(snapshot_id)
+        if snapshot is not None:
+            return snapshot
+        newest = None if self.catalog is None else self.latest()
+        if newest is not None and newest.id == snapshot_id:
+            return newest  # not every catalog writes the file of its newest snapshot
+        raise self._build_not_found_error(snapshot_id)
+
+    def _build_not_found_error(self, snapshot_id: int) -> NotFoundError:
+        ids = self.ids()
+        existing = f"{ids[0]} to {ids[-1]}" if ids else "none"
+        return NotFoundError(f"{self.paths.root} has no snapshot {snapshot_id}; it has {existing}")
+
+    def find(self, snapshot_id: int) -> Snapshot | None:
+        """Read the file of a snapshot; return None if there is no such file."""
+        data = self._read_file(snapshot_id)
+        return None if data is None else self._decode(snapshot_id, data)
+
+    def find_many(self, snapshot_ids: Iterable[int]) -> dict[int, Snapshot]:
+        """Read the files of snapshots, several at the same time; omit ids without a file."""
+        ids = list(snapshot_ids)
+        found = zip(ids, map_concurrently(self.io, self.find, ids), strict=True)
+        return {number: snapshot for number, snapshot in found if snapshot is not None}
+
+    def _read_file(self, snapshot_id: int) -> bytes | None:
         try:
-            data = read_metadata_file(self.io, path)
+            return read_metadata_file(self.io, self.path(snapshot_id))
         except FileNotFoundError:
-            newest = None if self.catalog is None else self.latest()
-            if newest is not None and newest.id == snapshot_id:
-                return newest  # not every catalog writes the file of its newest snapshot
-            ids = self.ids()
-            existing = f"{ids[0]} to {ids[-1]}" if ids else "none"
-            raise NotFoundError(
-                f"{self.paths.root} has no snapshot {snapshot_id}; it has {existing}"
-            ) from None
+            return None
+
+    def _decode(self, snapshot_id: int, data: bytes) -> Snapshot:
+        path = self.path(snapshot_id)
         snapshot = Snapshot.from_json(data, path)
         if snapshot.id != snapshot_id:
             raise CorruptFileError(path, f"contains snapshot {snapshot.id}")
@@ -177,33 +223,32 @@ class SnapshotStore:
         if self.catalog is not None:
             with suppress(SnapshotsNotServedError):
                 return self.catalog.load_latest()
-        latest = self.latest_id()
-        return None if latest is None else self.get(latest)
+        newest = self._find_newest(self._read_file)
+        return None if newest is None else self._decode(*newest)
 
     def walk_back(self) -> Iterator[Snapshot]:
         """Yield the snapshots that are not expired, newest first."""
-        if self.catalog is None:
-            latest_id = self.latest_id()
-        else:
-            latest = self.latest()
-            if latest is None:
-                return
-            yield latest  # not every catalog writes the file of its newest snapshot
-            latest_id = latest.id - 1
-        earliest = self.earliest_id()
-        if latest_id is None or earliest is None:
+        latest = self.latest()
+        if latest is None:
             return
-        for snapshot_id in range(latest_id, earliest - 1, -1):
-            if not self.exists(snapshot_id):
+        yield latest  # not every catalog writes the file of its newest snapshot
+        earliest = self.earliest_id()
+        if earliest is None:
+            return
+        for snapshot_id in range(latest.id - 1, earliest - 1, -1):
+            snapshot = self.find(snapshot_id)
+            if snapshot is None:
                 yield from self._walk_listed(earliest, snapshot_id)
                 return
-            yield self.get(snapshot_id)
+            yield snapshot
 
     def _walk_listed(self, earliest: int, end: int) -> Iterator[Snapshot]:
         """Yield the snapshots before a gap, which may be of any length, newest first."""
         for snapshot_id in reversed(self.ids()):
-            if earliest <= snapshot_id < end and self.exists(snapshot_id):
-                yield self.get(snapshot_id)
+            if earliest <= snapshot_id < end:
+                snapshot = self.find(snapshot_id)
+                if snapshot is not None:
+                    yield snapshot
 
     def tag(self, name: str) -> Snapshot:
         """Read the snapshot of a tag; raises :class:`NotFoundError`."""

@@ -52,7 +52,7 @@ def build_scan(stores: TableStores, request: ScanRequest) -> Scan:
     snapshot = selector.find(stores.snapshots)
     if snapshot is not None:
         stores.schemas.get(snapshot.schema_id)  # this fails if the schema is missing
-    newest = stores.schema
+    newest = stores.get_schema()
     stores.check_step(StepKind.READ if selector else StepKind.READ | StepKind.DEFAULT_READ, newest)
     warn_of_unknown_options(stores.identifier, newest.options)
     schema = stores.schemas.get(snapshot.schema_id) if selector and snapshot else newest
@@ -144,7 +144,7 @@ class IncrementalRequest:
 
 def build_incremental_scan(stores: TableStores, request: IncrementalRequest) -> IncrementalScan:
     """Return the scan of changes; see :meth:`Table.incremental` for the errors."""
-    schema = stores.schema
+    schema = stores.get_schema()
     stores.check_step(StepKind.READ, schema)
     _check_incremental_support(stores.identifier, schema, stores.paths.branch)
     fields = schema.fields if request.columns is None else tuple(schema.select(request.columns))

@@ -20,7 +20,7 @@ from paimon_orch.table.table import Table
 
 def check_no_index_of_changed_columns(table: Table, changes: Iterable[SchemaChange]) -> None:
     """Raise :class:`InputError` if a column with a global index is dropped or gets another type."""
-    ids = {field.name: field.id for field in table.schema.fields}
+    ids = {field.name: field.id for field in table.stores.get_schema().fields}
     changed = dict[int, str]()
     for change in changes:
         if not isinstance(change, DropColumn | RenameColumn | UpdateType):
@@ -31,7 +31,7 @@ def check_no_index_of_changed_columns(table: Table, changes: Iterable[SchemaChan
                 ids[change.to] = ids.pop(name)
         elif name in ids:
             changed[ids[name]] = name
-    if not changed or table.schema.primary_keys:
+    if not changed or table.stores.get_schema().primary_keys:
         return
     snapshot = table.stores.snapshots.latest()
     for entry in table.stores.manifests.read_index_entries(snapshot):

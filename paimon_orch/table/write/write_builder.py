@@ -192,7 +192,7 @@ class WriteBuilder:
     def _build_append(
         self, written: CommitMessage, hash_index: HashIndex | None
     ) -> CommitChanges | None:
-        options = self.stores.schema.typed_options
+        options = self.stores.get_schema().typed_options
         if not written.entries and not options.get(COMMIT_FORCE_CREATE_SNAPSHOT):
             return None
         guards = () if hash_index is None else hash_index.guards(written.entries, written.index)
@@ -205,7 +205,7 @@ class WriteBuilder:
         )
 
     def _build_overwrite(self, written: CommitMessage) -> CommitChanges | None:
-        schema = self.stores.schema
+        schema = self.stores.get_schema()
         partitions = (entry.partition for entry in written.entries)
         replaced = build_overwrite_filter(partitions, self.partitions, schema)
         if replaced is None:
@@ -222,7 +222,7 @@ class WriteBuilder:
         self, entries: Sequence[ManifestEntry], schema: TableSchema | None = None
     ) -> int:
         """Count the new records that batch readers see only after a compaction."""
-        schema = schema or self.stores.schema
+        schema = schema or self.stores.get_schema()
         added = upgrade_after_overwrite(entries, schema) if self.is_overwrite else entries
         return Visibility(schema).count(added)
 
@@ -236,7 +236,7 @@ class WriteBuilder:
 
     def _warn_of_replaced_unseen_rows(self, replaced: PartitionFilter) -> None:
         """Log a warning if an overwrite replaces records that scans of the table leave out."""
-        latest, visibility = self.stores.snapshots.latest(), Visibility(self.stores.schema)
+        latest, visibility = self.stores.snapshots.latest(), Visibility(self.stores.get_schema())
         rows = visibility.rows_not_visible(self.stores.manifests, latest, partitions=replaced)
         if latest is not None and rows:
             logger.warning(

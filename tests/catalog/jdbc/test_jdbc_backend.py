@@ -102,7 +102,10 @@ def test_existing_databases_and_tables_are_refused(catalog: Catalog) -> None:
     catalog.create_database("db", if_not_exists=True)
     with pytest.raises(AlreadyExistsError, match=r"table db\.t already exists"):
         create(catalog)
-    assert catalog.create_table("db.t", "x INT", if_not_exists=True).schema.names == ["k", "v"]
+    assert catalog.create_table("db.t", "x INT", if_not_exists=True).load().schema.names == [
+        "k",
+        "v",
+    ]
     with pytest.raises(InputError, match="reserved for system tables"):
         catalog.create_database("sys")
 
@@ -138,7 +141,7 @@ def test_changes_of_options_are_copied_to_the_database(
 
     catalog.alter_table("db.t", [SetOption("num-levels", "9"), AddColumn(column="w", type="INT")])
 
-    assert catalog.table("db.t").schema.names == ["k", "v", "w"]
+    assert catalog.table("db.t").load().schema.names == ["k", "v", "w"]
     properties = jdbc_database.rows("paimon_table_properties")
     assert ("jdbc", "db", "t", "num-levels", "9") in properties
     assert len(properties) == 4
@@ -152,7 +155,7 @@ def test_options_that_are_too_long_for_the_copy_are_kept_in_the_schema(
 
     catalog.alter_table("db.t", [SetOption("my-note", text)])
 
-    assert catalog.table("db.t").schema.options["my-note"] == text
+    assert catalog.table("db.t").load().schema.options["my-note"] == text
     is_postgres = jdbc_database.kind == "postgresql"
     assert ("not copied to paimon_table_properties" in caplog.text) == is_postgres
     assert text not in caplog.text

@@ -134,7 +134,7 @@ def test_commits_schema_changes_and_renames_wait_for_the_lock(
         catalog.rename_table("db.t", "db.u")
 
     assert rows_of(catalog.table("db.t")) == [(1, "1")]
-    assert catalog.table("db.t").schema.names == ["k", "v"]
+    assert catalog.table("db.t").load().schema.names == ["k", "v"]
     snapshot = table.snapshot()
     assert snapshot is not None
     assert snapshot.id == 1

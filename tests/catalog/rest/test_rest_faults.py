@@ -104,7 +104,7 @@ def test_a_change_whose_answer_is_lost_is_not_repeated(proxy: RestProxy, fault: 
     with proxy.count() as requests, pytest.raises(StorageError, match="may have carried out"):
         alter(Catalog(**proxy.options))
     assert requests["POST table"] == 1
-    assert [field.name for field in table.schema.fields] == ["k", "v", "w"]
+    assert [field.name for field in table.load().schema.fields] == ["k", "v", "w"]
 
 
 @pytest.mark.parametrize("fault", [CUT_BEFORE, CUT_AFTER, answer_after(503)])

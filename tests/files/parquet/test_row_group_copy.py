@@ -280,7 +280,9 @@ def golden_files() -> Iterator[tuple[str, Path, list[Field]]]:
             for split in splits:
                 for file in split.files:
                     path = Path(
-                        table.paths.data_file(table.schema, split.partition, split.bucket, file)
+                        table.paths.data_file(
+                            table.load().schema, split.partition, split.bucket, file
+                        )
                     )
                     schema = schemas.get(file.schema_id)
                     if path.suffix == ".parquet" and not schema.primary_keys:

@@ -46,7 +46,7 @@ def test_files_of_java_have_the_same_content(snapshot_id: int) -> None:
         source, meta = decode_index_source(entry), entry.global_index
         if source is None or meta is None:
             continue
-        [field] = [field for field in table.schema.fields if field.id == meta.index_field_id]
+        [field] = [field for field in table.load().schema.fields if field.id == meta.index_field_id]
         files = [live[name] for name, _ in source.files]
         chunks = [
             batch.column(0)
@@ -54,7 +54,7 @@ def test_files_of_java_have_the_same_content(snapshot_id: int) -> None:
             for batch in reader.read(BucketFile(*item.partition_bucket, item.file), [field])
         ]
         column = sort_column(chunks, atomic(str(field.type.name)))  # type: ignore[attr-defined]
-        java = Path(table.paths.index_file(table.schema, entry)).read_bytes()
+        java = Path(table.paths.index_file(table.load().schema, entry)).read_bytes()
         assert column.encode_meta() == meta.index_meta
         assert column.row_count == entry.row_count
         if entry.index_type == "bitmap":

@@ -84,13 +84,13 @@ def is_within(keys: KeyRange, key: Any) -> bool:
 @pytest.mark.parametrize("name", ["global_index", "pk_indexes"])
 def test_each_key_of_files_of_java_is_found(name: str) -> None:
     table = Catalog(str(GOLDEN / "java-2.0" / name / "warehouse")).table("db.t")
-    fields = {field.id: field for field in table.schema.fields}
+    fields = {field.id: field for field in table.load().schema.fields}
     entries = table.stores.manifests.read_index_entries(table.stores.snapshots.latest())
     for entry in (entry for entry in entries if entry.global_index is not None):
         assert entry.global_index is not None
         kind = fields[entry.global_index.index_field_id].type
         assert isinstance(kind, AtomicType)
-        path = table.paths.index_file(table.schema, entry)
+        path = table.paths.index_file(table.load().schema, entry)
         read = read_btree if entry.index_type == "btree" else read_bitmaps
         content, _ = read(Path(path).read_bytes())
         nulls = sorted(content.pop(None, []))

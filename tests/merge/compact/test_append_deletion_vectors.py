@@ -65,7 +65,7 @@ def count_changes(index: Sequence[IndexManifestEntry]) -> tuple[int, int]:
 
 def read_added(table: Table, index: Sequence[IndexManifestEntry]) -> dict[str, list[int]]:
     entries = [entry for entry in index if entry.kind.name == "ADD"]
-    read = read_deletion_vectors(table.io, table.paths, table.schema, entries)
+    read = read_deletion_vectors(table.io, table.paths, table.load().schema, entries)
     return {name: vector.positions().tolist() for name, vector in read.items()}
 
 

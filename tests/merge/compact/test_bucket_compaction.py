@@ -215,7 +215,7 @@ class Driver:
 
     def __init__(self, case: Case, table: Table) -> None:
         self.case, self.table = case, table
-        self.model = Model(case.rules, table.options.num_levels - 1)
+        self.model = Model(case.rules, table.load().schema.typed_options.num_levels - 1)
         self.replica: dict[Any, Row] = {}
 
     def write(self, rows: list[Row]) -> None:
@@ -342,7 +342,7 @@ class Driver:
         return [(row.pop("rowkind"), row) for row in rows]
 
     def seen(self, row: Row) -> Row:
-        return {name: row[name] for name in self.table.schema.names}
+        return {name: row[name] for name in self.table.load().schema.names}
 
     def visible(self, least_level: int | None = None) -> dict[Any, Row]:
         return {key: self.seen(row) for key, row in self.model.content(least_level).items()}

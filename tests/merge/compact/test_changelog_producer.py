@@ -73,7 +73,7 @@ def test_changelogs_and_diffs_compare_values_as_java(
     tmp_path: Path, sql: str, old: object, new: object, changes: int
 ) -> None:
     table = new_table(tmp_path, f"k INT, v {sql}", changelog_producer="lookup", **ONCE)
-    (_, field) = table.schema.fields
+    (_, field) = table.load().schema.fields
     for value in (old, new):
         v = pa.array([value], to_arrow_type(field.type))
         table.upsert(pa.table({"k": pa.array([1], pa.int32()), "v": v}))

@@ -94,7 +94,7 @@ def test_merged_dictionary_columns_have_the_rows_of_a_merge_row_by_row(
     ]
     chunk = pq.ParquetFile(path).metadata.row_group(0).column(4)
     assert (chunk.path_in_schema, chunk.has_dictionary_page) == ("state", True)
-    types = [field.type for field in table.schema.fields]
+    types = [field.type for field in table.load().schema.fields]
     columns = [[row[name] for row in expected.values()] for name in names]
     stats = [ColumnStats(*_bounds(values)) for values in columns]
     assert file.value_stats == SimpleStats.of(stats, types)

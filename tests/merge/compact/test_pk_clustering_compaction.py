@@ -124,7 +124,7 @@ class Model:
 
     @property
     def first_row(self) -> bool:
-        return self.table.options.merge_engine == "first-row"
+        return self.table.load().schema.typed_options.merge_engine == "first-row"
 
     def apply(self, operation: Upsert | Delete | Compact) -> None:
         match operation:
@@ -146,7 +146,7 @@ class Model:
                 self.check()
 
     def check(self) -> None:
-        skips = self.table.options.should_skip_level0
+        skips = self.table.load().schema.typed_options.should_skip_level0
         visible = self.compacted if skips else self.written
         assert rows_of(self.table) == sorted((k, c, v) for k, (c, v) in visible.items())
         some = {k: row for k, row in visible.items() if row[0] == "b" or k < 3}

@@ -115,7 +115,7 @@ def counted_row_groups() -> Iterator[dict[bool, int]]:
 
 def describe(table: Table, entry: ManifestEntry) -> tuple[DataFileMeta, list[Any]]:
     """Return the metadata of a new file, and its rows with their sequence numbers and kinds."""
-    fields = [*SYSTEM_FIELDS, *table.schema.fields]
+    fields = [*SYSTEM_FIELDS, *table.load().schema.fields]
     batches = table.stores.reader().read(
         BucketFile(entry.partition, entry.bucket, entry.file), fields
     )
@@ -137,7 +137,7 @@ def run_both(table: Table, sizes: BatchSizes) -> dict[bool, int]:
             with counted_row_groups() as counted:
                 message = CommitMessage.decode(unit.run(replace(plan.reader, batch_sizes=limits)))
             added = [describe(table, entry) for entry in message.added]
-            if "target-file-size" in table.schema.options:  # the files may end at other rows
+            if "target-file-size" in table.load().schema.options:  # the files may end at other rows
                 added = [row for _, rows in added for row in rows]
             changelog = [describe(table, entry) for entry in message.changelog]
             names = sorted(entry.file.file_name for entry in message.deleted)
@@ -303,7 +303,7 @@ def test_row_groups_are_decoded_if_a_new_file_would_have_others(
         Catalog(str(tmp_path)).alter_table("db.t", [change])
     table = replace(Catalog(str(tmp_path)).table("db.t"), batch_sizes=table.batch_sizes)
     rows = make_rows("k INT", np.array([20]), 1, has_nan=False)
-    for name in set(table.schema.names) - set(rows.column_names):
+    for name in set(table.load().schema.names) - set(rows.column_names):
         rows = rows.append_column(name, pa.nulls(1, pa.int32()))
     table.upsert(rows)
 
@@ -311,7 +311,7 @@ def test_row_groups_are_decoded_if_a_new_file_would_have_others(
         compact.compact(table, EXECUTOR, strategy="full")
 
     assert counts == {True: 0, False: 0}
-    if table.schema.typed_options.file_format(5) == "parquet":
+    if table.load().schema.typed_options.file_format(5) == "parquet":
         assert_healthy(table)
 
 

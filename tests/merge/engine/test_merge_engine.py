@@ -30,7 +30,7 @@ def table_of(path: Path, columns: str, options: dict[str, str]) -> Table:
 
 
 def write(table: Table, rows: list[Row], kinds: list[str] | None = None) -> None:
-    names = table.schema.names
+    names = table.load().schema.names
     types = table.scan().arrow_schema
     columns = {n: pa.array([row.get(n) for row in rows], types.field(n).type) for n in names}
     columns["kind"] = pa.array(kinds or ["+I"] * len(rows))

@@ -136,10 +136,10 @@ def test_missing_statistics_and_those_of_another_schema_are_not_used(tmp_path: P
     table = table_of(tmp_path, **{"metadata.stats-mode": "none"})
     write(table, {1: 0})
     (split,) = table.files()
-    expiry = RecordLevelExpire.of(table.schema, now=10**9)
+    expiry = RecordLevelExpire.of(table.load().schema, now=10**9)
 
     assert expiry is not None
-    assert not expiry.touches(split.files[0], {0: table.schema})
+    assert not expiry.touches(split.files[0], {0: table.load().schema})
 
 
 @pytest.mark.parametrize("options", [{}, VECTORS, {"changelog-producer": "lookup"}])

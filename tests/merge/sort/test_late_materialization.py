@@ -123,7 +123,7 @@ def test_late_materialization_returns_the_rows_of_a_merge_of_all_columns(
             rows = table_of(
                 "k kind at v", [(k, kind, time, f"{turn}: {k}") for k, kind, time in changes]
             )
-            if "more" in table.schema.names:
+            if "more" in table.load().schema.names:
                 rows = rows.append_column("more", rows["v"])
             table.upsert(rows, row_kind="kind")
             if turn == compacted:
@@ -132,7 +132,7 @@ def test_late_materialization_returns_the_rows_of_a_merge_of_all_columns(
                 catalog = Catalog(folder)
                 catalog.alter_table("db.t", [AddColumn(column="more", type="STRING")])
                 table = small_batches(catalog.table("db.t"), GROUP_ROWS)
-        columns = data.draw(st.sampled_from([None, ["v"], table.schema.names[-1:], ["k"]]))
+        columns = data.draw(st.sampled_from([None, ["v"], table.load().schema.names[-1:], ["k"]]))
         where = data.draw(st.sampled_from([None, "k > 10", "v > '1' AND k < 20"]))
 
         late = _scan(table, columns, where, late=True)

@@ -62,7 +62,7 @@ def random_bucket(random: Random, schema: TableSchema) -> list[DataFileMeta]:
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_buckets_agree_with_their_runs(tmp_path: Path, options: dict[str, str]) -> None:
     table = new_table(tmp_path, "k BIGINT NOT NULL", key=("k",), **options)
-    schema = table.schema
+    schema = table.load().schema
     reader = FileReader(table.io, table.paths, schema, table.stores.schemas.get_all([0]))
     random = Random(str(options))  # noqa: S311
     buckets = [random_bucket(random, schema) for _ in range(300)]
@@ -105,10 +105,10 @@ def test_clustered_files_are_one_run(tmp_path: Path) -> None:
         deletion_vectors__enabled="true",
     )
     random = Random(1)  # noqa: S311
-    buckets = [random_bucket(random, table.schema) for _ in range(50)]
-    levels = BucketLevels(live_files_of(buckets, ()).group_by_bucket(), table.schema)
+    buckets = [random_bucket(random, table.load().schema) for _ in range(50)]
+    levels = BucketLevels(live_files_of(buckets, ()).group_by_bucket(), table.load().schema)
     assert levels.sorted_runs.tolist() == [
-        len(build_bucket_runs(bucket, table.schema)) for bucket in buckets
+        len(build_bucket_runs(bucket, table.load().schema)) for bucket in buckets
     ]
     assert not len(levels.find_possible_overlaps())
     assert np.all(levels.may_compact(is_full=False, now=NOW))

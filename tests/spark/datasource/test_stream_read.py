@@ -330,7 +330,10 @@ def test_a_consumer_keeps_unread_snapshots_and_continues_at_its_position(log: Ta
     expire(log)
 
     assert Query(log, consumer_id="app").rows() == [(3,), (4,), (5,)]
-    assert ConsumerStore(log.io, log.paths, log.options).read_next_snapshot("app") == 6
+    assert (
+        ConsumerStore(log.io, log.paths, log.load().schema.typed_options).read_next_snapshot("app")
+        == 6
+    )
 
 
 def test_a_recreated_table_is_refused(log: Table, tmp_path: Path) -> None:

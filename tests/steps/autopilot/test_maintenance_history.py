@@ -42,7 +42,7 @@ def test_rows_are_partitioned_by_day_and_sorted_by_time(tmp_path: Path) -> None:
     assert rows.schema.names == HISTORY_SCHEMA.names
     assert rows["day"].to_pylist() == ["2026-01-31", "2026-01-31", "2026-02-01"]
     assert len(set(rows["run_id"].to_pylist())) == 2
-    assert catalog.table(NAME).schema.partition_keys == ("day",)
+    assert catalog.table(NAME).load().schema.partition_keys == ("day",)
     assert rows["score"].to_pylist() == [None] * 3
 
 

@@ -31,7 +31,7 @@ def table(tmp_path: Path) -> Table:
     expire_snapshots(table, retain_max=3, retain_min=1)
     table.tags.create("keep")
     table.branches.create("dev", tag="keep")
-    table.stores.consumers.record("app", 4)
+    table.stores.open_consumers().record("app", 4)
     (Path(table.paths.root) / "bucket-0" / "data-orphan.parquet").write_bytes(b"x")
     backdate_files(table)
     return table
@@ -44,7 +44,7 @@ def test_only_the_schema_and_the_last_snapshot_are_left(table: Table) -> None:
     assert result.plan.branches == ("dev",)
     assert rows_of(table) == []
     assert (table.tags.names(), table.branches.names()) == ([], [])
-    assert table.stores.consumers.read_all() == {}
+    assert table.stores.open_consumers().read_all() == {}
     assert len(table.stores.snapshots.ids()) == 1
     left = {path.removeprefix(table.paths.root).split("/")[1] for path in stored_files(table)}
     assert left == {"schema", "snapshot", "manifest"}

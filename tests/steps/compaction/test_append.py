@@ -108,7 +108,7 @@ class Model:
         if snapshot is None or snapshot.id == before:
             return
         assert snapshot.commit_kind is CommitKind.OVERWRITE
-        if self.table.options.has_deletion_vectors:
+        if self.table.load().schema.typed_options.has_deletion_vectors:
             assert not self.table.stores.manifests.read_delta_entries(snapshot)
         else:
             assert not deletion_vectors_of(self.table)
@@ -121,7 +121,7 @@ class Model:
         index = self.table.stores.manifests.read_index_entries(self.table.snapshot())
         named = Counter(item.data_file for entry in index for item in entry.ranges or ())
         assert set(named.values()) <= {1}, "a data file has two vectors"
-        if self.table.options.bucket > 0:
+        if self.table.load().schema.typed_options.bucket > 0:
             buckets = Counter(entry.partition_bucket for entry in index)
             assert set(buckets.values()) <= {1}, "a bucket has two index files"
             self.check_order()

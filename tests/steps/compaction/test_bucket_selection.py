@@ -153,7 +153,7 @@ def test_a_partition_is_idle_if_its_files_in_all_buckets_are_old(
 
     def find(idle_for: timedelta) -> set[tuple[object, ...]]:
         partitions = find_idle_partitions(scan, idle_for)
-        types = [field.type for field in table.schema.partition_fields]
+        types = [field.type for field in table.load().schema.partition_fields]
         return {deserialize_row(partition, types) for partition in partitions}
 
     millisecond, idle_for = timedelta(milliseconds=1), timedelta(hours=3)

@@ -73,7 +73,9 @@ def stored_rows(table: Table) -> list[list[Row]]:
 def table_batches(table: Table, file: Any) -> list[pa.RecordBatch]:
     [split] = [split for split in table.files() if file in split.files]
     reader = table.stores.reader()
-    return list(reader.read(BucketFile(split.partition, split.bucket, file), table.schema.fields))
+    return list(
+        reader.read(BucketFile(split.partition, split.bucket, file), table.load().schema.fields)
+    )
 
 
 def delete_positions(table: Table, deleted: dict[str, list[int]]) -> None:
@@ -416,7 +418,7 @@ BUCKETS = {"bucket": "1", "bucket-key": "a"}
 def test_tables_whose_rows_cannot_be_sorted_are_refused(
     tmp_path: Path, options: dict[str, str], message: str
 ) -> None:
-    schema = clustered_table(tmp_path).schema
+    schema = clustered_table(tmp_path).load().schema
     with pytest.raises(UnsupportedError, match=message):
         check_compactable(replace(schema, options=dict(schema.options) | options))
     with pytest.raises(InputError, match=message):

@@ -219,7 +219,7 @@ def test_compaction_keeps_the_row_that_readers_select_among_equal_sequence_numbe
     written = []
     for value in ("first", "second"):
         writer = TableWriter(WritePlan(factory=table.stores.build_writer_factory()))
-        writer.write(convert_rows(table_of("k v", [(1, value)]), table.schema))
+        writer.write(convert_rows(table_of("k v", [(1, value)]), table.load().schema))
         written.append(writer.close().entries)
     for entries in reversed(written):
         table.stores.new_commit(StepKind.WRITE_ROWS).commit(

@@ -63,7 +63,11 @@ class Model:
 
     @property
     def visible(self) -> Rows:
-        return self.compacted if self.table.options.has_deletion_vectors else self.written
+        return (
+            self.compacted
+            if self.table.load().schema.typed_options.has_deletion_vectors
+            else self.written
+        )
 
     def apply(self, operation: Upsert | Delete | Compact) -> None:
         match operation:
@@ -100,9 +104,9 @@ class Model:
         self.check_levels(strategy, compacted_partitions)
 
     def check_levels(self, strategy: str, partitions: tuple[str, ...]) -> None:
-        deletion_vectors = self.table.options.has_deletion_vectors
+        deletion_vectors = self.table.load().schema.typed_options.has_deletion_vectors
         splits = {
-            format_partition(split.partition, self.table.schema): split
+            format_partition(split.partition, self.table.load().schema): split
             for split in self.table.files()
         }
         for name, split in splits.items():
@@ -112,7 +116,7 @@ class Model:
             if deletion_vectors or strategy == "full":
                 assert 0 not in levels
             if strategy == "full":
-                assert levels <= {self.table.options.num_levels - 1}
+                assert levels <= {self.table.load().schema.typed_options.num_levels - 1}
                 assert not any(file.delete_row_count for file in split.files)
                 assert not {file.file_name for file in split.files} & set(
                     deletion_vectors_of(self.table)

@@ -86,7 +86,7 @@ def test_postponed_files_keep_the_arrival_order_of_rows(tmp_path: Path) -> None:
     assert (file.level, file.row_count, file.delete_row_count) == (0, 3, 1)
     assert (file.min_sequence_number, file.max_sequence_number) == (0, 2)
     assert file.value_stats_cols == ()
-    fields = [VALUE_KIND, *table.schema.fields]
+    fields = [VALUE_KIND, *table.load().schema.fields]
     file_rows = pa.Table.from_batches(
         table.stores.reader().read(BucketFile(split.partition, split.bucket, file), fields)
     )
@@ -123,7 +123,7 @@ def test_rows_are_routed_by_the_default_function_and_the_count_of_their_partitio
     postpone.move_postponed(table, InProcessExecutor())
     assert read_bucket_counts(table) == [(0, 3), (1, 3), (2, 3)]
 
-    schema = table.schema
+    schema = table.load().schema
     for split in table.files():
         reader = table.stores.reader()
         for file in split.files:
@@ -135,7 +135,7 @@ def test_rows_are_routed_by_the_default_function_and_the_count_of_their_partitio
             assert set(compute_buckets([keys], types, 3, "default").tolist()) == {split.bucket}
 
     changed = replace(
-        table.schema, id=1, options={**schema.options, "postpone.default-bucket-num": "5"}
+        table.load().schema, id=1, options={**schema.options, "postpone.default-bucket-num": "5"}
     )
     assert table.stores.schemas.create(changed)
     table.upsert(table_of("p k v", [(1, 7, "new"), (2, 1, "b")]))
@@ -171,9 +171,9 @@ def test_new_rows_are_postponed_while_older_rows_are_postponed(tmp_path: Path) -
     table = waiting_table(tmp_path)
     table.upsert(table_of("p k v", [(1, 1, "old")]))
     changed = replace(
-        table.schema,
+        table.load().schema,
         id=1,
-        options={**table.schema.options, "postpone.batch-write-fixed-bucket": "true"},
+        options={**table.load().schema.options, "postpone.batch-write-fixed-bucket": "true"},
     )
     assert table.stores.schemas.create(changed)
 

@@ -106,7 +106,7 @@ def test_columns_that_were_added_and_dropped_follow_the_newest_schema(tmp_path: 
     compact(table, EXECUTOR)
 
     assert rows_by_id(table) == before
-    assert [file.schema_id for file in files_of(table)] == [table.schema.id]
+    assert [file.schema_id for file in files_of(table)] == [table.load().schema.id]
 
 
 def test_deletion_vectors_move_to_the_new_file(tmp_path: Path) -> None:

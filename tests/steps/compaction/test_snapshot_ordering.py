@@ -57,7 +57,7 @@ def prepare(table: Table, rows: pa.Table, first: int, kinds: str | None = None) 
             first_sequence={PartitionBucket(EMPTY_ROW, 0): first},
         )
     )
-    writer.write(convert_rows(rows, table.schema, row_kind=kinds))
+    writer.write(convert_rows(rows, table.load().schema, row_kind=kinds))
     return CommitChanges(kind=CommitKind.APPEND, entries=writer.close().entries)
 
 
@@ -163,7 +163,7 @@ def test_several_flushes_of_a_writer_become_one_sorted_run(tmp_path: Path) -> No
     writer = TableWriter(WritePlan(factory=table.stores.build_writer_factory()))
     for number in range(5):
         rows = table_of("k v", [(key, f"{number}") for key in range(number, 8)])
-        writer.write(convert_rows(rows, table.schema))
+        writer.write(convert_rows(rows, table.load().schema))
     entries = writer.close().entries
     commit(table, CommitChanges(kind=CommitKind.APPEND, entries=entries))
 
@@ -247,7 +247,11 @@ class Model:
                 self.compacted = dict(self.written)
 
     def check(self) -> None:
-        visible = self.compacted if self.table.options.has_deletion_vectors else self.written
+        visible = (
+            self.compacted
+            if self.table.load().schema.typed_options.has_deletion_vectors
+            else self.written
+        )
         assert rows_of(self.table) == sorted(visible.items())
         if self.table.snapshot() is not None:
             assert_healthy(self.table)

@@ -48,13 +48,13 @@ def three_files(root: Path, **options: str) -> Table:
 
 def sorted_rows(table: Table, planned: CompactionPlan) -> list[CommitMessage]:
     """Sort all rows as a Spark task does."""
-    fields = table.schema.fields
+    fields = table.load().schema.fields
     source = RowSource(table.stores.reader())
     rows = pa.concat_tables(
         part for unit in plan_read_units(planned) for part in unit.read(source, fields)
     )
-    ordered = rows.select(table.schema.names).sort_by("k").combine_chunks()
-    writing = ingest.plan(table, ingest.IngestRequest(columns=table.schema.names))
+    ordered = rows.select(table.load().schema.names).sort_by("k").combine_chunks()
+    writing = ingest.plan(table, ingest.IngestRequest(columns=table.load().schema.names))
     return [write_rows(writing, writing.prepare(ordered.to_batches()))]
 
 

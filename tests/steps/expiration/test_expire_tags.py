@@ -269,7 +269,7 @@ def test_a_time_zone_that_does_not_exist_is_refused_with_the_name_of_the_option(
 
 
 def set_option(table: Table, key: str, value: str) -> None:
-    path = Path(table.stores.schemas.path(table.schema.id))
+    path = Path(table.stores.schemas.path(table.load().schema.id))
     schema = json.loads(path.read_text())
     schema["options"][key] = value
     path.write_text(json.dumps(schema))

@@ -36,7 +36,7 @@ def read_indexes(table: Table) -> list[IndexManifestEntry]:
 
 
 def get_path(table: Table, entry: IndexManifestEntry) -> Path:
-    return Path(table.paths.index_file(table.schema, entry))
+    return Path(table.paths.index_file(table.load().schema, entry))
 
 
 def damage_checksum(table: Table) -> None:

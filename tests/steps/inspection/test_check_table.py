@@ -440,7 +440,7 @@ def test_a_bound_of_zero_can_have_either_sign(tmp_path: Path) -> None:
     table = new_table(tmp_path, "k BIGINT, f FLOAT, d DOUBLE", file__format="avro")
     table.upsert(table_of("k f d", [(1, 0.0, 0.0), (2, 1.0, 1.0)]))
     stats = [ColumnStats(1, 2, 0), ColumnStats(0.0, 1.0, 0), ColumnStats(0.0, 1.0, 0)]
-    types = [field.type for field in table.schema.fields]
+    types = [field.type for field in table.load().schema.fields]
 
     edit_files(table, 1, value_stats=SimpleStats.of(stats, types))
 
@@ -451,7 +451,7 @@ def test_a_null_count_of_minus_one_is_unknown(tmp_path: Path) -> None:
     table = new_table(tmp_path, "k BIGINT, v STRING")
     table.upsert(table_of("k v", [(1, None), (2, "long")]))
     stats = [ColumnStats(1, 2, 0), ColumnStats(None, None, -1)]  # Java stores it for long strings
-    types = [field.type for field in table.schema.fields]
+    types = [field.type for field in table.load().schema.fields]
 
     edit_files(table, 1, value_stats=SimpleStats.of(stats, types))
 

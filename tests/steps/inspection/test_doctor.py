@@ -124,7 +124,7 @@ def retain_one_snapshot(root: Path) -> Table:
 
 def let_a_consumer_fall_behind(root: Path) -> Table:
     table = retain_one_snapshot(root)
-    table.stores.consumers.record("reader", 1)
+    table.stores.open_consumers().record("reader", 1)
     return table
 
 

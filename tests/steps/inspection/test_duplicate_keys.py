@@ -40,7 +40,7 @@ def read_hashes(table: Table) -> dict[int, set[int]]:
     entries = table.stores.manifests.read_index_entries(table.snapshot())
     hashes = {}
     for entry in (entry for entry in entries if entry.index_type == HASH_INDEX):
-        path = table.paths.index_file(table.schema, entry)
+        path = table.paths.index_file(table.load().schema, entry)
         if "p=0" in path or entry.partition == min(e.partition for e in entries):
             hashes[entry.bucket] = set(decode_hash_index(Path(path).read_bytes(), path).tolist())
     return hashes
@@ -90,7 +90,9 @@ def test_the_newest_row_of_a_key_in_two_buckets_wins(
     assert table.stores.snapshots.latest_id() == (latest or 0) + 1
     assert rows_of_partition_0(table) == [(1, "old"), (2, "new"), (3, "new"), (4, "new")]
     assert len(rows_of(table)) == 7
-    hashes = [int(compute_key_hashes(table_of("k", [(k,)]), table.schema)[0]) for k in range(1, 5)]
+    hashes = [
+        int(compute_key_hashes(table_of("k", [(k,)]), table.load().schema)[0]) for k in range(1, 5)
+    ]
     assert read_hashes(table) == {0: {hashes[0]}, 1: {-1, -2, -3, *hashes[1:]} & set(hashes)}
     [path] = Path(table.paths.root).rglob("duplicates.parquet")
     assert pq.read_table(path).select(["k", "v"]).to_pylist() == [

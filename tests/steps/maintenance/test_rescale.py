@@ -158,7 +158,7 @@ def test_rows_whose_bucket_key_had_another_type_are_rescaled(tmp_path: Path) -> 
     """Another engine changed the type; old rows were hashed with the old type."""
     table = new_table(tmp_path, "k INT", key=(), bucket="4", bucket_key="k")
     table.append(table_of("k", [(k,) for k in range(-9, 9)]))
-    schema = table.schema
+    schema = table.load().schema
     field = replace(schema.fields[0], type=parse_type("BIGINT"))
     assert table.stores.schemas.create(replace(schema, id=1, fields=(field,)))
 

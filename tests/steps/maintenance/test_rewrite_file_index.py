@@ -70,7 +70,7 @@ def files_of(table: Table) -> list[DataFileMeta]:
 def indexes_of(table: Table) -> list[dict[str, list[str]]]:
     result = []
     for split in table.files():
-        directory = table.paths.bucket_dir(table.schema, split.partition, split.bucket)
+        directory = table.paths.bucket_dir(table.load().schema, split.partition, split.bucket)
         for file in split.files:
             with open_indexes(table.io, f"{directory}/{file.file_name}", file) as indexes:
                 result.append({name: list(kinds) for name, kinds in (indexes or {}).items()})

@@ -117,7 +117,7 @@ def test_a_rebuilt_hash_index_has_the_hashes_that_java_wrote_for_live_keys(
 
 def read_hashes(table: Table) -> dict[object, list[int]]:
     entries = table.stores.manifests.read_index_entries(table.stores.snapshots.latest())
-    paths = {e.partition_bucket: table.paths.index_file(table.schema, e) for e in entries
+    paths = {e.partition_bucket: table.paths.index_file(table.load().schema, e) for e in entries
              if e.index_type == HASH_INDEX}  # fmt: skip
     return {
         key: decode_hash_index(Path(path).read_bytes(), path).tolist()
@@ -303,7 +303,7 @@ def delete_file_of_snapshot(table: Table, snapshot_id: int) -> None:
     [entry] = table.stores.manifests.entries(
         table.stores.manifests.manifest_list(snapshot.delta_manifest_list)
     )
-    path = table.paths.data_file(table.schema, entry.partition, entry.bucket, entry.file)
+    path = table.paths.data_file(table.load().schema, entry.partition, entry.bucket, entry.file)
     Path(path).unlink()
 
 

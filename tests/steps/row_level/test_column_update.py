@@ -213,7 +213,7 @@ def add_global_index(table: Table, column: str) -> None:
         global_index=GlobalIndexMeta(
             row_range_start=0,
             row_range_end=9,
-            index_field_id=table.schema.field(column).id,
+            index_field_id=table.load().schema.field(column).id,
             extra_field_ids=None,
             index_meta=None,
         ),

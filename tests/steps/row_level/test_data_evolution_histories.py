@@ -49,7 +49,7 @@ class Model:
 
     @property
     def names(self) -> list[str]:
-        return self.table.schema.names
+        return self.table.load().schema.names
 
     def run(self, operation: str, draw: st.DataObject) -> None:
         getattr(self, operation)(draw)

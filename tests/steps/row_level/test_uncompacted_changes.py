@@ -77,7 +77,7 @@ def run(table: Table, model: Model, step: str, argument: Any) -> Model:
     match step:
         case "upsert":
             table.upsert(arrow(argument))
-            engine = table.options.merge_engine
+            engine = table.load().schema.typed_options.merge_engine
             return model | {k: merge_rows(engine, model.get(k), row) for k, row in argument.items()}
         case "overwrite":
             table.overwrite(arrow(argument), {})
@@ -89,7 +89,7 @@ def run(table: Table, model: Model, step: str, argument: Any) -> Model:
             table.delete(table_of("k", [(argument,)]))
             return {k: row for k, row in model.items() if k != argument}
     column, value = argument
-    if step == "delete" and table.options.merge_engine == "partial-update":
+    if step == "delete" and table.load().schema.typed_options.merge_engine == "partial-update":
         return model  # as in Java Paimon, later nulls would keep the values of the -D record
     index = ("n", "m").index(column) if column != "k" else None
     changed_keys = {k for k, row in model.items() if (k if index is None else row[index]) == value}

@@ -63,7 +63,7 @@ def run_step(warehouse: Path, step: Step) -> None:
     """Run a step."""
     table = Catalog(str(warehouse)).table("db.t")
     match step:
-        case {"do": "delete", "rows": records} if not table.schema.primary_keys:
+        case {"do": "delete", "rows": records} if not table.load().schema.primary_keys:
             keys = ", ".join(str(record["k"]) for record in records)
             row_level.delete(table, InProcessExecutor(), f"k IN ({keys})")
         case {"do": "write" | "overwrite" | "delete" as do, "rows": records}:

@@ -139,7 +139,7 @@ def test_the_planned_files_are_those_of_a_simple_implementation(
         return [entry for meta in metas for entry in manifests[int(meta.file_name)]]
 
     planner = SnapshotDeletionPlanner(
-        reader=reader, paths=table.paths, schema=table.schema, retained=retained
+        reader=reader, paths=table.paths, schema=table.load().schema, retained=retained
     )
     candidates: list[ManifestEntry] = []
     for version in expiring:

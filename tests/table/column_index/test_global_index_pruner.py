@@ -195,7 +195,7 @@ def test_a_damaged_or_missing_index_is_ignored_with_a_warning(
 def test_an_index_of_another_type_of_the_column_is_not_used(tmp_path: Path) -> None:
     table = golden("global_index", tmp_path)
     expected = [(float(row[0]), *row[1:]) for row in rows_of(table, filter="id IN (5, 70)")]
-    schema = table.schema
+    schema = table.load().schema
     fields = (replace(schema.field("id"), type=parse_type("FLOAT")), *schema.fields[1:])
     table.stores.schemas.create(replace(schema, id=1, fields=fields))  # as Java Paimon does
 

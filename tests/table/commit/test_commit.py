@@ -557,7 +557,7 @@ def test_a_snapshot_has_the_commit_user_kind_and_record_counts(tmp_path: Path) -
         9223372036854775807,
     )
     assert second.commit_user.startswith("nightly_")
-    assert second.commit_user != create_commit_user(table.schema)
+    assert second.commit_user != create_commit_user(table.load().schema)
     assert (second.delta_record_count, second.total_record_count) == (1, 3)
 
 

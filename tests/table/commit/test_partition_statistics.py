@@ -19,7 +19,7 @@ def test_added_and_deleted_files_are_counted_by_partition(tmp_path: Path) -> Non
     entries = table.stores.manifests.read_live_entries(snapshot)
     removed = [entry.deleted() for entry in entries if entry.file.row_count == 2]
 
-    added = {s.spec["dt"]: s for s in count_partition_changes(entries, table.schema)}
+    added = {s.spec["dt"]: s for s in count_partition_changes(entries, table.load().schema)}
     assert {name: s.record_count for name, s in added.items()} == {
         "a": 2,
         "b": 1,
@@ -28,14 +28,14 @@ def test_added_and_deleted_files_are_counted_by_partition(tmp_path: Path) -> Non
     assert sum(s.file_size for s in added.values()) == sum(e.file.file_size for e in entries)
     assert {s.total_buckets for s in added.values()} == {2}
 
-    both = count_partition_changes([*entries, *(e.deleted() for e in entries)], table.schema)
+    both = count_partition_changes([*entries, *(e.deleted() for e in entries)], table.load().schema)
     assert {(s.record_count, s.file_size, s.file_count) for s in both} == {(0, 0, 0)}
     times = [7, 9, None, 8]
     timed = [
         replace(entry, partition=entries[0].partition, file=replace(entry.file, creation_time=time))
         for entry, time in zip((entries * 4)[:4], times, strict=True)
     ]
-    [change] = count_partition_changes(timed, table.schema)
+    [change] = count_partition_changes(timed, table.load().schema)
     assert change.last_file_creation_millis == 9
-    for change in count_partition_changes(removed, table.schema):
+    for change in count_partition_changes(removed, table.load().schema):
         assert (change.record_count, change.file_count) == (-2, -1)

@@ -56,7 +56,7 @@ def rewrite(table: Table, *, changed: bool = False) -> CommitChanges:
     ``changed`` leaves their sequence numbers unassigned.
     """
     [split] = table.files()
-    schema, reader = table.schema, table.stores.reader()
+    schema, reader = table.load().schema, table.stores.reader()
     fields = [*schema.fields, *row_tracking_fields(schema)]
     rewriter = table.stores.build_writer_factory().writer(
         split.partition_bucket, source=FileSource.COMPACT
@@ -153,8 +153,8 @@ def test_row_ids_are_correct_although_rows_are_skipped(tmp_path: Path) -> None:
     [split] = table.files()
     reader, vector = table.stores.reader(), DeletionVector.of([3, 57])
     bucket_file = BucketFile(split.partition, 0, split.files[0])
-    predicate = bind_filter("k IN (1056, 1057, 1058)", table.schema)
-    fields = [*table.schema.fields, ROW_ID]
+    predicate = bind_filter("k IN (1056, 1057, 1058)", table.load().schema)
+    fields = [*table.load().schema.fields, ROW_ID]
 
     result = pa.Table.from_batches(reader.read(bucket_file, fields, vector, predicate=predicate))
 
@@ -223,7 +223,7 @@ def test_tables_without_row_tracking_have_no_row_ids(tmp_path: Path) -> None:
     assert snapshot is not None
     assert snapshot.next_row_id == 0
     assert files_of(table)[0].first_row_id is None
-    assert row_tracking_fields(table.schema) == ()
+    assert row_tracking_fields(table.load().schema) == ()
     with pytest.raises(NotFoundError, match="_ROW_ID"):
         table.scan(columns=["_ROW_ID"])
     with pytest.raises(InputError, match="row-tracking"):
@@ -234,7 +234,7 @@ def test_rows_of_files_without_row_ids_have_null_ids(table: Table) -> None:
     [split] = table.files()
     without_ids = BucketFile(split.partition, 0, replace(split.files[0], first_row_id=None))
 
-    [batch] = table.stores.reader().read(without_ids, row_tracking_fields(table.schema))
+    [batch] = table.stores.reader().read(without_ids, row_tracking_fields(table.load().schema))
 
     assert batch.to_pydict() == {"_ROW_ID": [None, None], "_SEQUENCE_NUMBER": [1, 1]}
 
@@ -247,7 +247,7 @@ def test_files_are_skipped_by_the_statistics_of_their_columns(table: Table) -> N
     [split] = table.files()
     wider = replace(split.files[0], write_cols=("v", "k", "_ROW_ID"), value_stats_cols=("v", "k"))
     part = replace(split.files[0], write_cols=("k", "v"), value_stats_cols=None)
-    statistics = FileStats(table.schema, table.stores.schemas.get)
+    statistics = FileStats(table.load().schema, table.stores.schemas.get)
 
     assert statistics.of(split.partition, part)("k").max == 2
     assert statistics.of(split.partition, wider)("v").max is not None

@@ -44,7 +44,7 @@ def test_files_are_found_in_the_store_and_in_the_directories_of_the_table(
     published = PublishedMetadata(
         path=f"{OF_TABLE}/v2.metadata.json",
         metadata=metadata,
-        schema=new_table(tmp_path).schema,
+        schema=new_table(tmp_path).load().schema,
         is_of_table=lambda _: True,
     )
 

@@ -33,7 +33,7 @@ def create(tmp_path: Path, **options: str) -> Table:
 
 
 def open_entry(table: Table) -> HiveEntry:
-    entry = open_catalog_entry(table.identifier, table.schema, table.paths)
+    entry = open_catalog_entry(table.identifier, table.load().schema, table.paths)
     assert isinstance(entry, HiveEntry)
     return entry
 
@@ -87,12 +87,12 @@ def test_the_address_is_in_hive_site_too(tmp_path: Path) -> None:
 
 def test_names_are_those_of_the_options_of_the_identifier_or_of_the_path(tmp_path: Path) -> None:
     table = create(tmp_path, **URI)
-    assert find_entry_names("shop.orders", table.schema, table.paths) == [("shop", "orders")]
-    assert find_entry_names("orders", table.schema, table.paths) == [("db", "t")]
+    assert find_entry_names("shop.orders", table.load().schema, table.paths) == [("shop", "orders")]
+    assert find_entry_names("orders", table.load().schema, table.paths) == [("db", "t")]
 
     named = {"metadata.iceberg.database": "a; b", "metadata.iceberg.table": "c"}
     other = create(tmp_path / "other", **URI, **named)
-    assert find_entry_names("db.t", other.schema, other.paths) == [("a", "c"), ("b", "c")]
+    assert find_entry_names("db.t", other.load().schema, other.paths) == [("a", "c"), ("b", "c")]
     assert open_entry(other).databases == ("a", "b")
 
 

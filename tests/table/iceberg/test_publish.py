@@ -393,7 +393,7 @@ def test_tables_that_iceberg_cannot_read_are_refused_before_the_commit(
     plain = {k: v for k, v in options.items() if "iceberg" not in k}
     table = catalog.create_table("db.t", columns, options=plain)
     for key, value in {**STORAGE, **options}.items():
-        schema = table.schema
+        schema = table.load().schema
         path = Path(table.paths.schema_dir) / f"schema-{schema.id}"
         stored = json.loads(path.read_text())
         stored["options"][key] = value

@@ -52,12 +52,12 @@ def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def write(table: Table) -> object:
-    return table.append(build_rows(table.schema, 2, 77))
+    return table.append(build_rows(table.load().schema, 2, 77))
 
 
 ACTIONS: dict[str, Callable[[Table], object]] = {
     "write": write,
-    "overwrite": lambda table: table.overwrite(build_rows(table.schema, 2, 77)),
+    "overwrite": lambda table: table.overwrite(build_rows(table.load().schema, 2, 77)),
     "tag": lambda table: table.tags.create("new"),
     "delete tag": lambda table: delete_tag(table, "t0"),
     "expire": lambda table: expire_snapshots(table, EXECUTOR, retain_max=1),

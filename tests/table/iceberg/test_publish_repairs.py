@@ -38,7 +38,7 @@ def test_metadata_of_an_abandoned_timeline_is_not_extended(tmp_path: Path) -> No
     def replace_timeline() -> None:
         model.table.rollback(1)
         for number in (3, 4, 5):
-            model.table.append(build_rows(model.table.schema, number, 50 + number))
+            model.table.append(build_rows(model.table.load().schema, number, 50 + number))
         model._find_action("expire", 1)()  # snapshot 2 of both timelines is gone
 
     without_publication(replace_timeline)
@@ -56,7 +56,7 @@ def test_snapshots_that_java_paimon_adds_to_an_abandoned_timeline_are_not_extend
     def replace_timeline() -> None:
         model.table.rollback(1)
         for number in (3, 4):
-            model.table.append(build_rows(model.table.schema, number, 50 + number))
+            model.table.append(build_rows(model.table.load().schema, number, 50 + number))
 
     without_publication(replace_timeline)
     path = Path(model.table.paths.root) / "metadata" / "v3.metadata.json"
@@ -85,7 +85,9 @@ def test_manifests_of_an_abandoned_timeline_that_older_snapshots_need_are_kept(
 
     def replace_timeline() -> None:
         model.table.rollback(2)
-        model.table.overwrite(build_rows(model.table.schema, 0, 50))  # drops the first manifests
+        model.table.overwrite(
+            build_rows(model.table.load().schema, 0, 50)
+        )  # drops the first manifests
 
     without_publication(replace_timeline)
     model.apply("write", 5)
@@ -108,7 +110,7 @@ def test_manifest_lists_get_the_names_of_a_changed_option_at_once(tmp_path: Path
     iceberg = open_iceberg_table(model.table)
     assert [snapshot["snapshot-id"] for snapshot in iceberg.metadata["snapshots"]] == [2]
     assert iceberg.versions() == [2]
-    model.table.append(build_rows(model.table.schema, 2, 2))
+    model.table.append(build_rows(model.table.load().schema, 2, 2))
     for snapshot in open_iceberg_table(model.table).metadata["snapshots"]:
         with Path(snapshot["manifest-list"]).open("rb") as file:
             manifests = [str(record) for record in fastavro.reader(file)]
@@ -125,7 +127,7 @@ def test_schemas_that_a_branch_replaces_are_published_again(tmp_path: Path, comm
     branch = model.catalog.table("db.t$branch_dev")
     model.catalog.alter_table(branch.identifier, [AddColumn(column="b", type="STRING")])
     for number in range(commits):
-        branch.append(build_rows(branch.schema, number, 60))
+        branch.append(build_rows(branch.load().schema, number, 60))
         model.catalog.alter_table(branch.identifier, [AddColumn(column="c", type="INT")])
 
     model.table.branches.fast_forward("dev")
@@ -209,10 +211,10 @@ def test_a_renamed_table_keeps_its_identity(tmp_path: Path, storage: str) -> Non
     options = {"metadata.iceberg.storage": storage, "metadata.iceberg.format-version": "3"}
     catalog = Catalog(str(tmp_path))
     table = catalog.create_table("db.t", "k BIGINT", options=options)
-    table.append(build_rows(table.schema, 0, 0))
+    table.append(build_rows(table.load().schema, 0, 0))
     before = find_iceberg_table(tmp_path, "t", storage).metadata
     renamed = catalog.rename_table("db.t", "db.u")
-    renamed.append(build_rows(renamed.schema, 1, 1))
+    renamed.append(build_rows(renamed.load().schema, 1, 1))
 
     iceberg = find_iceberg_table(tmp_path, "u", storage)
     iceberg.check()
@@ -237,13 +239,13 @@ def test_a_table_that_replaces_a_dropped_one_has_another_identity(
     options = {"metadata__iceberg__storage": "hadoop-catalog"}
     table = new_table(tmp_path, key=(), **options, bucket="-1")
     for number in range(2):
-        table.append(build_rows(table.schema, number, number))
+        table.append(build_rows(table.load().schema, number, number))
     before = find_iceberg_table(tmp_path, "t", "hadoop-catalog").metadata
     table.io.delete_dir(table.paths.root)  # Java Paimon leaves the metadata
 
     table = new_table(tmp_path, key=(), **options, bucket="-1")
     for number in range(snapshots):
-        table.append(build_rows(table.schema, number, number))
+        table.append(build_rows(table.load().schema, number, number))
 
     iceberg = find_iceberg_table(tmp_path, "t", "hadoop-catalog")
     iceberg.check()
@@ -275,7 +277,7 @@ def test_totals_do_not_continue_wrong_ones(tmp_path: Path) -> None:
     iceberg = open_iceberg_table(model.table)
     iceberg.current["summary"] |= {"total-data-files": "7", "total-files-size": "7"}
     rewrite_version(iceberg, iceberg.metadata)
-    model.table.append(build_rows(model.table.schema, 1, 1))
+    model.table.append(build_rows(model.table.load().schema, 1, 1))
     open_iceberg_table(model.table).check_current()
 
 
@@ -289,7 +291,7 @@ def test_a_file_that_only_changes_its_level_keeps_its_entry(tmp_path: Path) -> N
         compaction__size_ratio="0",
     )
     for start in (0, 10, 20):
-        model.table.upsert(build_rows(model.table.schema, start, start))
+        model.table.upsert(build_rows(model.table.load().schema, start, start))
         compact(model.table, EXECUTOR)
     before = [file for split in model.table.files() for file in split.files]
     entries = list_data_entries(model)

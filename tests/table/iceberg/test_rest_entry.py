@@ -32,7 +32,7 @@ def create(tmp_path: Path, **options: str) -> Table:
 
 
 def open_entry(table: Table) -> RestEntry:
-    entry = open_catalog_entry(table.identifier, table.schema, table.paths)
+    entry = open_catalog_entry(table.identifier, table.load().schema, table.paths)
     assert isinstance(entry, RestEntry)
     return entry
 
@@ -68,7 +68,7 @@ def test_a_missing_package_stops_a_commit(tmp_path: Path, monkeypatch: pytest.Mo
 def test_the_name_of_the_database_is_not_a_list(tmp_path: Path) -> None:
     named = {"metadata.iceberg.database": "a;b", "metadata.iceberg.table": "c"}
     table = create(tmp_path, **URI, **named)
-    assert find_entry_names("db.t", table.schema, table.paths) == [("a;b", "c")]
+    assert find_entry_names("db.t", table.load().schema, table.paths) == [("a;b", "c")]
 
 
 def test_properties_of_the_table_are_those_of_java(tmp_path: Path) -> None:
@@ -126,4 +126,6 @@ def test_no_credentials_are_shown(tmp_path: Path) -> None:
     assert (shown[f"{PREFIX}token"], shown[f"{PREFIX}uri"]) == ("***", URI[f"{PREFIX}uri"])
     assert not set(secrets.values()) & set(shown.values())
     line = [f"option {PREFIX}token = ***"]
-    assert [text for text in _format_schema(table.schema) if f"{PREFIX}token" in text] == line
+    assert [
+        text for text in _format_schema(table.load().schema) if f"{PREFIX}token" in text
+    ] == line

@@ -112,7 +112,7 @@ def test_a_fast_forward_moves_main_to_a_branch(table: Table, tmp_path: Path) -> 
         assert table.stores.snapshots.ids() == [1, 2, 3]
         assert table.stores.snapshots.hint("LATEST") == 3
         assert table.tags.names() == ["base", "release"]
-        assert table.schema == dev.schema
+        assert table.load().schema == dev.load().schema
         assert value(table, snapshot_id=1) == ["1"]
     table.upsert(table_of("k v n", [(1, "on", 6)]))
     assert (value(table), value(dev)) == (["on"], ["dev"])

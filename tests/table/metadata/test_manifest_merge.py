@@ -72,7 +72,7 @@ OPTIONS = {
 @pytest.mark.parametrize("options", [pytest.param(o, id=name) for name, o in OPTIONS.items()])
 def test_merged_manifests_have_the_same_live_files(tmp_path: Path, options: dict[str, str]) -> None:
     table = new_table(tmp_path)
-    writer = ManifestWriter(table.io, table.paths, table.schema)
+    writer = ManifestWriter(table.io, table.paths, table.load().schema)
     reader = ManifestReader(table.io, table.paths)
 
     @settings(max_examples=40)
@@ -113,7 +113,7 @@ def test_a_table_with_many_commits_has_few_manifests(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["full", "minor by count"])
 def test_a_manifest_of_another_size_is_not_merged(tmp_path: Path, name: str) -> None:
     table = new_table(tmp_path)
-    writer = ManifestWriter(table.io, table.paths, table.schema)
+    writer = ManifestWriter(table.io, table.paths, table.load().schema)
     manifests = History(table, writer, []).manifests([(1, 0)] * 4)
     with (Path(table.paths.manifest_dir) / manifests[2].file_name).open("ab") as file:
         file.write(b"\0")
@@ -124,7 +124,7 @@ def test_a_manifest_of_another_size_is_not_merged(tmp_path: Path, name: str) -> 
 
 def test_many_entries_are_split_into_manifests_of_the_target_size(tmp_path: Path) -> None:
     table = new_table(tmp_path, manifest__target_file_size="50 kb")
-    writer = ManifestWriter(table.io, table.paths, table.schema)
+    writer = ManifestWriter(table.io, table.paths, table.load().schema)
     entries = [entry_of(f"data-{uuid5(NAMESPACE_OID, str(number))}") for number in range(9_000)]
 
     manifests = writer.manifests(entries)
@@ -137,7 +137,7 @@ def test_many_entries_are_split_into_manifests_of_the_target_size(tmp_path: Path
 
 def test_only_the_last_manifest_of_a_write_is_below_the_target_size(tmp_path: Path) -> None:
     table = new_table(tmp_path, manifest__target_file_size="20 kb")
-    writer = ManifestWriter(table.io, table.paths, table.schema)
+    writer = ManifestWriter(table.io, table.paths, table.load().schema)
     entries = [entry_of(f"data-{uuid5(NAMESPACE_OID, str(number))}") for number in range(3_000)]
     written = writer.manifests(entries)
     assert len(written) > 3

@@ -235,7 +235,7 @@ def test_a_rollback_keeps_newer_schemas(table: Table, tmp_path: Path) -> None:
 
     table.rollback(1)
 
-    assert table.schema.id == 1
+    assert table.load().schema.id == 1
     assert rows_of(table) == [(1, "1", None)]
 
 

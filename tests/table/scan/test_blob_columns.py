@@ -97,7 +97,7 @@ def commit_files(
 
 def add_rows(table: Table, rows: pa.Table) -> None:
     """Commit a file with some columns of new rows."""
-    factory = FileWriterFactory(table.io, table.paths, table.schema)
+    factory = FileWriterFactory(table.io, table.paths, table.load().schema)
     writer = factory.writer(PartitionBucket(EMPTY_ROW, 0), columns=rows.column_names)
     writer.write(rows)
     commit_files(
@@ -127,7 +127,7 @@ def add_blobs(
         file_source=FileSource.APPEND,
         min_sequence_number=version,
         max_sequence_number=version,
-        schema_id=table.schema.id,
+        schema_id=table.load().schema.id,
     )
     commit_files(table, [file])
     return name
@@ -177,7 +177,7 @@ def test_the_newest_file_with_a_value_of_a_row_has_it(tmp_path: Path) -> None:
     [group] = group_files_by_rows(live_files(table))
     reader = DataEvolutionReader(table.stores.reader(), EMPTY_ROW, 0, group)
     deleted = {group[0].file_name: DeletionVector.of([0, 4])}
-    rows = pa.Table.from_batches(list(reader.batches(table.schema.fields, deleted)))
+    rows = pa.Table.from_batches(list(reader.batches(table.load().schema.fields, deleted)))
     assert rows.to_pydict() == {"k": [1, 2, 3, 5], "v": [None, b"", b"3", b"new"]}
     assert check(table, deep=True).findings == ()
 
@@ -192,7 +192,7 @@ def test_values_are_read_in_batches_that_are_limited_by_bytes(
 
     [group] = group_files_by_rows(live_files(table))
     reader = DataEvolutionReader(table.stores.reader(), EMPTY_ROW, 0, group)
-    batches = list(reader.batches(table.schema.fields, {}))
+    batches = list(reader.batches(table.load().schema.fields, {}))
 
     assert [batch.num_rows for batch in batches] == [1, 1, 2, 1]
     assert values_of(table) == [b"0" * 10, b"1" * 100, None, b"3", b"4" * 9]
@@ -236,7 +236,7 @@ def golden_copy(tmp_path: Path) -> Table:
 @pytest.mark.parametrize("name", ["t", "t_two"])
 def test_a_compaction_keeps_row_ids_and_blob_files(name: str, tmp_path: Path) -> None:
     table = golden(tmp_path, name)
-    columns = [*table.schema.names, "_ROW_ID"]
+    columns = [*table.load().schema.names, "_ROW_ID"]
     before = table.scan(columns).to_arrow().sort_by("_ROW_ID")
     blobs = live_blobs(table)
     assert len(blobs) >= 2

@@ -64,7 +64,7 @@ def test_each_column_is_read_from_its_newest_file(
         vector = DeletionVector.of(sorted(n for n in deleted_rows if n < size))
         schemas = table.stores.reader()
         evolved = DataEvolutionReader(schemas, EMPTY_ROW, 0, group_of)
-        batches = evolved.batches(table.schema.fields, {group_of[-1].file_name: vector})
+        batches = evolved.batches(table.load().schema.fields, {group_of[-1].file_name: vector})
         remaining = [row for batch in batches for row in batch.column("a").to_pylist()]
         assert remaining == [model["a"][n] for n in range(size) if n not in deleted_rows]
 
@@ -106,12 +106,12 @@ def test_files_of_the_same_rows_must_have_equal_row_counts(tmp_path: Path) -> No
     [(new, old)] = group_files_by_rows(split.files)
     lying = DataEvolutionReader(table.stores.reader(), EMPTY_ROW, 0, (new, old))
 
-    assert [batch.num_rows for batch in lying.batches(table.schema.fields, {})] == [5]
+    assert [batch.num_rows for batch in lying.batches(table.load().schema.fields, {})] == [5]
     add_columns(table, table_of("b", [(n,) for n in range(4)]), first_row_id=5)
     short = table.files()[0].files[-1]
     lying = DataEvolutionReader(table.stores.reader(), EMPTY_ROW, 0, (short, old))
     with pytest.raises(CorruptFileError, match="different row counts"):
-        list(lying.batches(table.schema.fields, {}))
+        list(lying.batches(table.load().schema.fields, {}))
 
 
 def test_incremental_reads_of_evolved_rows_are_refused(tmp_path: Path) -> None:

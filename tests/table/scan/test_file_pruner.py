@@ -196,7 +196,7 @@ def test_a_filter_returns_the_rows_of_a_filtered_full_scan(
         table = small_batches(TABLES[kind](Path(root)), 3)
         for batch, strategy in writes:
             table.append(table_of(" ".join(SCHEMA.names), batch).cast(SCHEMA))
-            if strategy and table.schema.primary_keys:
+            if strategy and table.load().schema.primary_keys:
                 step.compact(table, EXECUTOR, strategy=strategy)
         everything = table.scan().to_arrow().to_pylist()
         for predicate in predicates:
@@ -386,7 +386,7 @@ def test_rows_are_found_after_the_bucket_key_changed_its_type(
     table = new_table(tmp_path, "k INT", key=(), bucket="4", bucket_key="k")
     for _ in range(3):
         table.append(table_of("k", [(k,) for k in range(-9, 9)]))
-    schema = table.schema
+    schema = table.load().schema
     field = replace(schema.fields[0], type=parse_type("BIGINT"))
     assert table.stores.schemas.create(replace(schema, id=1, fields=(field,)))
     table.append(table_of("k", [(k,) for k in range(-9, 9)]))
@@ -399,7 +399,7 @@ def test_rows_are_found_after_the_bucket_key_changed_its_type(
 
 
 def _set_option(table: Table, key: str, value: str) -> None:
-    schema = table.schema
+    schema = table.load().schema
     options = {**schema.options, key: value}
     assert table.stores.schemas.create(replace(schema, id=schema.id + 1, options=options))
 
@@ -441,7 +441,7 @@ def test_files_with_a_dropped_column_of_the_same_name_are_not_skipped(tmp_path: 
 
     table = new_table(tmp_path, "k BIGINT, n INT", key=(), bucket="-1")
     table.append(table_of("k n", [(1, 10), (2, 9)]))
-    schema = table.schema
+    schema = table.load().schema
     k, n = schema.fields
     text = replace(n, type=AtomicType(True, TypeRoot.VARCHAR, (2**31 - 1,)))
     table.stores.schemas.create(replace(schema, id=1, fields=(k, text)))

@@ -232,10 +232,10 @@ def test_a_range_of_times_begins_at_the_snapshot_before_it(
     assert store.ids() == [2, 3, 4]
 
     for mode, expected in (("diff", diff), ("delta", delta), ("auto", delta)):
-        start, end, _ = find_range_between_times(store, *times, mode, table.schema)
+        start, end, _ = find_range_between_times(store, *times, mode, table.load().schema)
         assert (start, end) == expected
     with pytest.raises(InputError, match="is after the last"):
-        find_range_between_times(store, times[1] + 1, times[1], "auto", table.schema)
+        find_range_between_times(store, times[1] + 1, times[1], "auto", table.load().schema)
 
 
 @pytest.mark.parametrize("vectors", ["false", "true"])
@@ -246,7 +246,7 @@ def test_a_diff_from_before_the_first_snapshot_has_its_rows(tmp_path: Path, vect
     first = table.stores.snapshots.get(1).time_millis
 
     start, end, _ = find_range_between_times(
-        table.stores.snapshots, first - 1, first + 10**9, "diff", table.schema
+        table.stores.snapshots, first - 1, first + 10**9, "diff", table.load().schema
     )
 
     assert (start, end) == (0, 2)

@@ -91,7 +91,7 @@ def test_the_first_rows_are_those_of_a_sorted_scan(
             table.append(table_of("p k f s", batch))
         if kind == "vectors":
             delete(table, EXECUTOR, "k = 3")
-        if table.schema.primary_keys:
+        if table.load().schema.primary_keys:
             compact(table, EXECUTOR, strategy="full")
             table.append(table_of("p k f s", writes[0]))
         everything = read_rows(table)

@@ -18,11 +18,12 @@ def test_a_filter_groups_partitions_by_their_leading_columns(tmp_path: Path) -> 
     days, hours = zip(*rows, strict=True)
     table.append(pa.table({"dt": days, "hh": hours, "id": range(len(rows))}))
     selected = build_any_partition_matcher(
-        [{"dt": "a", "hh": "0"}, {"dt": "a", "hh": "1"}, {"dt": "b", "hh": None}], table.schema
+        [{"dt": "a", "hh": "0"}, {"dt": "a", "hh": "1"}, {"dt": "b", "hh": None}],
+        table.load().schema,
     )
     partitions = [split.partition for split in table.files() if selected(split.partition)]
 
-    partition_filter = build_partition_filter(partitions, table.schema)
+    partition_filter = build_partition_filter(partitions, table.load().schema)
 
     assert isinstance(partition_filter, Or)
     assert len(partition_filter.children) == 2

@@ -54,13 +54,13 @@ def test_filters_return_the_rows_of_a_filtered_full_scan(folder: Path) -> None:
         if of == folder:
             table = Catalog(str(folder / "warehouse")).table(table_name(entry))
             everything = table.scan().to_arrow()
-            for field in table.schema.fields:
+            for field in table.load().schema.fields:
                 if isinstance(field.type, AtomicType) and not is_blob(field.type):
                     column, type_class = everything.column(field.name), _type_class(table, field)
                     is_new = type_class not in classes
                     if column.null_count < len(column):
                         classes.add(type_class)
-                    columns = sorted({table.schema.names[0], field.name})
+                    columns = sorted({table.load().schema.names[0], field.name})
                     for condition in _filters(column, field.name, all_operators=is_new):
                         expected = everything.filter(to_arrow_expression(condition)).select(columns)
                         result = table.scan(columns, condition).to_arrow()
@@ -72,7 +72,11 @@ def _type_class(table: Table, field: Field) -> tuple[object, ...]:
     kind = next(
         (f for f in (pa.types.is_integer, pa.types.is_floating) if f(arrow_type)), arrow_type
     )
-    return name in table.schema.partition_keys, name in table.schema.primary_keys, kind
+    return (
+        name in table.load().schema.partition_keys,
+        name in table.load().schema.primary_keys,
+        kind,
+    )
 
 
 def _filters(column: pa.ChunkedArray, name: str, *, all_operators: bool) -> Iterator[Predicate]:

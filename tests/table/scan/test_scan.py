@@ -66,7 +66,7 @@ def test_a_limit_that_the_first_file_reaches_plans_no_other_file(tmp_path: Path)
     for number in range(3):
         table.append(table_of("k v", [(number, "a")]))
 
-    [split] = apply_limit(table.files(), table.schema, 1)
+    [split] = apply_limit(table.files(), table.load().schema, 1)
 
     assert len(split.files) == 1
 

@@ -124,7 +124,7 @@ def assert_index_is_right(table: Table) -> None:
             )
             seen_hashes.add((partition, value))
     rows = table.scan().to_arrow()
-    assert set(compute_key_hashes(rows, table.schema).tolist()) <= {
+    assert set(compute_key_hashes(rows, table.load().schema).tolist()) <= {
         value for _, value in seen_hashes
     }
     assert_healthy(table)
@@ -359,14 +359,14 @@ def test_indexes_written_by_other_engines_are_continued(
     text = next(
         name
         for name in rows.column_names
-        if name not in table.schema.primary_keys and pa.types.is_string(rows[name].type)
+        if name not in table.load().schema.primary_keys and pa.types.is_string(rows[name].type)
     )
     index = rows.schema.get_field_index(text)
 
     table.upsert(rows.set_column(index, text, pa.array(["ours"] * len(rows))))
 
     assert {index: entry.row_count for index, entry in indexes(table).items()} == before
-    if table.options.has_deletion_vectors:
+    if table.load().schema.typed_options.has_deletion_vectors:
         return  # new rows are visible after the next compaction
     again = table.scan().to_arrow()
     assert len(again) == len(rows)

@@ -59,7 +59,9 @@ def test_rows_with_null_keys_are_deleted(tmp_path: Path) -> None:
 
 
 def test_key_columns_are_nullable_although_defined_not_null(tmp_path: Path) -> None:
-    assert [field.type.nullable for field in create_table_with_key(tmp_path).schema.fields] == [
+    assert [
+        field.type.nullable for field in create_table_with_key(tmp_path).load().schema.fields
+    ] == [
         True,
         True,
         True,

@@ -316,15 +316,15 @@ def test_every_type_is_read_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize("count", [1, 3, 7])
 def test_rows_are_written_to_the_bucket_of_the_format(tmp_path: Path, count: int) -> None:
     table = new_table(tmp_path, bucket=str(count))
-    rows = convert_rows(table_of("k v", [(k, "x") for k in range(200)]), table.schema)
+    rows = convert_rows(table_of("k v", [(k, "x") for k in range(200)]), table.load().schema)
 
     buckets = {}
-    for (_, bucket), group in split_by_bucket(rows, table.schema):
+    for (_, bucket), group in split_by_bucket(rows, table.load().schema):
         assert bucket not in buckets
         buckets[bucket] = group["k"].to_pylist()
 
     keys = rows["k"].combine_chunks()
-    expected = compute_buckets([keys], [table.schema.field("k").type], count)
+    expected = compute_buckets([keys], [table.load().schema.field("k").type], count)
     assert buckets == {b: [k for k in range(200) if expected[k] == b] for b in np.unique(expected)}
 
 
@@ -332,9 +332,9 @@ def test_rows_are_written_by_partition_and_bucket(tmp_path: Path) -> None:
     columns = "p INT, q STRING, k BIGINT"
     table = new_table(tmp_path, columns, key=("p", "q", "k"), partition_by=("p", "q"), bucket="3")
     values = [(p, q, k) for p in range(3) for q in "ab" for k in range(20)]
-    rows = convert_rows(table_of("p q k", values), table.schema)
+    rows = convert_rows(table_of("p q k", values), table.load().schema)
 
-    parts = list(split_by_bucket(rows, table.schema))
+    parts = list(split_by_bucket(rows, table.load().schema))
 
     assert len({bucket for bucket, _ in parts}) == len(parts) == 3 * 2 * 3
     for _, group in parts:
@@ -359,7 +359,9 @@ def test_a_full_buffer_is_flushed_to_additional_files(tmp_path: Path) -> None:
     writer = TableWriter(WritePlan(factory=table.stores.build_writer_factory()))
     for number in range(3):
         writer.write(
-            convert_rows(table_of("k v", [(1, f"{number}"), (number + 5, "x")]), table.schema)
+            convert_rows(
+                table_of("k v", [(1, f"{number}"), (number + 5, "x")]), table.load().schema
+            )
         )
     WriteBuilder(table.stores).commit(writer.close())
 
@@ -374,7 +376,7 @@ def test_a_writer_deletes_its_files_after_an_error(tmp_path: Path) -> None:
 
     def fail_after_a_flush() -> None:
         with TableWriter(WritePlan(factory=table.stores.build_writer_factory())) as writer:
-            writer.write(convert_rows(table_of("k v", [(1, "a")]), table.schema))
+            writer.write(convert_rows(table_of("k v", [(1, "a")]), table.load().schema))
             assert stored_files(table) != before
             raise RuntimeError("after a flush")
 

@@ -163,7 +163,7 @@ def test_a_variant_has_no_casts() -> None:
 def test_a_table_from_an_arrow_schema_has_variants(tmp_path: Path) -> None:
     schema = pa.schema([("k", pa.int64()), ("v", VARIANT_TYPE)])
 
-    assert Catalog(str(tmp_path)).create_table("db.t", schema).schema.field("v").type == (
+    assert Catalog(str(tmp_path)).create_table("db.t", schema).load().schema.field("v").type == (
         VariantType()
     )
 

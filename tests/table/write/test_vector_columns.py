@@ -104,7 +104,7 @@ def test_a_vector_has_no_casts(new: str) -> None:
 def test_a_table_from_an_arrow_schema_has_vectors(tmp_path: Path) -> None:
     table = Catalog(str(tmp_path)).create_table("db.t", ROWS.schema)
 
-    assert table.schema.field("v").type == parse_type("VECTOR<FLOAT, 2>")
+    assert table.load().schema.field("v").type == parse_type("VECTOR<FLOAT, 2>")
 
 
 def test_vectors_keep_slices_and_nulls(tmp_path: Path) -> None:

@@ -1,0 +1,58 @@
+"""The state of a table at one moment: its newest schema and snapshot, read once per operation."""
+
+from dataclasses import dataclass
+
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.storage.concurrency import start_call
+from paimon_orch.table.table_stores import TableStores
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableState(TableStores):
+    """A table as an operation sees it from its plan to its commit, from :meth:`Table.load`.
+
+    Its attributes do no I/O. Pass it down instead of reading the schema or the newest snapshot
+    again. Only :meth:`refresh` reads them again: in the conflict loop of a commit, a sensor, or a
+    stream that follows the table.
+    """
+
+    schema: TableSchema
+    snapshot: Snapshot | None
+    """None if the table has no snapshot yet."""
+
+    def get_schema(self) -> TableSchema:
+        """Return the schema; reads nothing."""
+        return self.schema
+
+    def get_snapshot(self) -> Snapshot | None:
+        """Return the snapshot; reads nothing."""
+        return self.snapshot
+
+    def refresh(self) -> "TableState":
+        """Read the newest schema and snapshot again."""
+        return load_table_state(self)
+
+
+def load_table_state(stores: TableStores) -> TableState:
+    """Read the newest schema and the newest snapshot at the same time.
+
+    Raises :class:`NotFoundError` if the table has no schema.
+    """
+    read_schema = start_call(stores.io, stores.schemas.latest)
+    snapshot = stores.snapshots.latest()
+    schema = read_schema()
+    if snapshot is not None and snapshot.schema_id > schema.id:  # it was changed in between
+        schema = stores.schemas.latest()
+    state = TableState(
+        identifier=stores.identifier,
+        io=stores.io,
+        paths=stores.paths,
+        allowances=stores.allowances,
+        batch_sizes=stores.batch_sizes,
+        environment=stores.environment,
+        schema=schema,
+        snapshot=snapshot,
+    )
+    object.__setattr__(state, "schemas", stores.schemas)
+    return state
