@@ -226,6 +226,19 @@ class SnapshotStore:
         newest = self._find_newest(self._read_file)
         return None if newest is None else self._decode(*newest)
 
+    def latest_since(self, known: Snapshot | None) -> Snapshot | None:
+        """Read the newest snapshot; ``known`` was the newest one at an earlier time.
+
+        If it still is, these are two requests at once. It is read again, because after a rollback
+        another snapshot can have its id.
+        """
+        if known is None or self.catalog is not None:
+            return self.latest()
+        same, later = map_concurrently(self.io, self._read_file, (known.id, known.id + 1))
+        if same is None or later is not None:
+            return self.latest()
+        return self._decode(known.id, same)
+
     def walk_back(self) -> Iterator[Snapshot]:
         """Yield the snapshots that are not expired, newest first."""
         latest = self.latest()
