@@ -34,6 +34,7 @@ from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.metadata.live_buckets import LiveBuckets
 from paimon_orch.table.scan.unseen_rows import Visibility
 from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import TableState
 
 _TABLE_OPTION_REASONS = frozenset(
     {CompactReason.OPTIMIZATION_INTERVAL, CompactReason.SIZE_THRESHOLD, CompactReason.DELETED_ROWS}
@@ -163,7 +164,7 @@ class _PlannedWork:
         return bool(self.units) or self.postponed_files > 0
 
 
-def decide(
+def decide(  # noqa: PLR0913 - all but table and policy are keywords
     table: Table,
     policy: CompactionPolicy | None = None,
     *,
@@ -172,6 +173,7 @@ def decide(
     overdue: Collection[str] | None = (),
     may_be_full: bool = True,
     scan: BucketScan | None = None,
+    state: TableState | None = None,
 ) -> list[CompactionDecision]:
     """Decide which partitions of the latest snapshot to compact; reads only manifests.
 
@@ -181,14 +183,16 @@ def decide(
     :param overdue: paths of partitions that have waited for ``max_wait``; None means all
     :param may_be_full: whether decisions may be full compactions
     :param scan: the buckets of the partitions, if the caller needs them too
+    :param state: the table, if the caller has loaded it
     """
-    policy, schema = policy or CompactionPolicy(), table.stores.get_schema()
+    state = scan.state if scan is not None else state or table.load()
+    policy, schema = policy or CompactionPolicy(), state.schema
     if schema.primary_keys:
         create_merge_engine(schema)
     else:
         check_compactable(schema)
     if scan is None:
-        scan = scan_latest_buckets(table, PartitionRequest(partitions=partitions, where=where))
+        scan = scan_latest_buckets(state, PartitionRequest(partitions=partitions, where=where))
     if scan is None:
         return []
     judged = scan.judge(PolicyJudge(now=scan.now))
@@ -411,7 +415,7 @@ def _plan_work(
     scan: BucketScan, judged: JudgedBuckets, strategy: CompactionStrategy
 ) -> Mapping[str, _PlannedWork]:
     """Return the work of the partitions that have any, by path."""
-    reader = open_reader(scan.table, scan.schema, judged.chosen)
+    reader = open_reader(scan.state, scan.schema, judged.chosen)
     units: dict[str, list[CompactionUnit]] = {}
     plan_units = primary_key.plan_units if scan.schema.primary_keys else append.plan_units
     for unit in plan_units(reader, scan, judged.chosen, strategy):
