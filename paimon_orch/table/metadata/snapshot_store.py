@@ -104,7 +104,7 @@ class SnapshotStore:
         """Return whether a snapshot file exists."""
         path = self.path(snapshot_id)
         with wrap_read_errors(path):
-            return self.io.exists(path)
+            return self.io.file_exists(path)
 
     def latest_id(self) -> int | None:
         """Return the newest snapshot id, or None if the table is empty.
