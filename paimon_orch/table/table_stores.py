@@ -391,12 +391,19 @@ class TableStores:
     def prepare_deletion(self) -> None:
         """Check the newest snapshot and publish it as Iceberg metadata, before files are deleted.
 
-        The published metadata then names no file of snapshots that are being deleted. Raises
-        :class:`StorageError` after a temporary error of the store or catalog, and
-        :class:`UnsupportedError` if it cannot be written, unless stale metadata is allowed, or if
-        the newest snapshot of a catalog has no file.
+        Raises the errors of :meth:`publish_before_deletion`, and :class:`UnsupportedError` if the
+        newest snapshot of a catalog has no file.
         """
         self.snapshots.require_latest_file()
+        self.publish_before_deletion()
+
+    def publish_before_deletion(self) -> None:
+        """Publish the newest snapshot as Iceberg metadata, if the table has it.
+
+        The published metadata then names no file of snapshots that are being deleted. Raises
+        :class:`StorageError` after a temporary error of the store or catalog, and
+        :class:`UnsupportedError` if it cannot be written, unless stale metadata is allowed.
+        """
         if self.allowances.stale_external:
             self.publish_iceberg_metadata()
             return

@@ -47,11 +47,8 @@ from paimon_orch.steps.inspection.check_units import (
 from paimon_orch.steps.inspection.findings import Finding
 from paimon_orch.steps.inspection.stored_files import StoredFiles
 from paimon_orch.storage import FileIO
-from paimon_orch.table.cleanup.references import (
-    ReferenceReader,
-    RetainedSnapshot,
-    RetainedSnapshotKind,
-)
+from paimon_orch.table.cleanup.references import ReferenceReader
+from paimon_orch.table.cleanup.retained_snapshots import RetainedSnapshot, RetainedSnapshotKind
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.metadata.schema_store import SchemaStore
 

@@ -18,8 +18,8 @@ from paimon_orch.steps.inspection.check_data_files import FileChecker
 from paimon_orch.steps.inspection.check_metadata import MetadataChecker
 from paimon_orch.steps.inspection.findings import Finding, Findings
 from paimon_orch.steps.inspection.stale_indexes import find_stale_indexes
-from paimon_orch.table.cleanup.references import (
-    ReferenceReader,
+from paimon_orch.table.cleanup.references import ReferenceReader
+from paimon_orch.table.cleanup.retained_snapshots import (
     RetainedSnapshot,
     RetainedSnapshotKind,
     RetainedSnapshotStore,
@@ -73,13 +73,15 @@ def check(table: Table, *, deep: bool = False, executor: Executor | None = None)
         table=table, findings=findings, deep=deep, executor=executor or InProcessExecutor()
     )
     try:
-        branches = store.branches()
+        versions = store.read([])
     except PaimonError as error:
         raise_if_temporary(error)
         findings.add("unreadable", table.paths.root, str(error))
         return CheckReport(tuple(findings.collected))
-    for paths in branches:
-        checker.add_branch(paths, [v for v in store.read_branch(paths) if v.is_complete])
+    complete = [version for version in versions.by_path.values() if version.is_complete]
+    checker.read_ahead(complete)
+    for paths in versions.branches:
+        checker.add_branch(paths, [v for v in complete if v.branch == paths.branch])
     checker.check()
     return CheckReport(
         tuple(findings.collected),
@@ -111,6 +113,10 @@ class _TableChecker:
     @property
     def data_files(self) -> int:
         return len(self._checked_files) if self.deep else self._metadata.data_files
+
+    def read_ahead(self, versions: Sequence[RetainedSnapshot]) -> None:
+        """Read the manifest lists of versions, several at the same time."""
+        self._metadata.reader.read_ahead(versions)
 
     def add_branch(self, paths: TablePaths, versions: Sequence[RetainedSnapshot]) -> None:
         """Read the lists of a branch's versions; snapshots are checked first, in their order."""

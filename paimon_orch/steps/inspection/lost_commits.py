@@ -16,7 +16,7 @@ from paimon_orch.format.manifest.columnar_manifest import Manifest
 from paimon_orch.format.manifest.manifest_entry import FileKind
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.storage import FileInfo
-from paimon_orch.table.cleanup.references import (
+from paimon_orch.table.cleanup.retained_snapshots import (
     RetainedSnapshot,
     RetainedSnapshotKind,
     RetainedSnapshotStore,
@@ -55,7 +55,9 @@ def find_lost_files(table: Table, now: float) -> LostFiles | None:
         if info.name.startswith(_LIST_PREFIX) and info.modified < now - _MIN_AGE_SECONDS
     ]
     errors = list[PaimonError]()
-    versions = RetainedSnapshotStore(table.io, table.paths.root, errors.append).all().values()
+    versions = (
+        RetainedSnapshotStore(table.io, table.paths.root, errors.append).all().by_path.values()
+    )
     if errors or not versions:
         return None
     unread = list(_select_unread(stored, versions))
