@@ -278,7 +278,7 @@ def _write_file(spark: SparkSession, path: Path, tables: Iterator[Table]) -> Non
 
 
 def _check_shuffle(frame: DataFrame, table: Table) -> None:
-    source = RowSource(frame, WriteBuilder(table.stores).plan().prepare)
+    source = RowSource(frame, WriteBuilder(table.load()).plan().prepare)
     with redirect_stdout(io.StringIO()) as output:
         cluster_by_bucket(source, table.load().schema).frame.explain()
     query_plan = output.getvalue()

@@ -242,8 +242,9 @@ def open_table_for_write(
     if compact:
         from paimon_orch.steps.compaction.append import check_compactable
 
-        table.stores.check_step(StepKind.COMPACT)
-        check_compactable(table.stores.get_schema())
+        schema = table.stores.get_schema()
+        table.stores.check_step(StepKind.COMPACT, schema)
+        check_compactable(schema)
     return table
 
 

@@ -233,7 +233,7 @@ def compact(
     if dry_run:
         _print_plan(planned, decisions, as_json)
         return
-    builds_indexes = order is None and compact_step.builds_key_indexes(target.stores.get_schema())
+    builds_indexes = order is None and compact_step.builds_key_indexes(planned.state.schema)
     if not planned and not planned.postponed and not builds_indexes:
         empty_result = compact_step.CompactionResult(plan=planned)
         print_result(empty_result.to_dict(), as_json, _NOTHING_TO_DO)
@@ -330,7 +330,8 @@ def _plan_compaction(
     with_decisions: bool,
 ) -> tuple[compact_step.CompactionPlan, list["CompactionDecision"]]:
     """Return the plan and, if they are needed, the decisions; reads the manifests once."""
-    scan = scan_latest_buckets(table, request, executor)
+    state = table.load()
+    scan = scan_latest_buckets(state, request, executor)
     if scan is not None:
         judges = [compact_step.build_judge(scan, request)]
         if request.partitions is not None and request.where is None:
@@ -344,9 +345,9 @@ def _plan_compaction(
         all_buckets = scan  # but a filter excludes partitions that exist
         if request.where is not None:
             selection = PartitionRequest(partitions=request.partitions)
-            all_buckets = scan_latest_buckets(table, selection, executor)
-        check_partitions_exist(table, request.partitions, all_buckets)
-    planned = compact_step.plan(table, request, scan)
+            all_buckets = scan_latest_buckets(state, selection, executor)
+        check_partitions_exist(state, request.partitions, all_buckets)
+    planned = compact_step.plan(table, request, scan, state=state)
     if scan is None or not with_decisions:
         return planned, []
     from paimon_orch.steps.compaction.policy import decide

@@ -176,8 +176,8 @@ def check_merge(table: Table, **clauses: Unpack[MergeClauses]) -> None:
     delete = clauses.get("when_matched_delete")
     if updates is None and inserts is None and delete is None:
         raise InputError("a merge requires an update, delete or insert clause")
-    table.stores.check_step(StepKind.WRITE_ROWS)
     schema = table.stores.get_schema()
+    table.stores.check_step(StepKind.WRITE_ROWS, schema)
     check_row_level_supported(schema, _name_operation(updates=updates, delete=delete))
     if updates is not None and updates != "*":
         check_assignable(schema, updates)
@@ -304,12 +304,12 @@ class _RowLevelWrite:
         row_kind = KIND_COLUMN if planned.schema.primary_keys else None
         columns = [*planned.schema.names, *([row_kind] if row_kind else [])]
         request = ingest.IngestRequest(columns=columns, row_kind=row_kind)
-        writing = ingest.plan(self.table, request)
+        writing = ingest.plan(self.table, request, state=planned.state)
         prepare = partial(row_level.prepare_changes, writing)
         write: Callable[[Iterator[pa.Table]], bytes] = partial(row_level.write_changes, writing)
         frame = self._build_frame(planned)
         if planned.row_ranges:
-            update = row_level.plan_column_update(self.table, planned, writing, self.updated)
+            update = row_level.plan_column_update(planned, writing, self.updated)
             clustered = cluster_by_row_range(frame, update)
             write = update.run
         else:

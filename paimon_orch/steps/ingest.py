@@ -20,6 +20,7 @@ from paimon_orch.table.filter.partition_spec import (
     format_partition,
 )
 from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import TableState
 from paimon_orch.table.write.bucket_routing import serialize_partitions
 from paimon_orch.table.write.commit_message import CommitMessage, combine_messages
 from paimon_orch.table.write.conform_rows import check_columns, list_optional_columns
@@ -71,22 +72,23 @@ class IngestResult(StepOutcome):
         return StepIo(rows_written=self.rows, files_written=self.files, bytes_written=self.bytes)
 
 
-def plan(table: Table, request: IngestRequest) -> WritePlan:
-    """Check the columns of the rows to load, and plan the write."""
-    partitions = request.partitions
+def plan(table: Table, request: IngestRequest, *, state: TableState | None = None) -> WritePlan:
+    """Check the columns of the rows to load, and plan the write.
+
+    ``state`` is the table, if the caller has loaded it.
+    """
+    state, partitions = state or table.load(), request.partitions
     if partitions is not None and request.mode != "overwrite":
         raise InputError("partitions can only be set for an overwrite")
     if partitions is not None:
-        build_partition_matcher(partitions, table.stores.get_schema())  # this refuses other columns
+        build_partition_matcher(partitions, state.schema)  # this refuses other columns
     builder = WriteBuilder(
-        table.stores,
+        state,
         is_overwrite=request.mode == "overwrite",
         partitions=partitions,
         commit_id=request.commit_id,
     )
-    planned = builder.plan(
-        request.row_kind or table.stores.get_schema().typed_options.get(ROWKIND_FIELD)
-    )
+    planned = builder.plan(request.row_kind or state.schema.typed_options.get(ROWKIND_FIELD))
     columns = list(request.columns)
     if not request.are_columns_complete:
         expected = [*planned.schema.names, *([planned.row_kind] if planned.row_kind else [])]
@@ -130,7 +132,7 @@ def build_preview(table: Table, planned: WritePlan, results: Sequence[bytes]) ->
     row_count = sum(count for count, _ in counts)
     if not planned.is_overwrite:
         return IngestPreview(row_count, (), 0)
-    schema = table.stores.get_schema()
+    schema = planned.schema
     written = {bytes.fromhex(partition) for _, partitions in counts for partition in partitions}
     is_replaced = build_overwrite_filter(written, planned.partitions, schema)
     splits = [] if is_replaced is None else [s for s in table.files() if is_replaced(s.partition)]
@@ -143,7 +145,7 @@ def run_ingest(
 ) -> IngestResult:
     """Write rows by ``write`` and commit them, unless the commit id is already committed."""
     metrics = StepMetrics("ingest into", table.identifier)
-    builder = WriteBuilder(table.stores, commit_id=plan.commit_id)
+    builder = WriteBuilder(plan.state or table.load(), commit_id=plan.commit_id)
     with metrics.record_errors():
         committed = builder.find_committed()
         if committed is not None:
@@ -159,7 +161,7 @@ def run_ingest(
 def commit(table: Table, plan: WritePlan, messages: Sequence[CommitMessage]) -> IngestResult:
     """Commit the files of all tasks in one snapshot; after a conflict, delete them."""
     builder = WriteBuilder(
-        table.stores,
+        plan.state or table.load(),
         is_overwrite=plan.is_overwrite,
         partitions=plan.partitions,
         commit_id=plan.commit_id,

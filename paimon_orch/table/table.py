@@ -193,7 +193,7 @@ class Table:
             order_by=order_by,
             merge_level_0=merge_level_0,
         )
-        return build_scan(self.load(), request)
+        return build_scan(self.stores, request)
 
     def incremental(
         self,
@@ -233,7 +233,7 @@ class Table:
             filter=filter,
             merge_level_0=merge_level_0,
         )
-        return build_incremental_scan(self.load(), request)
+        return build_incremental_scan(self.stores, request)
 
     def system(self, name: str) -> "SystemTable":
         """Return a system table: ``snapshots``, ``files``, ``audit_log`` and others."""

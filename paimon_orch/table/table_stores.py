@@ -67,7 +67,7 @@ class TableStores:
         snapshots = SnapshotStore(self.io, self.paths, self.environment.snapshots)
         object.__setattr__(self, "schemas", SchemaStore(self.io, self.paths))
         object.__setattr__(self, "snapshots", snapshots)
-        object.__setattr__(self, "manifests", ManifestReader(self.io, self.paths))
+        object.__setattr__(self, "manifests", ManifestReader(self.io, self.paths, is_cached=True))
 
     def load(self) -> "TableState":
         """Read the newest schema and the newest snapshot.

@@ -61,14 +61,14 @@ def writer_of(table: Table) -> TableWriter:
     return TableWriter(
         WritePlan(
             factory=table.stores.build_writer_factory(),
-            first_sequence=WriteBuilder(table.stores).read_next_sequences(),
+            first_sequence=WriteBuilder(table.load()).read_next_sequences(),
         )
     )
 
 
 def finish(table: Table, writer: TableWriter, rows: Rows) -> None:
     writer.write(convert_rows(table_of("k v", rows), table.load().schema))
-    WriteBuilder(table.stores).commit(writer.close())
+    WriteBuilder(table.load()).commit(writer.close())
 
 
 STRATEGIES: tuple[step.CompactionStrategy, ...] = ("minor", "full")
@@ -145,7 +145,7 @@ def test_issue_5872_a_row_written_first_but_committed_late_loses_to_equal_rows(
         def map(self, *args: object, **kwargs: object) -> list[bytes]:
             results = super().map(*args, **kwargs)  # type: ignore[arg-type]
             if not rows_read:
-                WriteBuilder(table.stores).commit(CommitMessage(entries=(before,)))
+                WriteBuilder(table.load()).commit(CommitMessage(entries=(before,)))
                 rows_read.extend(rows_of(table))
             return results
 

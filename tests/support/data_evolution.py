@@ -99,7 +99,7 @@ class RowChanges:
         operation = "merge" if self.deleted else "update"
         planned = row_level.plan(table, RowLevelRequest(operation=operation))
         writing = ingest.plan(table, ingest.IngestRequest(columns=table.load().schema.names))
-        update = row_level.plan_column_update(table, planned, writing, names)
+        update = row_level.plan_column_update(planned, writing, names)
         rows = [
             *((self._find_address(planned, n), "+U", n, row) for n, row in self.updated.items()),
             *((self._find_address(planned, n), "-D", n, {}) for n in self.deleted),

@@ -84,7 +84,7 @@ def create(root: Path, case: Case) -> tuple[Table, dict[int, list[Row]]]:
 
     write(1, 1, 2, 3)
     if case.deletes:
-        builder = WriteBuilder(table.stores)
+        builder = WriteBuilder(table.load())
         builder.write(table_of("k v s", [(1, to_value(1), -2)]), kind=RowKind.DELETE)
     else:
         write(2, 1, 2)

@@ -3,8 +3,8 @@
 Steps plan, sum and group with these columns, and build objects only for the files that they choose.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -74,8 +74,6 @@ class LiveFiles:
     """The prefixes of the smallest keys (:func:`encode_key_prefixes`), if they were requested."""
     max_keys: UInt64Array | None = None
     """The prefixes of the largest keys."""
-    contents: Mapping[str, bytes] = field(default_factory=dict, repr=False)
-    """The content of some manifests by file name, up to a few MB."""
 
     def __len__(self) -> int:
         return len(self.buckets)
@@ -166,7 +164,7 @@ _OPTIONAL_ARRAYS = ("indexed", "first_row_ids", "min_keys", "max_keys")
 _ARRAYS = [
     column.name
     for column in fields(LiveFiles)
-    if column.name not in ("manifests", "partitions", "names", "contents", *_OPTIONAL_ARRAYS)
+    if column.name not in ("manifests", "partitions", "names", *_OPTIONAL_ARRAYS)
 ]
 
 

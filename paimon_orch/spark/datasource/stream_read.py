@@ -270,7 +270,7 @@ class PaimonStreamReader(DataSourceStreamReader, _AvailableNow):
 
     @property
     def _manifests(self) -> ManifestReader:
-        return ManifestReader(self._full_scan.io, self._full_scan.paths)
+        return ManifestReader(self._full_scan.io, self._full_scan.paths, is_cached=True)
 
     def _plan_full_parts(
         self, splits: list[BucketSplit], kind: str, schema_id: int | None

@@ -86,7 +86,7 @@ def read_partition_work(scan: BucketScan, expiring_within: timedelta) -> dict[st
     """Return the work of all partitions by path; reads the manifests once for the policy, too."""
     local = scan.now.astimezone().replace(tzinfo=None)
     judge = WorkJudge(
-        identifier=scan.table.identifier, now=scan.now, expires_at=local + expiring_within
+        identifier=scan.state.identifier, now=scan.now, expires_at=local + expiring_within
     )
     scan.judge_together([PolicyJudge(now=scan.now), judge])
     by_path: dict[str, PartitionWork] = {}

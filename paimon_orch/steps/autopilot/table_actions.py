@@ -43,6 +43,7 @@ from paimon_orch.steps.expiration.retention import (
 from paimon_orch.steps.inspection.health import has_index_options
 from paimon_orch.steps.maintenance import compact_manifests
 from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import TableState
 
 _DUE = float("inf")
 """The score of actions that are executed whatever a read saves."""
@@ -52,9 +53,9 @@ def find_actions(
     table: Table, request: MaintenanceRequest, executor: Executor | None = None
 ) -> list[MaintenanceDecision]:
     """Return the candidate actions of a table, and why it gets no other ones."""
-    schema = table.stores.get_schema()
-    finder = _ActionFinder(table=table, schema=schema, request=request, executor=executor)
-    if table.stores.snapshots.latest_id() is None:
+    state = table.load()
+    finder = _ActionFinder(table=table, state=state, request=request, executor=executor)
+    if state.snapshot is None:
         return [finder.skip(None, DecisionState.NOTHING_TO_DO, "the table has no snapshot")]
     return [*finder.find()]
 
@@ -79,10 +80,14 @@ class _Rewrite:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ActionFinder:
     table: Table
-    schema: TableSchema
-    """The newest schema, which is read once."""
+    state: TableState
     request: MaintenanceRequest
     executor: Executor | None
+
+    @property
+    def schema(self) -> TableSchema:
+        """Return the schema of the table's state."""
+        return self.state.schema
 
     def find(self) -> Iterator[MaintenanceDecision]:
         finders: dict[ActionKind, Callable[[], Iterator[MaintenanceDecision]]] = {
@@ -140,9 +145,9 @@ class _ActionFinder:
         return self.schema.typed_options.get(SOURCE_SPLIT_OPEN_FILE_COST)
 
     def _find_compactions(self) -> Iterator[MaintenanceDecision]:
-        self.table.stores.check_step(StepKind.COMPACT, self.schema)
+        self.state.check_step(StepKind.COMPACT)
         scan = scan_latest_buckets(
-            self.table, PartitionRequest(), self.executor, now=self.request.now
+            self.state, PartitionRequest(), self.executor, now=self.request.now
         )
         if scan is None:
             return
@@ -282,12 +287,12 @@ class _ActionFinder:
         return [*map(int, chosen.tolist())]
 
     def _find_snapshot_expiration(self) -> Iterator[MaintenanceDecision]:
-        self.table.stores.check_step(StepKind.DELETE, self.schema)
-        options, snapshots = self.schema.typed_options, self.table.stores.snapshots
+        self.state.check_step(StepKind.DELETE)
+        options, snapshots = self.schema.typed_options, self.state.snapshots
         now = self.request.now
         seconds = time.time() if now is None else now.timestamp()
         retention = Retention.of_snapshots(options, int(seconds * 1000), RetentionRequest())
-        consumers = self.table.stores.open_consumers().read_next_snapshots()
+        consumers = self.state.open_consumers().read_next_snapshots()
         if options.get(CONSUMER_CHANGELOG_ONLY):
             consumers = {}
         end = find_first_retained_snapshot(snapshots, retention, consumers.values())
@@ -315,15 +320,15 @@ class _ActionFinder:
         schema, kind = self.schema, ActionKind.FILE_INDEX_REWRITE
         if not has_index_options(schema):
             return
-        self.table.stores.check_step(StepKind.COMPACT, self.schema)
+        self.state.check_step(StepKind.COMPACT)
         if schema.typed_options.get(DATA_EVOLUTION_ENABLED):
             raise UnsupportedError(
                 "file indexes of tables with 'data-evolution.enabled' = true are not rewritten"
             )
-        snapshot = self.table.stores.snapshots.latest()
+        snapshot = self.state.snapshot
         assert snapshot is not None
         buckets = plan_live_buckets(
-            self.table, schema, snapshot, PartitionRequest(), with_indexed=True
+            self.state, schema, snapshot, PartitionRequest(), with_indexed=True
         )
         files = buckets.groups.files
         assert files.indexed is not None

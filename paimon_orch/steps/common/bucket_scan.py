@@ -61,6 +61,7 @@ from paimon_orch.table.metadata.live_buckets import LiveBuckets, group_vectors
 from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import TableState
 
 MAX_ENTRIES_IN_PROCESS = 5_000_000
 """The manifest entries of larger tables are read by work units of an executor."""
@@ -96,8 +97,7 @@ class JudgedBuckets:
 class BucketScan:
     """The buckets of the selected partitions of a snapshot."""
 
-    table: Table
-    schema: TableSchema
+    state: TableState
     snapshot: Snapshot
     request: PartitionRequest
     executor: Executor
@@ -105,6 +105,11 @@ class BucketScan:
     """The time of the scan, with a time zone; judges compute ages from it."""
     _judged: list[tuple[Judge, JudgedBuckets]] = field(default_factory=list)
     _built: tuple[LiveFiles, list[BucketSplit]] | None = None
+
+    @property
+    def schema(self) -> TableSchema:
+        """Return the schema of the table's state."""
+        return self.state.schema
 
     def judge(self, judge: Judge) -> JudgedBuckets:
         """Judge all buckets; a judgment of :meth:`judge_together` is not repeated."""
@@ -146,17 +151,17 @@ class BucketScan:
 
     @cached_property
     def _metas(self) -> Sequence[ManifestFileMeta]:
-        metas = self.table.stores.manifests.manifests(self.snapshot)
-        return self._selection.build_manifest_selector(self.table)(metas)
+        metas = self.state.manifests.manifests(self.snapshot)
+        return self._selection.build_manifest_selector(self.state)(metas)
 
     @cached_property
     def _live(self) -> LiveBuckets:
         return plan_live_buckets(
-            self.table, self.schema, self.snapshot, self.request, metas=self._metas
+            self.state, self.schema, self.snapshot, self.request, metas=self._metas
         )
 
     def _judge_in_units(self, judges: Sequence[Judge]) -> list[JudgedBuckets]:
-        manifests = self.table.stores.manifests
+        manifests = self.state.manifests
         units: list[EntryUnit | str] = [*split_manifests(enumerate(self._metas))]
         if self.snapshot.index_manifest is not None:
             units.append(self.snapshot.index_manifest)
@@ -173,7 +178,7 @@ class BucketScan:
             units,
             partial(_judge_part, context, tuple(judges)),
             parts=context.parts,
-            label=f"plan with the files of {self.table.identifier}",
+            label=f"plan with the files of {self.state.identifier}",
             work_bytes=sum(meta.file_size for meta in self._metas),
         )
         results = results or [_judge_part(context, judges, ())]  # there are no entries
@@ -196,24 +201,22 @@ PARTITION_JUDGE: Judge = _PartitionJudge()
 
 
 def scan_latest_buckets(
-    table: Table,
+    state: TableState,
     request: PartitionRequest,
     executor: Executor | None = None,
     *,
     now: datetime | None = None,
 ) -> BucketScan | None:
-    """Return a scan of the newest snapshot; None if the table has no snapshot.
+    """Return a scan of the snapshot of a state; None if the table has no snapshot.
 
     :param executor: used only for large tables; by default this process
     :param now: the time of the scan; None means the current time
     """
-    snapshot = table.stores.snapshots.latest()
-    if snapshot is None:
+    if state.snapshot is None:
         return None
     return BucketScan(
-        table=table,
-        schema=table.stores.get_schema(),
-        snapshot=snapshot,
+        state=state,
+        snapshot=state.snapshot,
         request=request,
         executor=executor or InProcessExecutor(),
         now=now or datetime.now().astimezone(),
@@ -229,12 +232,13 @@ def require_partitions(
     ``with_directories``, a partition only needs a directory.
     """
     if partitions is not None:
-        scan = scan_latest_buckets(table, PartitionRequest(partitions=partitions))
-        check_partitions_exist(table, partitions, scan, with_directories=with_directories)
+        state = table.load()
+        scan = scan_latest_buckets(state, PartitionRequest(partitions=partitions))
+        check_partitions_exist(state, partitions, scan, with_directories=with_directories)
 
 
 def check_partitions_exist(
-    table: Table,
+    state: TableState,
     partitions: PartitionSpecs,
     scan: BucketScan | None,
     *,
@@ -243,16 +247,16 @@ def check_partitions_exist(
     """Raise an error as :func:`require_partitions`; ``scan`` selects all of the partitions."""
     from paimon_orch.table.cleanup.orphan_candidates import DataRoots, has_bucket_directories
 
-    schema = table.stores.get_schema()
+    schema = state.schema
     specs = parse_partition_specs(partitions, schema)
     present = [] if scan is None else scan.list_partitions()
-    roots = DataRoots.of(table.io, table.paths, schema).roots if with_directories else ()
+    roots = DataRoots.of(state.io, state.paths, schema).roots if with_directories else ()
     for spec in specs:
         has_files = any(map(build_partition_matcher(spec, schema), present))
         if not has_files and not any(
-            has_bucket_directories(table.io, root, schema, spec) for root in roots
+            has_bucket_directories(state.io, root, schema, spec) for root in roots
         ):
-            raise missing_partition_error(spec, table.stores.label)
+            raise missing_partition_error(spec, state.label)
 
 
 def _has_equal_places(one: LiveFiles, other: LiveFiles) -> bool:
@@ -312,7 +316,7 @@ def _combine(scan: BucketScan, parts: Sequence[_PackedJudgment]) -> JudgedBucket
         table = pa.concat_tables([part.files.to_table() for part in parts])
         files = LiveFiles.from_table(table, files.manifests)
     groups = files.sort().group_by_bucket()
-    manifests = scan.table.stores.manifests
+    manifests = scan.state.manifests
     return JudgedBuckets(
         chosen=LiveBuckets(scan.snapshot, manifests, scan.schema, groups, vectors),
         values=tuple(part.values for part in parts),

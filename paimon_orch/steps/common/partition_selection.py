@@ -11,6 +11,7 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.data_types import DataType, is_blob
 from paimon_orch.format.types.predicate import Predicate, collect_columns
+from paimon_orch.storage.concurrency import start_call
 from paimon_orch.table.filter.partition_spec import (
     build_any_partition_matcher,
     parse_partition_spec,
@@ -21,7 +22,7 @@ from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.scan.file_pruner import FilePruner
 from paimon_orch.table.scan.partition_pruner import build_spec_manifest_selector, filter_partitions
 from paimon_orch.table.scan.scan_planner import build_bucket_splits
-from paimon_orch.table.table import Table
+from paimon_orch.table.table_stores import TableStores
 
 if TYPE_CHECKING:  # reports of metadata select partitions without reading data files
     from paimon_orch.files.data_file_reader import FileReader
@@ -41,7 +42,7 @@ class PartitionRequest:
 
 
 def plan_live_buckets(
-    table: Table,
+    stores: TableStores,
     schema: TableSchema,
     snapshot: Snapshot,
     request: PartitionRequest,
@@ -56,16 +57,18 @@ def plan_live_buckets(
     Raises :class:`InputError` if the filter tests columns that are not partition columns.
     """
     selection = PartitionSelection(schema, request)
-    manifests = table.stores.manifests
-    vectors = group_vectors(manifests.read_index_entries(snapshot))
+    manifests = stores.manifests
+    read_index = start_call(stores.io, lambda: manifests.read_index_entries(snapshot))
     files = manifests.read_live_files(
         snapshot,
-        manifests=selection.build_manifest_selector(table) if metas is None else metas,
+        manifests=selection.build_manifest_selector(stores) if metas is None else metas,
         partitions=selection.partition_selector,
         with_indexed=with_indexed,
         **list_requested_columns(schema, snapshot),
     )
-    return LiveBuckets(snapshot, manifests, schema, files.group_by_bucket(), vectors)
+    return LiveBuckets(
+        snapshot, manifests, schema, files.group_by_bucket(), group_vectors(read_index())
+    )
 
 
 class RequestedColumns(TypedDict):
@@ -88,17 +91,18 @@ def list_requested_columns(schema: TableSchema, snapshot: Snapshot) -> Requested
 
 
 def plan_splits(
-    table: Table, schema: TableSchema, snapshot: Snapshot, request: PartitionRequest
+    stores: TableStores, schema: TableSchema, snapshot: Snapshot, request: PartitionRequest
 ) -> list[BucketSplit]:
     """Return the buckets of the selected partitions with the objects of all their files."""
     selection = PartitionSelection(schema, request)
-    manifests = table.stores.manifests
+    manifests = stores.manifests
+    read_index = start_call(stores.io, lambda: manifests.read_index_entries(snapshot))
     live = manifests.read_live_entries(
         snapshot,
-        manifests=selection.build_manifest_selector(table),
+        manifests=selection.build_manifest_selector(stores),
         partitions=selection.partition_selector,
     )
-    return build_bucket_splits(live, manifests.read_index_entries(snapshot))
+    return build_bucket_splits(live, read_index())
 
 
 class PartitionSelection:
@@ -126,14 +130,14 @@ class PartitionSelection:
         selects_all = self._specs is None and self._predicate is None
         return None if selects_all else self._select_partitions
 
-    def build_manifest_selector(self, table: Table) -> ManifestSelector:
+    def build_manifest_selector(self, stores: TableStores) -> ManifestSelector:
         """Return a function that selects the manifests that may have files of the partitions."""
 
         def select(manifests: Sequence[ManifestFileMeta]) -> Sequence[ManifestFileMeta]:
             if self._specs is not None:
                 manifests = build_spec_manifest_selector(self._specs, self._schema)(manifests)
             if self._predicate is not None:
-                pruner = FilePruner(self._schema, self._predicate, table.stores.schemas.get)
+                pruner = FilePruner(self._schema, self._predicate, stores.schemas.get)
                 manifests = pruner.select_manifests(manifests)
             return manifests
 
@@ -164,7 +168,7 @@ def _parse_where(schema: TableSchema, where: str) -> Predicate:
 
 
 def open_reader(
-    table: Table, schema: TableSchema, buckets: LiveBuckets | Iterable[BucketSplit]
+    stores: TableStores, schema: TableSchema, buckets: LiveBuckets | Iterable[BucketSplit]
 ) -> "FileReader":
     """Return a reader with the schemas of all files of the buckets or splits."""
     from paimon_orch.files.data_file_reader import FileReader
@@ -173,5 +177,5 @@ def open_reader(
         ids: Iterable[int] = buckets.schema_ids
     else:
         ids = (file.schema_id for split in buckets for file in split.files)
-    schemas = table.stores.schemas.get_all(ids)
-    return FileReader(table.io, table.paths, schema, schemas, batch_sizes=table.batch_sizes)
+    schemas = stores.schemas.get_all(ids)
+    return FileReader(stores.io, stores.paths, schema, schemas, batch_sizes=stores.batch_sizes)

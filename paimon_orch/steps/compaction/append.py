@@ -45,6 +45,7 @@ from paimon_orch.table.metadata.live_buckets import LiveBuckets
 from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.scan.data_evolution import has_data_evolution
 from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import TableState
 from paimon_orch.table.write.commit_message import CommitMessage
 
 
@@ -75,31 +76,34 @@ class AppendJudge:
 def build_judge(scan: BucketScan, request: CompactRequest) -> AppendJudge:
     """Return the judge of a plan."""
     return AppendJudge(
-        identifier=scan.table.identifier,
+        identifier=scan.state.identifier,
         strategy=request.strategy,
         current_time=scan.now.astimezone().replace(tzinfo=None),
         idle_before=clustering.find_idle_limit(scan.now, request.cluster_idle_for),
     )
 
 
-def plan(table: Table, request: CompactRequest, scan: BucketScan | None = None) -> CompactionPlan:
+def plan(
+    state: TableState, request: CompactRequest, scan: BucketScan | None = None
+) -> CompactionPlan:
     """Plan a compaction of an append table; ``minor`` requires enough small files or deletes."""
-    table.stores.check_step(StepKind.COMPACT)
-    schema = table.stores.get_schema()
+    state.check_step(StepKind.COMPACT)
+    schema = state.schema
     check_compactable(schema)
     if scan is None:
-        scan = scan_latest_buckets(table, request, now=request.now)
+        scan = scan_latest_buckets(state, request, now=request.now)
     if scan is None:
-        return CompactionPlan(request=request)
+        return CompactionPlan(request=request, state=state)
     judge = build_judge(scan, request)
     judged = scan.judge(judge)
-    reader = open_reader(table, schema, judged.chosen)
+    reader = open_reader(state, schema, judged.chosen)
     units = plan_units(reader, scan, judged.chosen, request.strategy, judge.idle_before)
     history = history_partitions.plan_units(scan)
     if history.units:
         reader = replace(reader, schemas={**reader.schemas, **history.schemas})
     plan = CompactionPlan(
         request=request,
+        state=state,
         snapshot_id=scan.snapshot.id,
         reader=reader,
         units=tuple(order_by_size([*units, *history.units])),
@@ -263,7 +267,7 @@ def commit(
         guards=plan.guards,
     )
     with discard_files_on_conflict(table, messages):
-        snapshot = table.stores.new_commit(StepKind.COMPACT).commit(changes)
+        snapshot = plan.state.new_commit(StepKind.COMPACT).commit(changes)
     return build_append_result(plan, messages, snapshot)
 
 

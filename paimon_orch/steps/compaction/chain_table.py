@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from paimon_orch.errors import InputError
 from paimon_orch.format.display import Displayable
 from paimon_orch.format.options.table_option import StepKind
+from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.safe_text import get_logger
 from paimon_orch.steps.common.step import StepOutcome, build_metadata_step, run_step
@@ -70,7 +71,8 @@ def plan(table: Table, request: CompactChainTableRequest) -> CompactChainTablePl
     There is nothing to do if the snapshot branch has one of them, unless it is overwritten. Raises
     :class:`InputError` if the table is not a chain table or is one of its branches.
     """
-    schema, branches = table.stores.get_schema(), _find_branches(table)
+    schema = table.stores.get_schema()
+    branches = _find_branches(table, schema)
     anchors, deltas = (table.stores.of_branch(b) for b in (branches.snapshot, branches.delta))
     anchors.check_step(StepKind.WRITE_ROWS)
     [spec] = parse_partition_specs([request.partition], schema)
@@ -93,13 +95,14 @@ def commit(
     """Write the merged rows; holds them in memory."""
     if not plan:
         return CompactChainTableResult(plan=plan)
-    schema, branches = table.stores.get_schema(), _find_branches(table)
+    schema = table.stores.get_schema()
+    branches = _find_branches(table, schema)
     deltas = table.stores.of_branch(branches.delta).snapshots
     read = deltas.latest_id()
     selected = build_partition_filter(plan.partitions, schema)
     rows = table.scan(filter=selected).build_chain_scan().to_arrow()
     builder = WriteBuilder(
-        table.stores.of_branch(branches.snapshot),
+        table.stores.of_branch(branches.snapshot).load(),
         is_overwrite=plan.has_old_rows,
         partitions=build_partition_table(plan.partitions, schema).to_pylist()
         if plan.has_old_rows
@@ -116,8 +119,8 @@ def commit(
     return CompactChainTableResult(plan=plan, snapshot=snapshot)
 
 
-def _find_branches(table: Table) -> ChainBranches:
-    branches = find_chain_branches(table.stores.get_schema(), table.paths.branch)
+def _find_branches(table: Table, schema: TableSchema) -> ChainBranches:
+    branches = find_chain_branches(schema, table.paths.branch)
     if branches is None:
         raise InputError(
             f"{table.identifier} is not a chain table with a snapshot branch and a delta branch, "

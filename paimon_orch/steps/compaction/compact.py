@@ -37,6 +37,7 @@ from paimon_orch.steps.compaction.plan import (
     run,
 )
 from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import TableState
 from paimon_orch.table.write.commit_message import CommitMessage
 from paimon_orch.table.write.postpone_bucket import has_postpone_buckets
 
@@ -64,17 +65,20 @@ def plan(
     scan: BucketScan | None = None,
     *,
     executor: Executor | None = None,
+    state: TableState | None = None,
 ) -> CompactionPlan:
     """Plan a compaction of the latest snapshot; reads only metadata.
 
-    ``scan`` has the selected buckets, if the caller needs them too. The executor, by default this
-    process, reads the manifests of tables with more than five million files.
+    ``scan`` has the selected buckets, if the caller needs them too, and ``state`` the table, if the
+    caller has loaded it. The executor, by default this process, reads the manifests of tables with
+    more than five million files.
 
     ``minor`` follows the table's options. With deletion vectors, it compacts all files of level 0,
     and rewrites files with mostly deleted rows. In append tables, it merges small files if there
     are enough of them. Raises :class:`UnsupportedError` for tables that cannot be compacted.
     """
-    schema = table.stores.get_schema()
+    state = state or (table.load() if scan is None else scan.state)
+    schema = state.schema
     if request.cluster_idle_for is not None:
         _check_clustered(table.identifier, schema)
     if request.up_to_level is not None:
@@ -85,12 +89,12 @@ def plan(
         from paimon_orch.steps.compaction.append import plan as plan_table
     if request.buckets is not None:
         check_buckets(schema, request.buckets, table.identifier)
-    scan = scan or scan_latest_buckets(table, request, executor, now=request.now)
+    scan = scan or scan_latest_buckets(state, request, executor, now=request.now)
     selected = request
     if request.idle_for is not None and scan is not None:
         selected = select_idle(request, scan)
-        scan = scan_latest_buckets(table, selected, executor, now=request.now)
-    plan = replace(plan_table(table, selected, scan), request=request)
+        scan = scan_latest_buckets(state, selected, executor, now=request.now)
+    plan = replace(plan_table(state, selected, scan), request=request)
     if request.buckets is not None:
         plan = restrict_to_buckets(plan, request.buckets)
     if not has_postpone_buckets(schema):
@@ -98,7 +102,7 @@ def plan(
     from paimon_orch.steps.compaction import postpone
 
     selection = postpone.MovePostponedRequest(partitions=selected.partitions, where=selected.where)
-    return replace(plan, postponed=postpone.plan(table, selection))
+    return replace(plan, postponed=postpone.plan(table, selection, state=state))
 
 
 def _check_clustered(identifier: str, schema: TableSchema) -> None:
@@ -143,7 +147,7 @@ def commit(
     Raises :class:`CommitConflictError`, and deletes the new files, if another commit changed the
     same buckets.
     """
-    if table.stores.get_schema().primary_keys:
+    if plan.state.schema.primary_keys:
         from paimon_orch.steps.compaction.primary_key import commit as commit_table
     else:
         from paimon_orch.steps.compaction.append import commit as commit_table
@@ -173,7 +177,7 @@ def run_compaction(
     if plan.postponed:
         plan = move_postponed_and_replan(table, plan, executor, progress=progress)
     result = run_step(COMPACT, table, plan, executor, progress=progress)
-    if builds_key_indexes(table.stores.get_schema()):
+    if builds_key_indexes(plan.state.schema):
         from paimon_orch.steps.compaction.key_indexes import build_key_indexes
 
         request = plan.request
@@ -248,11 +252,11 @@ def compact(  # noqa: PLR0913 - all but table and executor are keywords
         buckets=None if buckets is None else tuple(buckets),
         idle_for=idle_for,
     )
-    scan = None
+    state, scan = table.load(), None
     if partitions is not None:
-        scan = scan_latest_buckets(table, replace(request, where=None), executor, now=now)
-        check_partitions_exist(table, partitions, scan)
-    planned = plan(table, request, None if where else scan, executor=executor)
+        scan = scan_latest_buckets(state, replace(request, where=None), executor, now=now)
+        check_partitions_exist(state, partitions, scan)
+    planned = plan(table, request, None if where else scan, executor=executor, state=state)
     return run_compaction(table, planned, executor, progress=progress)
 
 
@@ -260,8 +264,9 @@ def compact_written_partitions(
     table: Table, snapshot_id: int, executor: Executor, *, progress: Progress | None = None
 ) -> CompactionResult:
     """Compact the partitions that a commit wrote to, with strategy ``minor``."""
-    schema, snapshot = table.stores.get_schema(), table.stores.snapshots.get(snapshot_id)
-    entries = table.stores.manifests.read_delta_entries(snapshot)
+    state = table.load()
+    schema, snapshot = state.schema, state.snapshots.get(snapshot_id)
+    entries = state.manifests.read_delta_entries(snapshot)
     partitions = dict.fromkeys(entry.partition for entry in entries)
     fields = schema.partition_fields
     types = [field.type for field in fields]
@@ -271,5 +276,5 @@ def compact_written_partitions(
     ]
     # the commit may have emptied a partition, so this is not the check of :func:`compact`
     request = CompactRequest(partitions=specs if fields else None)
-    planned = plan(table, request, executor=executor)
+    planned = plan(table, request, executor=executor, state=state)
     return run_compaction(table, planned, executor, progress=progress)

@@ -72,7 +72,7 @@ def plan_units(scan: BucketScan) -> HistoryUnits:
     everything = replace(scan, request=PartitionRequest(), _judged=[], _built=None)
     judged = everything.judge(
         _HistoryJudge(
-            identifier=scan.table.identifier,
+            identifier=scan.state.identifier,
             current_time=scan.now.astimezone().replace(tzinfo=None),
             idle_before=idle_before,
         )
@@ -84,7 +84,7 @@ def plan_units(scan: BucketScan) -> HistoryUnits:
     chosen = judged.chosen
     is_selected = [partition in selected for partition in chosen.partitions]
     chosen = chosen.take(np.flatnonzero(is_selected))
-    reader = open_reader(scan.table, schema, chosen)
+    reader = open_reader(scan.state, schema, chosen)
     splits = everything.build_splits(chosen)
     units = clustering.plan_units(reader, splits, "minor", idle_before)
     return HistoryUnits(tuple(units), reader.schemas)

@@ -45,6 +45,7 @@ from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.commit.conflict_detection import BucketGuard
 from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import TableState
 from paimon_orch.table.write.commit_message import CommitMessage
 
 logger = get_logger(__name__)
@@ -82,6 +83,7 @@ class KeyIndexPlan:
     """The indexes to build. It is falsy if there are none."""
 
     request: PartitionRequest
+    state: TableState
     reader: FileReader | None = None
     units: tuple[KeyIndexUnit, ...] = ()
     replaced: tuple[IndexManifestEntry, ...] = ()
@@ -122,15 +124,16 @@ def find_key_indexes(schema: TableSchema) -> list[KeyIndex]:
 
 def plan(table: Table, request: PartitionRequest) -> KeyIndexPlan:
     """Find the levels of buckets without a valid index; reads only metadata."""
-    schema, snapshot = table.stores.get_schema(), table.stores.snapshots.latest()
+    state = table.load()
+    schema, snapshot = state.schema, state.snapshot
     indexes = find_key_indexes(schema)
     if not indexes or snapshot is None:
-        return KeyIndexPlan(request=request)
-    table.stores.check_step(StepKind.COMPACT)
-    buckets = plan_live_buckets(table, schema, snapshot, request)
+        return KeyIndexPlan(request=request, state=state)
+    state.check_step(StepKind.COMPACT)
+    buckets = plan_live_buckets(state, schema, snapshot, request)
     above_level_0 = buckets.with_files(buckets.groups.files.levels > 0)
     splits = above_level_0.build_splits() if len(above_level_0) else []
-    previous = _group_by_bucket(table.stores.manifests.read_index_entries(snapshot))
+    previous = _group_by_bucket(state.manifests.read_index_entries(snapshot))
     units, replaced = list[KeyIndexUnit](), list[IndexManifestEntry]()
     touched = list[BucketSplit]()
     for split in splits:
@@ -149,7 +152,8 @@ def plan(table: Table, request: PartitionRequest) -> KeyIndexPlan:
             break
     return KeyIndexPlan(
         request=request,
-        reader=open_reader(table, schema, splits) if units else None,
+        state=state,
+        reader=open_reader(state, schema, splits) if units else None,
         units=tuple(units),
         replaced=tuple(replaced),
         guards=tuple(
@@ -277,7 +281,7 @@ def commit(table: Table, plan: KeyIndexPlan, messages: Sequence[CommitMessage]) 
         guards=plan.guards,
     )
     with discard_files_on_conflict(table, messages):
-        snapshot = table.stores.new_commit(StepKind.COMPACT).commit(changes)
+        snapshot = plan.state.new_commit(StepKind.COMPACT).commit(changes)
     return KeyIndexResult(snapshot_id=snapshot.id, index_files=len(added))
 
 

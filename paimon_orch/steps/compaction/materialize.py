@@ -100,25 +100,26 @@ def plan(table: Table, request: PartitionRequest) -> CompactionPlan:
 
     Raises :class:`UnsupportedError` for tables without data evolution or deletion vectors.
     """
-    table.stores.check_step(StepKind.COMPACT)
-    schema = table.stores.get_schema()
+    state = table.load()
+    state.check_step(StepKind.COMPACT)
+    schema, snapshot = state.schema, state.snapshot
     if not has_data_evolution(schema) or not schema.typed_options.has_deletion_vectors:
         raise UnsupportedError(
             f"{table.identifier}: only tables with 'data-evolution.enabled' and "
             "'deletion-vectors.enabled' = true keep deleted rows in a compaction; compact the table"
         )
     refuse_blob_columns(table.identifier, schema, "a new place for rows after deleted rows")
-    snapshot = table.stores.snapshots.latest()
     if snapshot is None:
-        return CompactionPlan(request=request)
-    buckets = plan_live_buckets(table, schema, snapshot, request)
+        return CompactionPlan(request=request, state=state)
+    buckets = plan_live_buckets(state, schema, snapshot, request)
     strategy = RowRangeStrategy.of(schema.typed_options)
     bins = strategy.pack(buckets.groups.files, _find_files_with_deleted_rows(buckets))
     units = order_by_size(list(_build_units(buckets, bins)))
     planned = CompactionPlan(
         request=request,
+        state=state,
         snapshot_id=snapshot.id,
-        reader=open_reader(table, schema, buckets),
+        reader=open_reader(state, schema, buckets),
         units=tuple(units),
         skipped_buckets=len(buckets) - len({unit.partition_bucket for unit in units}),
     )
@@ -184,16 +185,16 @@ def commit(
         entries=tuple(entry for message in messages for entry in message.entries),
         index=(
             *(entry for message in messages for entry in message.index),
-            *_find_global_indexes(table, plan),
+            *_find_global_indexes(plan),
         ),
         column_guard=ColumnGuard(
             snapshot_id=plan.snapshot_id,
-            schema_id=table.stores.get_schema().id,
+            schema_id=plan.state.schema.id,
             changes=_list_replaced_ranges(plan),
         ),
     )
     with discard_files_on_conflict(table, messages):
-        snapshot = table.stores.new_commit(StepKind.COMPACT).commit(changes)
+        snapshot = plan.state.new_commit(StepKind.COMPACT).commit(changes)
     return build_append_result(plan, messages, snapshot)
 
 
@@ -205,13 +206,13 @@ def _list_replaced_ranges(plan: CompactionPlan) -> tuple[ColumnChange, ...]:
     return tuple(ColumnChange(first, first + rows, None) for first, rows in sorted(ranges))
 
 
-def _find_global_indexes(table: Table, plan: CompactionPlan) -> list[IndexManifestEntry]:
+def _find_global_indexes(plan: CompactionPlan) -> list[IndexManifestEntry]:
     """Return deletes of the global indexes of the partitions, which refer to the old ids."""
     partitions = {unit.partition for unit in plan.units}
-    latest = table.stores.snapshots.latest()
+    latest = plan.state.snapshots.latest()  # indexes that were created since the plan, too
     return [
         entry.deleted()
-        for entry in table.stores.manifests.read_index_entries(latest)
+        for entry in plan.state.manifests.read_index_entries(latest)
         if entry.global_index is not None and entry.partition in partitions
     ]
 

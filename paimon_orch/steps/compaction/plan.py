@@ -22,6 +22,7 @@ from paimon_orch.steps.common.step import StepOutcome, WorkUnits
 from paimon_orch.steps.common.step_metrics import StepIo
 from paimon_orch.table.commit.conflict_detection import BucketGuard
 from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import TableState
 
 if TYPE_CHECKING:
     from paimon_orch.steps.compaction.postpone import PostponePlan
@@ -129,6 +130,8 @@ class CompactionPlan(Displayable):
     """The plan of a compaction. It is falsy if there is nothing to do."""
 
     request: PartitionRequest
+    state: TableState
+    """The table when the compaction was planned."""
     snapshot_id: int | None = None
     reader: FileReader | None = None
     """Reads the files of all units; None if the table has no snapshot."""

@@ -182,13 +182,14 @@ def decide(
     :param may_be_full: whether decisions may be full compactions
     :param scan: the buckets of the partitions, if the caller needs them too
     """
-    policy, schema = policy or CompactionPolicy(), table.stores.get_schema()
+    state = table.load() if scan is None else scan.state
+    policy, schema = policy or CompactionPolicy(), state.schema
     if schema.primary_keys:
         create_merge_engine(schema)
     else:
         check_compactable(schema)
     if scan is None:
-        scan = scan_latest_buckets(table, PartitionRequest(partitions=partitions, where=where))
+        scan = scan_latest_buckets(state, PartitionRequest(partitions=partitions, where=where))
     if scan is None:
         return []
     judged = scan.judge(PolicyJudge(now=scan.now))
@@ -411,7 +412,7 @@ def _plan_work(
     scan: BucketScan, judged: JudgedBuckets, strategy: CompactionStrategy
 ) -> Mapping[str, _PlannedWork]:
     """Return the work of the partitions that have any, by path."""
-    reader = open_reader(scan.table, scan.schema, judged.chosen)
+    reader = open_reader(scan.state, scan.schema, judged.chosen)
     units: dict[str, list[CompactionUnit]] = {}
     plan_units = primary_key.plan_units if scan.schema.primary_keys else append.plan_units
     for unit in plan_units(reader, scan, judged.chosen, strategy):

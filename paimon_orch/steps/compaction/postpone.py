@@ -32,6 +32,7 @@ from paimon_orch.steps.common.step import Step, StepOutcome, WorkUnits, run_step
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import TableState
 from paimon_orch.table.write.commit_message import CommitMessage
 from paimon_orch.table.write.postpone_bucket import (
     PostponeBuckets,
@@ -96,6 +97,7 @@ class PostponePlan(Displayable):
     """The postponed rows to move. The plan is falsy if there are none."""
 
     request: MovePostponedRequest
+    state: TableState
     snapshot_id: int | None = None
     units: tuple[PostponeUnit, ...] = ()
 
@@ -124,24 +126,27 @@ class MovePostponedResult(StepOutcome):
     snapshot: Snapshot | None = None
 
 
-def plan(table: Table, request: MovePostponedRequest) -> PostponePlan:
+def plan(
+    table: Table, request: MovePostponedRequest, *, state: TableState | None = None
+) -> PostponePlan:
     """Find the postponed files, and the number of buckets of each partition.
 
     Partitions with buckets keep their number of buckets; new partitions use the table's options.
 
-    Raises :class:`InputError` for tables without postpone buckets.
+    ``state`` is the table, if the caller has loaded it. Raises :class:`InputError` for tables
+    without postpone buckets.
     """
-    table.stores.check_step(StepKind.COMPACT)
-    schema = table.stores.get_schema()
+    state = state or table.load()
+    state.check_step(StepKind.COMPACT)
+    schema, snapshot = state.schema, state.snapshot
     if not has_postpone_buckets(schema):
         raise InputError(f"{table.identifier} has no postpone buckets: 'bucket' is not -2")
-    snapshot = table.snapshot()
     if snapshot is None:
-        return PostponePlan(request=request)
-    buckets = plan_live_buckets(table, schema, snapshot, request)
+        return PostponePlan(request=request, state=state)
+    buckets = plan_live_buckets(state, schema, snapshot, request)
     counts = _read_bucket_counts(buckets.groups)
     postponed = buckets.build_splits(np.flatnonzero(buckets.groups.buckets == POSTPONE_BUCKET))
-    sequences = WriteBuilder(table.stores).read_next_sequences() if postponed else {}
+    sequences = WriteBuilder(state).read_next_sequences() if postponed else {}
     units = tuple(
         PostponeUnit(
             partition=split.partition,
@@ -156,7 +161,7 @@ def plan(table: Table, request: MovePostponedRequest) -> PostponePlan:
         )
         for split in postponed
     )
-    return PostponePlan(request=request, snapshot_id=snapshot.id, units=units)
+    return PostponePlan(request=request, state=state, snapshot_id=snapshot.id, units=units)
 
 
 def _read_bucket_counts(groups: BucketGroups) -> dict[bytes, int]:
@@ -167,10 +172,8 @@ def _read_bucket_counts(groups: BucketGroups) -> dict[bytes, int]:
     return {real.files.partitions[code]: count for code, count in zip(codes, counts, strict=True)}
 
 
-def _collect_work(table: Table, plan: PostponePlan) -> WorkUnits[PostponeIo | None, PostponeUnit]:
-    shared = (
-        PostponeIo(table.stores.reader(), table.stores.build_writer_factory()) if plan else None
-    )
+def _collect_work(_table: Table, plan: PostponePlan) -> WorkUnits[PostponeIo | None, PostponeUnit]:
+    shared = PostponeIo(plan.state.reader(), plan.state.build_writer_factory()) if plan else None
     return WorkUnits(shared=shared, units=plan.units, bytes=sum(unit.bytes for unit in plan.units))
 
 
@@ -207,7 +210,7 @@ def commit(
         return MovePostponedResult(plan=plan)
     changes = CommitChanges(kind=CommitKind.COMPACT, entries=entries)
     with discard_files_on_conflict(table, messages):
-        snapshot = table.stores.new_commit(StepKind.COMPACT).commit(changes)
+        snapshot = plan.state.new_commit(StepKind.COMPACT).commit(changes)
     return MovePostponedResult(plan=plan, snapshot=snapshot)
 
 

@@ -53,6 +53,7 @@ from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.metadata.live_buckets import LiveBuckets
 from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import TableState
 from paimon_orch.table.write.commit_message import CommitMessage
 
 _UnitResult = tuple["PrimaryKeyCompactionUnit", CommitMessage]
@@ -117,7 +118,7 @@ class PrimaryKeyJudge:
 def build_judge(scan: BucketScan, request: CompactRequest) -> PrimaryKeyJudge:
     """Return the judge of a plan."""
     return PrimaryKeyJudge(
-        identifier=scan.table.identifier,
+        identifier=scan.state.identifier,
         strategy=request.strategy,
         now=scan.now,
         current_time=scan.now.astimezone().replace(tzinfo=None),
@@ -125,18 +126,20 @@ def build_judge(scan: BucketScan, request: CompactRequest) -> PrimaryKeyJudge:
     )
 
 
-def plan(table: Table, request: CompactRequest, scan: BucketScan | None = None) -> CompactionPlan:
+def plan(
+    state: TableState, request: CompactRequest, scan: BucketScan | None = None
+) -> CompactionPlan:
     """Plan a compaction of the latest snapshot of a primary-key table."""
-    table.stores.check_step(StepKind.COMPACT)
-    schema = table.stores.get_schema() if scan is None else scan.schema
+    state.check_step(StepKind.COMPACT)
+    schema = state.schema
     options = schema.typed_options
     create_merge_engine(schema)
     if scan is None:
-        scan = scan_latest_buckets(table, request, now=request.now)
+        scan = scan_latest_buckets(state, request, now=request.now)
     if scan is None:
-        return CompactionPlan(request=request)
+        return CompactionPlan(request=request, state=state)
     judged = scan.judge(build_judge(scan, request))
-    reader = open_reader(table, schema, judged.chosen)
+    reader = open_reader(state, schema, judged.chosen)
     units, guards = list[PrimaryKeyCompactionUnit](), list[BucketGuard]()
     needs_guards = options.has_deletion_vectors or options.is_pk_clustering_override
     planned = 0
@@ -151,6 +154,7 @@ def plan(table: Table, request: CompactRequest, scan: BucketScan | None = None) 
                 guards.append(_build_guard(split))
     return CompactionPlan(
         request=request,
+        state=state,
         snapshot_id=scan.snapshot.id,
         reader=reader,
         units=tuple(order_by_size(units)),
@@ -314,7 +318,7 @@ def commit(
     if not changes.entries and not changes.index:
         return CompactionResult(plan=plan)
     with discard_files_on_conflict(table, written):
-        snapshot = table.stores.new_commit(StepKind.COMPACT).commit(changes)
+        snapshot = plan.state.new_commit(StepKind.COMPACT).commit(changes)
     return _build_result(plan, by_bucket, snapshot)
 
 

@@ -16,6 +16,7 @@ from paimon_orch.format.options.core_options import DATA_EVOLUTION_ENABLED
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind
+from paimon_orch.format.types.arrow import to_arrow_schema
 from paimon_orch.merge.sort.space_filling_curves import (
     encode_curve_keys,
     encode_order_bytes,
@@ -65,17 +66,18 @@ class SortRequest(PartitionRequest):
 
 def plan(table: Table, request: SortRequest) -> CompactionPlan:
     """Select the files to rewrite; reads only metadata. Refuses tables that cannot be sorted."""
-    table.stores.check_step(StepKind.COMPACT)
-    schema = table.stores.get_schema()
+    state = table.load()
+    state.check_step(StepKind.COMPACT)
+    schema, snapshot = state.schema, state.snapshot
     _check_sortable(table, schema, request.order)
-    snapshot = table.stores.snapshots.latest()
     if snapshot is None:
-        return CompactionPlan(request=request)
-    splits = plan_splits(table, schema, snapshot, request)
+        return CompactionPlan(request=request, state=state)
+    splits = plan_splits(state, schema, snapshot, request)
     return CompactionPlan(
         request=request,
+        state=state,
         snapshot_id=snapshot.id,
-        reader=open_reader(table, schema, splits),
+        reader=open_reader(state, schema, splits),
         units=tuple(_build_unit(split, schema, request.order) for split in splits),
     )
 
@@ -108,7 +110,7 @@ def _check_sortable(table: Table, schema: TableSchema, order: SortOrder) -> None
         )
     if not order.columns:
         raise InputError("a sort compaction requires at least one column to sort by")
-    empty = pa.Table.from_batches([], table.scan().arrow_schema)
+    empty = pa.Table.from_batches([], to_arrow_schema(schema.fields))
     for name in order.columns:
         schema.field(name)
         if name in schema.partition_keys:
@@ -157,5 +159,5 @@ def commit(
         index=tuple(entry.deleted() for entry in vectors),
     )
     with discard_files_on_conflict(table, messages):
-        snapshot = table.stores.new_commit(StepKind.COMPACT).commit(changes)
+        snapshot = plan.state.new_commit(StepKind.COMPACT).commit(changes)
     return build_append_result(plan, messages, snapshot)

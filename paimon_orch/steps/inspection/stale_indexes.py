@@ -43,7 +43,9 @@ def _find_stale_key_indexes(
 ) -> Iterator[str]:
     if not entries:
         return
-    buckets = plan_live_buckets(table, table.stores.get_schema(), snapshot, PartitionRequest())
+    buckets = plan_live_buckets(
+        table.stores, table.stores.get_schema(), snapshot, PartitionRequest()
+    )
     levels = {
         split.partition_bucket: group_by_level(split.files) for split in buckets.build_splits()
     }
@@ -88,7 +90,7 @@ def _find_rows_without_index(
 
 def _find_live_rows(table: Table, snapshot: Snapshot) -> RowRanges:
     files = plan_live_buckets(
-        table, table.stores.get_schema(), snapshot, PartitionRequest()
+        table.stores, table.stores.get_schema(), snapshot, PartitionRequest()
     ).groups.files
     if files.first_row_ids is None:
         return EMPTY_ROW_RANGES

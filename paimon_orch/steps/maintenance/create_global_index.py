@@ -200,7 +200,7 @@ def plan(table: Table, request: CreateGlobalIndexRequest) -> GlobalIndexPlan:
         if entry.global_index and entry.global_index.index_field_id == column.id
     ]
     units, replaced = list[GlobalIndexUnit](), list[IndexManifestEntry]()
-    splits = plan_splits(table, schema, snapshot, request)
+    splits = plan_splits(table.stores, schema, snapshot, request)
     for split in splits:
         groups = RowIdGroups.of(split.files, schema, table.stores.schemas)
         of_partition = [entry for entry in entries if entry.partition == split.partition]
@@ -224,7 +224,7 @@ def plan(table: Table, request: CreateGlobalIndexRequest) -> GlobalIndexPlan:
     return GlobalIndexPlan(
         request=request,
         snapshot_id=snapshot.id,
-        reader=open_reader(table, schema, splits) if units else None,
+        reader=open_reader(table.stores, schema, splits) if units else None,
         units=tuple(units),
         replaced=tuple(replaced),
     )

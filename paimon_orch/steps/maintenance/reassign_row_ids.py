@@ -80,7 +80,7 @@ def plan(table: Table, request: PartitionRequest) -> ReassignRowIdsPlan:
     snapshot = table.stores.snapshots.latest()
     if snapshot is None or not schema.partition_keys:
         return ReassignRowIdsPlan(request=request)
-    buckets = plan_live_buckets(table, schema, snapshot, request)
+    buckets = plan_live_buckets(table.stores, schema, snapshot, request)
     files, rows = buckets.groups.files, buckets.groups.rows
     assert files.first_row_ids is not None
     if (files.first_row_ids[rows] == UNKNOWN).any():

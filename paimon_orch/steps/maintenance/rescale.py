@@ -139,7 +139,7 @@ def plan(table: Table, request: RescaleRequest) -> RescalePlan:
     refuse_chain_table(
         table.identifier, schema, "a rescale", "all partitions of a chain need the same buckets"
     )
-    scan = scan_latest_buckets(table, PartitionRequest(partitions=request.partitions))
+    scan = scan_latest_buckets(table.load(), PartitionRequest(partitions=request.partitions))
     if scan is None:
         return RescalePlan(request=request)
     by_partition: dict[bytes, list[BucketSplit]] = {}

@@ -218,9 +218,9 @@ def plan(table: Table, request: RewriteFileIndexRequest) -> FileIndexRewritePlan
     snapshot = table.stores.snapshots.latest()
     if snapshot is None:
         return FileIndexRewritePlan(request=request)
-    buckets = plan_live_buckets(table, schema, snapshot, request, with_indexed=True)
+    buckets = plan_live_buckets(table.stores, schema, snapshot, request, with_indexed=True)
     buckets = buckets.take(np.flatnonzero(buckets.groups.buckets >= 0))
-    reader = open_reader(table, schema, buckets)
+    reader = open_reader(table.stores, schema, buckets)
     splits = _select_candidates(buckets, reader, specs).build_splits()
     files = [
         BucketFile(split.partition, split.bucket, file) for split in splits for file in split.files

@@ -118,7 +118,7 @@ def plan(table: Table, request: EmptyRequest) -> DuplicateKeysPlan:
     if snapshot is None:
         return DuplicateKeysPlan(request=request)
     splits = [s for s in read_live_buckets(table, snapshot).build_splits() if s.bucket >= 0]
-    reader = open_reader(table, schema, splits)
+    reader = open_reader(table.stores, schema, splits)
     compared = (_find_duplicates(table, reader, group) for group in _group_splits(table, splits))
     return DuplicateKeysPlan(
         request=request,
@@ -229,7 +229,7 @@ class _BucketWriter:
         self.guards = list[HashIndexGuard]()
 
     def reader(self, *splits: BucketSplit) -> FileReader:
-        return open_reader(self._table, self._schema, splits)
+        return open_reader(self._table.stores, self._schema, splits)
 
     def delete(
         self, split: BucketSplit, positions: Mapping[str, DeletionVector], open_writers: ExitStack

@@ -40,16 +40,17 @@ from paimon_orch.table.table import Table
 
 def plan(table: Table, request: CompactRequest) -> CompactionPlan:
     """Find the files of the latest snapshot that overlap others of their level."""
-    schema, snapshot = table.stores.get_schema(), table.stores.snapshots.latest()
+    state = table.load()
+    schema, snapshot = state.schema, state.snapshot
     if snapshot is None or not schema.primary_keys:
-        return CompactionPlan(request=request)
-    live = plan_live_buckets(table, schema, snapshot, request)
+        return CompactionPlan(request=request, state=state)
+    live = plan_live_buckets(state, schema, snapshot, request)
     live = live.take(np.flatnonzero(live.groups.buckets >= 0))
     splits = live.build_splits(live.levels.find_possible_overlaps())
     units = [unit for split in splits for unit in _plan_units(table, split)]
     if not units:
-        return CompactionPlan(request=request)
-    table.stores.check_step(StepKind.COMPACT)
+        return CompactionPlan(request=request, state=state)
+    state.check_step(StepKind.COMPACT)
     create_merge_engine(schema)
     refuse_chain_table(
         table.identifier, schema, "merging overlapping files", "drop the partitions instead"
@@ -57,8 +58,9 @@ def plan(table: Table, request: CompactRequest) -> CompactionPlan:
     buckets = {unit.partition_bucket for unit in units}
     return CompactionPlan(
         request=request,
+        state=state,
         snapshot_id=snapshot.id,
-        reader=open_reader(table, schema, live),
+        reader=open_reader(state, schema, live),
         units=tuple(units),
         guards=tuple(_build_guard(s) for s in splits if s.partition_bucket in buckets),
     )

@@ -90,7 +90,7 @@ def commit_hash_indexes(
     """Read the keys of the buckets, and commit their hash indexes in one snapshot."""
     if not plan or plan.snapshot is None:
         return IndexRepairResult(plan=plan)
-    reader = open_reader(table, table.stores.get_schema(), plan.buckets)
+    reader = open_reader(table.stores, table.stores.get_schema(), plan.buckets)
     index = HashIndex(reader, {}, {s.partition_bucket: s.files for s in plan.buckets})
     entries: list[IndexManifestEntry] = []
     for bucket in index.unindexed_files:

@@ -79,6 +79,7 @@ from paimon_orch.table.scan.file_pruner import FilePruner
 from paimon_orch.table.scan.scan_planner import ScanPlanner
 from paimon_orch.table.scan.split_generator import split_bucket_by_size
 from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import TableState
 from paimon_orch.table.write.bucket_routing import BUCKET_COLUMN
 from paimon_orch.table.write.commit_message import CommitMessage, discard_written_files
 from paimon_orch.table.write.dynamic_bucket import HashIndex
@@ -188,7 +189,7 @@ class RowLevelPlan(Displayable):
     """The files that may have rows to change. The plan is falsy if there are none."""
 
     request: RowLevelRequest
-    schema: TableSchema
+    state: TableState
     snapshot_id: int = 0
     source: RowSource | None = None
     """Reads the files of all units; None if the table has no snapshot."""
@@ -197,6 +198,11 @@ class RowLevelPlan(Displayable):
     def __bool__(self) -> bool:
         """Return whether any file may have rows to change."""
         return bool(self.units)
+
+    @property
+    def schema(self) -> TableSchema:
+        """Return the schema of the table's state."""
+        return self.state.schema
 
     @property
     def files(self) -> list[BucketFile]:
@@ -281,8 +287,9 @@ _COUNTS = ("snapshot_id", "deleted", "updated", "inserted", "files_added", "file
 
 def plan(table: Table, request: RowLevelRequest) -> RowLevelPlan:
     """Find the files that may have matching rows; reads only metadata."""
-    table.stores.check_step(StepKind.WRITE_ROWS)
-    schema = table.stores.get_schema()
+    state = table.load()
+    state.check_step(StepKind.WRITE_ROWS)
+    schema, snapshot = state.schema, state.snapshot
     check_row_level_supported(schema, request.operation)
     if find_chain_branches(schema, table.paths.branch) is not None:
         refuse_chain_table(
@@ -293,15 +300,14 @@ def plan(table: Table, request: RowLevelRequest) -> RowLevelPlan:
     if predicate is not None and has_data_evolution(schema):
         # statistics of a file can be those of old values, which another file replaces
         pruned_by = restrict_to_columns(predicate, set(schema.partition_keys))
-    snapshot = table.stores.snapshots.latest()
     if snapshot is None:
-        return RowLevelPlan(request=request, schema=schema)
-    pruner = None if pruned_by is None else FilePruner(schema, pruned_by, table.stores.schemas.get)
-    splits = ScanPlanner(table.stores.manifests, schema).splits(snapshot, pruner)
-    reader = open_reader(table, schema, splits)
+        return RowLevelPlan(request=request, state=state)
+    pruner = None if pruned_by is None else FilePruner(schema, pruned_by, state.schemas.get)
+    splits = ScanPlanner(state.manifests, schema).splits(snapshot, pruner)
+    reader = open_reader(state, schema, splits)
     return RowLevelPlan(
         request=request,
-        schema=schema,
+        state=state,
         snapshot_id=snapshot.id,
         source=RowSource(reader, predicate),
         units=tuple(_build_units(splits, schema)),
@@ -328,11 +334,11 @@ class DeleteSource:
     """The next sequence number of each bucket of a table with a primary key."""
 
 
-def _collect_work(table: Table, plan: RowLevelPlan) -> WorkUnits[DeleteSource | None, TargetUnit]:
+def _collect_work(_table: Table, plan: RowLevelPlan) -> WorkUnits[DeleteSource | None, TargetUnit]:
     if plan.source is None:
         return WorkUnits(shared=None, units=())
     writes_rows = bool(plan and plan.schema.primary_keys)
-    sequences = WriteBuilder(table.stores).read_next_sequences() if writes_rows else {}
+    sequences = WriteBuilder(plan.state).read_next_sequences() if writes_rows else {}
     return WorkUnits(
         shared=DeleteSource(plan.source, sequences), units=plan.units, bytes=plan.bytes
     )
@@ -452,14 +458,15 @@ def _count_deleted(addresses: Sequence[RowAddresses]) -> dict[str, int]:
 
 
 def plan_column_update(
-    table: Table, planned: RowLevelPlan, writing: WritePlan, names: Collection[str]
+    planned: RowLevelPlan, writing: WritePlan, names: Collection[str]
 ) -> ColumnUpdate:
     """Return the plan of an update of some columns of a data-evolution table.
 
     Raises :class:`UnsupportedError` if a global index of the columns forbids the update.
     """
     assert planned.source is not None
-    index = table.stores.manifests.read_index_entries(table.stores.snapshots.latest())
+    latest = planned.state.snapshots.latest()  # indexes that were created since the plan, too
+    index = planned.state.manifests.read_index_entries(latest)
     find_stale_indexes(planned.schema, index, names)
     return ColumnUpdate(
         writing=writing,
@@ -510,11 +517,11 @@ def commit(
             planned, messages, rewritten=set(deleted_rows), guard=guard, hashes=hashes
         )
         if changes is not None and planned.row_ranges:
-            changes = _guard_changed_columns(table, planned, results, changes)
+            changes = _guard_changed_columns(planned, results, changes)
         snapshot = (
             None
             if changes is None
-            else table.stores.new_commit(StepKind.WRITE_ROWS).commit(changes)
+            else planned.state.new_commit(StepKind.WRITE_ROWS).commit(changes)
         )
     entries = [entry for message in messages for entry in message.entries]
     counts = {
@@ -527,7 +534,7 @@ def commit(
         **counts,
         files_added=len(entries) - removed,
         files_removed=removed,
-        rows_not_visible=WriteBuilder(table.stores).count_unseen_rows(entries),
+        rows_not_visible=WriteBuilder(planned.state).count_unseen_rows(entries),
     )
 
 
@@ -541,9 +548,9 @@ def _delete_rows_of_files(
     deleted_rows: Mapping[PartitionBucket, Mapping[str, DeletionVector]],
 ) -> list[CommitMessage]:
     assert planned.source is not None
-    snapshot, reader = table.stores.snapshots.get(planned.snapshot_id), planned.source.reader
-    splits = ScanPlanner(table.stores.manifests, planned.schema).splits(snapshot)
-    schemas = open_reader(table, planned.schema, splits).schemas
+    state, reader = planned.state, planned.source.reader
+    splits = ScanPlanner(state.manifests, planned.schema).splits(state.snapshot)
+    schemas = open_reader(state, planned.schema, splits).schemas
     run_unit = partial(run_delete_unit, replace(reader, schemas=schemas))
     units = plan_delete_units(reader.schema, splits, deleted_rows)
 
@@ -587,7 +594,6 @@ def _build_changes(
 
 
 def _guard_changed_columns(
-    table: Table,
     planned: RowLevelPlan,
     results: Sequence[RowLevelTaskResult],
     changes: CommitChanges,
@@ -597,7 +603,8 @@ def _guard_changed_columns(
         schema_id=planned.schema.id,
         changes=find_column_changes(planned.row_ranges, results),
     )
-    index = table.stores.manifests.read_index_entries(table.stores.snapshots.latest())
+    latest = planned.state.snapshots.latest()  # indexes that were created since the plan, too
+    index = planned.state.manifests.read_index_entries(latest)
     return guard_changed_columns(changes, guard, planned.schema, index)
 
 

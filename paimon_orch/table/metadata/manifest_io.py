@@ -6,7 +6,7 @@ See docs/format/manifest.md.
 import gc
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass
 from typing import cast
 
 import numpy as np
@@ -38,7 +38,9 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.data_types import DataType
 from paimon_orch.storage import FileIO
-from paimon_orch.table.metadata.metadata_io import read_metadata_file, wrap_read_errors
+from paimon_orch.storage.concurrency import map_concurrently, start_call
+from paimon_orch.table.metadata.metadata_cache import read_unchanging_file
+from paimon_orch.table.metadata.metadata_io import read_metadata_file
 
 ManifestFilter = Callable[[ManifestFileMeta], bool]
 ManifestSelector = Callable[[Sequence[ManifestFileMeta]], Sequence[ManifestFileMeta]]
@@ -47,21 +49,7 @@ EntrySelector = Callable[[Manifest, Indices], Indices]
 
 _SIZE_MARGIN = 1.03  # of estimated sizes, so that few manifests are encoded again
 _MAX_KEPT_BYTES = 4 << 20
-"""The size of manifests that are kept so that they are not read twice."""
-
-
-@dataclass(slots=True)
-class ManifestContents:
-    """The content of small tables' manifests, so that they are not read twice."""
-
-    by_name: dict[str, bytes] = field(default_factory=dict)
-    size: int = 0
-
-    def add(self, name: str, data: bytes) -> None:
-        """Keep the content of a manifest, unless the others are large already."""
-        if self.size + len(data) <= _MAX_KEPT_BYTES:
-            self.by_name[name] = data
-            self.size += len(data)
+"""The size of manifests that are kept so that they are not decoded twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +58,9 @@ class ManifestReader:
 
     io: FileIO
     paths: TablePaths
+    _: KW_ONLY
+    is_cached: bool = False
+    """Whether the process may keep the files in memory. Keep it off to verify or delete files."""
 
     def _path(self, name: str) -> str:
         return f"{self.paths.manifest_dir}/{name}"
@@ -78,7 +69,8 @@ class ManifestReader:
         """Return the content and path of a file of the expected size."""
         path = self._path(name)
         try:
-            data = read_metadata_file(self.io, path)
+            read = read_unchanging_file if self.is_cached else read_metadata_file
+            data = read(self.io, path)
         except FileNotFoundError:
             raise MissingFileError(path, "is missing, but a snapshot needs it") from None
         if size is not None and size != len(data):
@@ -89,9 +81,7 @@ class ManifestReader:
 
     def find_format(self, name: str) -> str:
         """Return the file format of a manifest, a manifest list or an index manifest."""
-        path = self._path(name)
-        with wrap_read_errors(path), self.io.open_input(path) as source:
-            return find_format(source.read(MAGIC_BYTES))
+        return find_format(self._read_bytes(name)[0][:MAGIC_BYTES])
 
     def manifest_list(self, name: str, size: int | None = None) -> list[ManifestFileMeta]:
         """Read a manifest list; ``size`` is its size in the snapshot."""
@@ -99,10 +89,14 @@ class ManifestReader:
 
     def manifests(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
         """Return the base manifests of a snapshot, then its delta manifests."""
-        return [
-            *self.manifest_list(snapshot.base_manifest_list, snapshot.base_manifest_list_size),
-            *self._read_delta_list(snapshot),
-        ]
+        read_base = start_call(
+            self.io,
+            lambda: self.manifest_list(
+                snapshot.base_manifest_list, snapshot.base_manifest_list_size
+            ),
+        )
+        delta = self._read_delta_list(snapshot)
+        return [*read_base(), *delta]
 
     def _read_delta_list(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
         return self.manifest_list(snapshot.delta_manifest_list, snapshot.delta_manifest_list_size)
@@ -112,12 +106,8 @@ class ManifestReader:
     ) -> list[ManifestEntry]:
         """Read the entries of the manifests that ``keep`` selects, in the order of manifests."""
         with _disable_gc():
-            return [
-                entry
-                for meta in manifests
-                if keep is None or keep(meta)
-                for entry in self.open(meta).entries()
-            ]
+            selected = manifests if keep is None else filter(keep, manifests)
+            return [entry for each in self.open_all(selected) for entry in each.entries()]
 
     def read_live_entries(
         self,
@@ -156,15 +146,13 @@ class ManifestReader:
     ) -> LiveFiles:
         """Return a snapshot's live files as columns, in the order of its manifests.
 
-        Holds one decoded manifest at a time, and keeps the content of some for
-        :meth:`build_entries`. The first three parameters are those of :meth:`read_live_entries`,
+        Holds one decoded manifest at a time. The first three parameters are those of :meth:`read_live_entries`,
         the others those of :func:`collect_live_files`. ``manifests`` may also be the selected
         manifests, if the caller has read the lists.
         """
         metas = self._select_manifests(snapshot, manifests)
-        contents = ManifestContents()
-        live = self._iterate_live_rows(metas, partitions, levels, contents)
-        files = collect_live_files(
+        live = self._iterate_live_rows(metas, partitions, levels)
+        return collect_live_files(
             metas,
             live,
             with_names=with_names,
@@ -172,19 +160,16 @@ class ManifestReader:
             with_row_ids=with_row_ids,
             key_types=key_types,
         )
-        return replace(files, contents=contents.by_name)
 
     def build_entries(self, files: LiveFiles) -> list[ManifestEntry]:
         """Return the entries of live files, in their order; may read their manifests again."""
         entries: list[ManifestEntry | None] = [None] * len(files)
         order = np.lexsort((np.abs(files.positions), files.manifest_codes))
         codes = files.manifest_codes[order]
+        groups = np.split(order, np.flatnonzero(np.diff(codes)) + 1) if len(files) else []
+        metas = [files.manifests[files.manifest_codes[rows[0]]] for rows in groups]
         with _disable_gc():
-            for rows in np.split(order, np.flatnonzero(np.diff(codes)) + 1) if len(files) else ():
-                meta = files.manifests[files.manifest_codes[rows[0]]]
-                data, path = files.contents.get(meta.file_name), self._path(meta.file_name)
-                if data is None:
-                    data, path = self._read_bytes(meta.file_name, meta.file_size)
+            for rows, (data, path) in zip(groups, self._read_all(metas), strict=True):
                 found = read_entries_at(data, path, files.positions[rows])
                 for row, entry in zip(rows.tolist(), found, strict=True):
                     entries[row] = entry
@@ -203,35 +188,29 @@ class ManifestReader:
         metas: Sequence[ManifestFileMeta],
         partitions: PartitionSelector | None,
         levels: range | None,
-        contents: ManifestContents | None = None,
     ) -> Iterator[tuple[int, Manifest, Indices]]:
-        """Yield the index, the entries and the live rows of each manifest, one at a time.
-
-        The content of some manifests is added to ``contents``.
-        """
+        """Yield the index, the entries and the live rows of each manifest, one at a time."""
         kept: dict[str, Manifest] = {}
-        size = 0
 
-        def open_to_find_deletes(meta: ManifestFileMeta) -> Manifest:
-            nonlocal size
-            manifest = self.open(meta, contents)
-            if size + meta.file_size <= _MAX_KEPT_BYTES:
-                kept[meta.file_name] = manifest
-                size += meta.file_size
-            return manifest
+        def open_to_find_deletes() -> Iterator[Manifest]:
+            size = 0
+            with_deletes = [meta for meta in metas if meta.num_deleted_files]
+            for meta, manifest in zip(with_deletes, self.open_all(with_deletes), strict=True):
+                if size + meta.file_size <= _MAX_KEPT_BYTES:
+                    kept[meta.file_name] = manifest
+                    size += meta.file_size
+                yield manifest
 
-        deleted = DeletedFiles.of(
-            open_to_find_deletes(meta) for meta in metas if meta.num_deleted_files
-        )
+        deleted = DeletedFiles.of(open_to_find_deletes())
 
         def select_partitions(candidates: Sequence[bytes]) -> Collection[bytes]:
             assert partitions is not None
             with wrap_decode_errors(self.paths.manifest_dir):
                 return set(partitions(candidates))
 
+        others = self.open_all([m for m in metas if m.file_name not in kept])
         opened = (
-            kept.pop(meta.file_name) if meta.file_name in kept else self.open(meta, contents)
-            for meta in metas
+            kept.pop(meta.file_name) if meta.file_name in kept else next(others) for meta in metas
         )
         selector = None if partitions is None else select_partitions
         live = iterate_live_rows(opened, deleted, selector, levels)
@@ -242,24 +221,24 @@ class ManifestReader:
         """Read the entries that one commit added and deleted."""
         return self.entries(self._read_delta_list(snapshot))
 
-    def open(self, meta: ManifestFileMeta, contents: ManifestContents | None = None) -> Manifest:
-        """Read a manifest as columns; raises :class:`CorruptFileError` for wrong counts.
+    def open_all(self, metas: Iterable[ManifestFileMeta]) -> Iterator[Manifest]:
+        """Yield the manifests as columns; reads some of the next ones at the same time.
 
-        Adds its content to ``contents``.
+        Raises :class:`CorruptFileError` for wrong counts.
         """
-        data, path = self._read_bytes(meta.file_name, meta.file_size)
-        if contents is not None:
-            contents.add(meta.file_name, data)
-        manifest = open_manifest(data, path)
-        deleted = int(manifest.kinds.sum())
-        added = len(manifest) - deleted
-        if (added, deleted) != (meta.num_added_files, meta.num_deleted_files):
-            raise CorruptFileError(
-                path,
-                f"adds {added} and deletes {deleted} files, not {meta.num_added_files} and "
-                f"{meta.num_deleted_files} as in its manifest list",
-            )
-        return manifest
+        metas = list(metas)
+        for meta, (data, path) in zip(metas, self._read_all(metas), strict=True):
+            yield _open_manifest(meta, data, path)
+
+    def _read_all(self, metas: Iterable[ManifestFileMeta]) -> Iterator[tuple[bytes, str]]:
+        """Yield the content and path of each manifest."""
+        return map_concurrently(
+            self.io, lambda m: self._read_bytes(m.file_name, m.file_size), metas
+        )
+
+    def open(self, meta: ManifestFileMeta) -> Manifest:
+        """Read a manifest as columns; raises :class:`CorruptFileError` for wrong counts."""
+        return _open_manifest(meta, *self._read_bytes(meta.file_name, meta.file_size))
 
     def read_index_entries(self, snapshot: Snapshot | None) -> list[IndexManifestEntry]:
         """Read the index files of a snapshot."""
@@ -270,6 +249,20 @@ class ManifestReader:
     def index_manifest(self, name: str) -> list[IndexManifestEntry]:
         """Read an index manifest."""
         return decode_index_manifest(*self._read_bytes(name))
+
+
+def _open_manifest(meta: ManifestFileMeta, data: bytes, path: str) -> Manifest:
+    """Return a manifest as columns, after a comparison with its counts in the manifest list."""
+    manifest = open_manifest(data, path)
+    deleted = int(manifest.kinds.sum())
+    added = len(manifest) - deleted
+    if (added, deleted) != (meta.num_added_files, meta.num_deleted_files):
+        raise CorruptFileError(
+            path,
+            f"adds {added} and deletes {deleted} files, not {meta.num_added_files} and "
+            f"{meta.num_deleted_files} as in its manifest list",
+        )
+    return manifest
 
 
 @contextmanager

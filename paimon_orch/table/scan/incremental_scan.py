@@ -189,7 +189,7 @@ class IncrementalScan(BaseScan):
         return Visibility(schema, self.merge_level_0 is not False)
 
     def _build_manifest_reader(self) -> ManifestReader:
-        return ManifestReader(self.io, self.paths)
+        return ManifestReader(self.io, self.paths, is_cached=True)
 
     def _build_pruner(self) -> FilePruner | None:
         predicate = self.predicate

@@ -31,6 +31,7 @@ from paimon_orch.format.types.predicate import (
     restrict_to_columns,
 )
 from paimon_orch.storage import FileIO
+from paimon_orch.storage.concurrency import start_call
 from paimon_orch.table.chain.chain_file_reader import ChainFileReader
 from paimon_orch.table.chain.chain_splits import (
     ChainPartitions,
@@ -55,7 +56,12 @@ from paimon_orch.table.scan.order_by import SortKey, sort_batches
 from paimon_orch.table.scan.partition_pruner import filter_partitions
 from paimon_orch.table.scan.postponed_rows import add_postponed_files, should_merge_postponed
 from paimon_orch.table.scan.row_count import count_rows
-from paimon_orch.table.scan.scan_planner import ALL_LEVELS, ScanPlanner, apply_limit
+from paimon_orch.table.scan.scan_planner import (
+    ALL_LEVELS,
+    IndexSource,
+    ScanPlanner,
+    apply_limit,
+)
 from paimon_orch.table.scan.top_n_files import select_top_n_splits
 from paimon_orch.table.scan.unseen_rows import Visibility
 from paimon_orch.table.table_label import TableLabel
@@ -147,7 +153,7 @@ class Scan(BaseScan):
         pruner = None
         if self.predicate is not None:
             pruner = FilePruner(self.schema, self.predicate, self.schemas.get, use_indexes=False)
-        manifests = ManifestReader(self.io, self.paths)
+        manifests = ManifestReader(self.io, self.paths, is_cached=True)
         return self.visibility.rows_not_visible(manifests, self.snapshot, pruner, partitions)
 
     @property
@@ -173,11 +179,12 @@ class Scan(BaseScan):
 
     def _plan_branch(self, *, use_indexes: bool) -> tuple[list[BucketSplit], Sequence[str]]:
         """Return the files of the snapshot that may match, and the column indexes that were used."""
-        index = ManifestReader(self.io, self.paths).read_index_entries(self.snapshot)
+        manifests = ManifestReader(self.io, self.paths, is_cached=True)
+        read_index = start_call(self.io, lambda: manifests.read_index_entries(self.snapshot))
         splits = self.plan_own_splits(
-            self._restrict_to_columns(), use_indexes=use_indexes, index=index
+            self._restrict_to_columns(), use_indexes=use_indexes, read_index=read_index
         )
-        return self._prune_by_column_indexes(splits, index) if use_indexes else (splits, ())
+        return self._prune_by_column_indexes(splits, read_index()) if use_indexes else (splits, ())
 
     def _prune_by_column_indexes(
         self, splits: list[BucketSplit], index: Sequence[IndexManifestEntry]
@@ -269,23 +276,27 @@ class Scan(BaseScan):
         predicate: Predicate | None,
         *,
         use_indexes: bool,
-        index: Sequence[IndexManifestEntry] | None = None,
+        read_index: IndexSource | None = None,
     ) -> list[BucketSplit]:
         """Return the files of the snapshot that may match, without the fallback branch.
 
-        ``index`` are the index files of the snapshot, if the caller has read them.
+        ``read_index`` returns the index files of the snapshot, if the caller reads them.
         """
         levels = self.visibility.levels_to_read(self.levels)
         if not self.merge_postponed:
-            splits = self._plan_splits(predicate, levels, use_indexes=use_indexes, index=index)
+            splits = self._plan_splits(
+                predicate, levels, use_indexes=use_indexes, read_index=read_index
+            )
             return [split for split in splits if split.bucket >= 0]
         # A postponed row replaces the row with its key, so only predicates on keys can prune files.
         partitions, keys = set(self.schema.partition_keys), set(self.schema.primary_keys)
         on_keys = None if predicate is None else restrict_to_columns(predicate, partitions | keys)
         on_partitions = None if predicate is None else restrict_to_columns(predicate, partitions)
-        all_splits = self._plan_splits(on_partitions, ALL_LEVELS, use_indexes=False, index=index)
+        all_splits = self._plan_splits(
+            on_partitions, ALL_LEVELS, use_indexes=False, read_index=read_index
+        )
         return add_postponed_files(
-            self._plan_splits(on_keys, levels, use_indexes=False, index=index),
+            self._plan_splits(on_keys, levels, use_indexes=False, read_index=read_index),
             all_splits,
             self.schema,
         )
@@ -296,13 +307,13 @@ class Scan(BaseScan):
         levels: range,
         *,
         use_indexes: bool,
-        index: Sequence[IndexManifestEntry] | None,
+        read_index: IndexSource | None,
     ) -> list[BucketSplit]:
         pruner = None
         if predicate is not None:
             pruner = FilePruner(self.schema, predicate, self.schemas.get, use_indexes)
-        planner = ScanPlanner(ManifestReader(self.io, self.paths), self.schema)
-        return planner.splits(self.snapshot, pruner, levels=levels, index=index)
+        planner = ScanPlanner(ManifestReader(self.io, self.paths, is_cached=True), self.schema)
+        return planner.splits(self.snapshot, pruner, levels=levels, read_index=read_index)
 
     def _apply_limit(self, splits: Sequence[BucketSplit]) -> Sequence[BucketSplit]:
         """Return only the files that the limit needs, or all files if rows are filtered later."""

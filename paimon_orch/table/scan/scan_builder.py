@@ -49,10 +49,13 @@ def build_scan(stores: TableStores, request: ScanRequest) -> Scan:
     if request.columns is not None and not request.columns:
         raise InputError(f"a scan of {stores.identifier} needs at least one column")
     selector = request.selector
-    snapshot = selector.find(stores.snapshots)
+    if selector:  # the newest snapshot is not needed, and may be lost
+        snapshot, newest = selector.find(stores.snapshots), stores.get_schema()
+    else:
+        state = stores.load()
+        snapshot, newest = state.snapshot, state.schema
     if snapshot is not None:
         stores.schemas.get(snapshot.schema_id)  # this fails if the schema is missing
-    newest = stores.get_schema()
     stores.check_step(StepKind.READ if selector else StepKind.READ | StepKind.DEFAULT_READ, newest)
     warn_of_unknown_options(stores.identifier, newest.options)
     schema = stores.schemas.get(snapshot.schema_id) if selector and snapshot else newest

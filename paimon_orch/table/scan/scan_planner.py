@@ -4,7 +4,7 @@ See docs/format/scan.md.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
@@ -13,12 +13,14 @@ from paimon_orch.format.manifest.manifest_entry import DataFileMeta, ManifestEnt
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.storage.concurrency import start_call
 from paimon_orch.table.metadata.live_buckets import group_vectors
 from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.scan.bucket_split import BucketSplit, count_visible_rows
 from paimon_orch.table.scan.file_pruner import FilePruner
 
 ALL_LEVELS = range(2**31)
+IndexSource = Callable[[], Sequence[IndexManifestEntry]]
 
 
 def apply_limit(
@@ -75,11 +77,11 @@ class ScanPlanner:
         pruner: FilePruner | None = None,
         *,
         levels: range = ALL_LEVELS,
-        index: Sequence[IndexManifestEntry] | None = None,
+        read_index: IndexSource | None = None,
     ) -> list[BucketSplit]:
         """Return the files of some levels by bucket, without files that ``pruner`` excludes.
 
-        ``index`` are the index files of the snapshot, if the caller has read them.
+        ``read_index`` returns the index files of the snapshot, if the caller reads them.
         """
         if snapshot is None:
             return []
@@ -92,6 +94,9 @@ class ScanPlanner:
             ]
             return in_levels if pruner is None else pruner.select_manifests(in_levels)
 
+        if read_index is None:
+            io = self.manifests.io
+            read_index = start_call(io, lambda: self.manifests.read_index_entries(snapshot))
         is_unmerged = not self.schema.primary_keys
         live = self.manifests.read_live_entries(
             snapshot,
@@ -102,9 +107,7 @@ class ScanPlanner:
         )
         if pruner is not None:
             live = pruner.select_entries(live)
-        if index is None:
-            index = self.manifests.read_index_entries(snapshot)
-        splits = build_bucket_splits(live, index)
+        splits = build_bucket_splits(live, read_index())
         if pruner is None or is_unmerged:
             return splits
         files_by_split = pruner.select_files([(split.partition, split.files) for split in splits])

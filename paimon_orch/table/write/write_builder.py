@@ -23,7 +23,7 @@ from paimon_orch.table.commit.commit import CommitId
 from paimon_orch.table.commit.commit_changes import CommitChanges, PartitionFilter
 from paimon_orch.table.filter.partition_spec import PartitionSpec
 from paimon_orch.table.scan.unseen_rows import Visibility, describe_unseen_rows_after_write
-from paimon_orch.table.table_stores import TableStores
+from paimon_orch.table.table_state import TableState
 from paimon_orch.table.write.arrow_input import ArrowStreamExportable, to_arrow_table
 from paimon_orch.table.write.bucket_routing import check_writable
 from paimon_orch.table.write.commit_message import CommitMessage, discard_written_files
@@ -46,7 +46,7 @@ class WriteBuilder:
     ``partitions``, by default the partitions of the new rows.
     """
 
-    stores: TableStores
+    state: TableState
     _: KW_ONLY
     is_overwrite: bool = False
     partitions: PartitionSpec | Sequence[PartitionSpec] | None = None
@@ -59,18 +59,18 @@ class WriteBuilder:
         """
         if self.is_overwrite:
             return {}
-        return _compute_next_sequences(self._read_buckets(self.stores.snapshots.latest()))
+        return _compute_next_sequences(self._read_buckets(self.state.snapshot))
 
     def find_committed(self) -> Snapshot | None:
         """Return the snapshot with this commit id, or None if it is not committed."""
         if self.commit_id is None:
             return None
-        commit = self.stores.new_commit(StepKind.WRITE_ROWS, self.commit_id.user)
+        commit = self.state.new_commit(StepKind.WRITE_ROWS, self.commit_id.user)
         return commit.find_committed(self.commit_id.identifier)
 
     def report_commit(self, committed: Snapshot) -> None:
         """Repeat the reports of an earlier commit, which may have ended before them."""
-        self.stores.report_commit(StepKind.WRITE_ROWS, committed)
+        self.state.report_commit(StepKind.WRITE_ROWS, committed)
 
     def plan(self, row_kind: str | None = None) -> WritePlan:
         """Read the next sequence numbers and the state of the buckets for the tasks of a write.
@@ -78,15 +78,16 @@ class WriteBuilder:
         ``row_kind`` names a text column with row kinds. Raises :class:`UnsupportedError` if the
         table's options or buckets do not allow writes.
         """
-        snapshot = self.stores.snapshots.latest()
-        factory = self.stores.build_writer_factory(snapshot)
-        self.stores.check_step(StepKind.WRITE_ROWS, factory.schema)
+        snapshot = self.state.snapshot
+        factory = self.state.build_writer_factory(snapshot)
+        self.state.check_step(StepKind.WRITE_ROWS, factory.schema)
         check_writable(factory.schema)
         # an overwrite ignores the sequence numbers and buckets of existing rows
         replaces_all = self.is_overwrite or snapshot is None
         groups = self._read_buckets(None if replaces_all else snapshot)
         has_postponed = has_postpone_buckets(factory.schema)
         return WritePlan(
+            state=self.state,
             factory=factory,
             first_sequence=_compute_next_sequences(groups),
             row_kind=row_kind,
@@ -99,7 +100,7 @@ class WriteBuilder:
 
     def _read_buckets(self, snapshot: Snapshot | None) -> BucketGroups:
         """Return the live files of a snapshot by bucket, without objects for files."""
-        manifests = self.stores.manifests
+        manifests = self.state.manifests
         if snapshot is None:
             return collect_live_files((), ()).group_by_bucket()
         return manifests.read_live_files(snapshot).group_by_bucket()
@@ -111,22 +112,22 @@ class WriteBuilder:
         if not has_dynamic_buckets(schema):
             return None
         if self.is_overwrite:
-            return HashIndex(self.stores.reader(), {}, {})
+            return HashIndex(self.state.reader(), {}, {})
         index_files = {
             entry.partition_bucket: entry
-            for entry in self.stores.manifests.read_index_entries(snapshot)
+            for entry in self.state.manifests.read_index_entries(snapshot)
             if entry.index_type == HASH_INDEX
         }
         buckets = groups.list_buckets()
         numbers = [n for n, bucket in enumerate(buckets) if bucket not in index_files]
         without_index = groups.take(np.array(numbers, np.int64))
         files = without_index.files.take(without_index.rows)
-        entries = iter(self.stores.manifests.build_entries(files))
+        entries = iter(self.state.manifests.build_entries(files))
         unindexed = {
             buckets[number]: tuple(next(entries).file for _ in range(length))
             for number, length in zip(numbers, without_index.lengths.tolist(), strict=True)
         }
-        return HashIndex(self.stores.reader(), index_files, unindexed)
+        return HashIndex(self.state.reader(), index_files, unindexed)
 
     def write(
         self,
@@ -154,7 +155,7 @@ class WriteBuilder:
             snapshot = self.commit(written, planned.hashes)
         except REFUSED_COMMIT_ERRORS:
             # After these errors, it is certain that the files are not committed.
-            discard_written_files(self.stores.reader(), [written])
+            discard_written_files(self.state.reader(), [written])
             raise
         self._warn_of_unseen_rows(written.entries, planned.schema)
         return snapshot
@@ -183,16 +184,16 @@ class WriteBuilder:
         if self.commit_id is not None:
             user = self.commit_id.user
             changes = replace(changes, identifier=self.commit_id.identifier)
-        commit = self.stores.new_commit(StepKind.WRITE_ROWS, user)
+        commit = self.state.new_commit(StepKind.WRITE_ROWS, user)
         snapshot = commit.commit(changes)
         if commit.is_duplicate:
-            discard_written_files(self.stores.reader(), [written])
+            discard_written_files(self.state.reader(), [written])
         return snapshot
 
     def _build_append(
         self, written: CommitMessage, hash_index: HashIndex | None
     ) -> CommitChanges | None:
-        options = self.stores.get_schema().typed_options
+        options = self.state.schema.typed_options
         if not written.entries and not options.get(COMMIT_FORCE_CREATE_SNAPSHOT):
             return None
         guards = () if hash_index is None else hash_index.guards(written.entries, written.index)
@@ -205,7 +206,7 @@ class WriteBuilder:
         )
 
     def _build_overwrite(self, written: CommitMessage) -> CommitChanges | None:
-        schema = self.stores.get_schema()
+        schema = self.state.schema
         partitions = (entry.partition for entry in written.entries)
         replaced = build_overwrite_filter(partitions, self.partitions, schema)
         if replaced is None:
@@ -222,7 +223,7 @@ class WriteBuilder:
         self, entries: Sequence[ManifestEntry], schema: TableSchema | None = None
     ) -> int:
         """Count the new records that batch readers see only after a compaction."""
-        schema = schema or self.stores.get_schema()
+        schema = schema or self.state.schema
         added = upgrade_after_overwrite(entries, schema) if self.is_overwrite else entries
         return Visibility(schema).count(added)
 
@@ -231,19 +232,19 @@ class WriteBuilder:
         if unseen:
             logger.warning(
                 "%s",
-                describe_unseen_rows_after_write(self.stores.label, unseen),
+                describe_unseen_rows_after_write(self.state.label, unseen),
             )
 
     def _warn_of_replaced_unseen_rows(self, replaced: PartitionFilter) -> None:
         """Log a warning if an overwrite replaces records that scans of the table leave out."""
-        latest, visibility = self.stores.snapshots.latest(), Visibility(self.stores.get_schema())
-        rows = visibility.rows_not_visible(self.stores.manifests, latest, partitions=replaced)
+        latest, visibility = self.state.snapshot, Visibility(self.state.schema)
+        rows = visibility.rows_not_visible(self.state.manifests, latest, partitions=replaced)
         if latest is not None and rows:
             logger.warning(
                 "the overwrite of %s replaces %s records that are not compacted yet and that batch "
                 "reads leave out. If the new rows come from a read of this table, they lack these "
                 "records: roll back to snapshot %d, and read with merge_level_0",
-                self.stores.identifier,
+                self.state.identifier,
                 f"{rows:,}",
                 latest.id,
             )

@@ -12,6 +12,7 @@ from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.schema import SEQUENCE_NUMBER, TableSchema
 from paimon_orch.table.commit.commit import CommitId
 from paimon_orch.table.filter.partition_spec import PartitionSpec
+from paimon_orch.table.table_state import TableState
 from paimon_orch.table.write.conform_rows import add_missing_columns, convert_rows
 from paimon_orch.table.write.dynamic_bucket import HashIndex
 from paimon_orch.table.write.postpone_bucket import PostponeBuckets
@@ -22,6 +23,8 @@ from paimon_orch.table.write.text_formats import TextFormats
 class WritePlan:
     """The plan of one write for its tasks; a :class:`WriteBuilder` plans and commits it."""
 
+    state: TableState | None = None
+    """The table when the write was planned; None for a write inside of another step."""
     factory: FileWriterFactory
     first_sequence: Mapping[PartitionBucket, int] = field(default_factory=dict)
     """The next sequence number of each bucket that has files."""

@@ -135,7 +135,7 @@ def test_units_choose_the_buckets_of_a_simple_implementation(
             mock.patch.object(manifest_units, "_ENTRIES_PER_PART", entries_per_part),
             mock.patch.object(columnar_manifest, "_MIN_COLUMNAR_BYTES", columnar_bytes),
         ):
-            scan = scan_latest_buckets(table, PartitionRequest(where=where), executor)
+            scan = scan_latest_buckets(table.load(), PartitionRequest(where=where), executor)
             assert scan is not None
             scan.judge_together([ChooseBySize(0), ChooseBySize(1)])
             for remainder in (0, 1):
@@ -201,7 +201,7 @@ def test_plans_and_decisions_in_units_are_those_of_one_process(
     assert executor.jobs == 1
     assert (in_units.units, in_units.guards) == (planned.units, planned.guards)
     assert in_units.skipped_buckets == planned.skipped_buckets
-    scan = scan_latest_buckets(table, PartitionRequest(), executor)
+    scan = scan_latest_buckets(table.load(), PartitionRequest(), executor)
     assert isinstance(scan, BucketScan)
     assert decide(table, policy, scan=scan) == decisions
 
@@ -235,7 +235,7 @@ def test_units_that_judge_buckets_of_the_same_partition_are_combined(
     policy = CompactionPolicy(cluster_idle_for=None if options["key"] else "3 d", sorted_runs=3)
 
     def read() -> tuple[list[CompactionDecision], dict[str, PartitionWork]]:
-        scan = scan_latest_buckets(table, PartitionRequest(), now=NOW)
+        scan = scan_latest_buckets(table.load(), PartitionRequest(), now=NOW)
         assert scan is not None
         work = read_partition_work(scan, timedelta())
         return decide(table, policy, scan=scan), work

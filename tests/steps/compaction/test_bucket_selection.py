@@ -148,7 +148,7 @@ def test_a_partition_is_idle_if_its_files_in_all_buckets_are_old(
         edit_files(table, snapshot, creation_time=created)
     table.drop_partitions(["p=dropped"])
 
-    scan = bucket_scan.scan_latest_buckets(table, step.CompactRequest(), now=now)
+    scan = bucket_scan.scan_latest_buckets(table.load(), step.CompactRequest(), now=now)
     assert scan is not None
 
     def find(idle_for: timedelta) -> set[tuple[object, ...]]:

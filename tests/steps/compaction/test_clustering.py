@@ -304,13 +304,13 @@ def test_a_policy_sorts_a_partition_as_a_whole_once_it_is_idle(tmp_path: Path) -
     assert (first.compact, first.is_waiting, first.may_become_idle) == (False, False, True)
     assert not decide(table, CompactionPolicy())[0].may_become_idle
 
-    scan = scan_latest_buckets(table, CompactRequest(), now=LATER)
+    scan = scan_latest_buckets(table.load(), CompactRequest(), now=LATER)
     decisions = decide(table, policy, scan=scan)
 
     assert [(d.compact, d.strategy) for d in decisions] == [(True, "full")] * 3
     assert "no new files for 2 d" in decisions[0].reason
     compact(table, EXECUTOR, strategy="full")
-    scan = scan_latest_buckets(table, CompactRequest(), now=LATER)
+    scan = scan_latest_buckets(table.load(), CompactRequest(), now=LATER)
     assert not any(d.compact or d.may_become_idle for d in decide(table, policy, scan=scan))
     with pytest.raises(InputError, match="cluster_idle_for"):
         CompactionPolicy(cluster_idle_for="long")

@@ -209,7 +209,7 @@ def test_truncate_resets_the_index(table: Table) -> None:
 
 
 def test_a_missing_index_is_rebuilt_from_the_files_of_its_bucket(table: Table) -> None:
-    planned = WriteBuilder(table.stores).plan().hashes
+    planned = WriteBuilder(table.load()).plan().hashes
     assert planned is not None
     files = {s.partition_bucket: s.files for s in table.files()}
     without = type(planned)(planned.reader, {}, files)
@@ -303,7 +303,7 @@ def test_two_tasks_that_assigned_one_partition_are_refused(table: Table) -> None
 
 
 def test_a_retried_task_assigns_the_same_buckets(table: Table) -> None:
-    planned = WriteBuilder(table.stores).plan().hashes
+    planned = WriteBuilder(table.load()).plan().hashes
     assert planned is not None
     rows = numbered_rows(5, 60)
 

@@ -363,7 +363,7 @@ def test_a_full_buffer_is_flushed_to_additional_files(tmp_path: Path) -> None:
                 table_of("k v", [(1, f"{number}"), (number + 5, "x")]), table.load().schema
             )
         )
-    WriteBuilder(table.stores).commit(writer.close())
+    WriteBuilder(table.load()).commit(writer.close())
 
     assert levels_of(table) == [0, 0, 0]
     assert rows_of(table) == [(1, "2"), (5, "x"), (6, "x"), (7, "x")]
@@ -627,7 +627,7 @@ def test_the_next_sequence_number_follows_those_of_all_files_of_a_bucket(tmp_pat
             table.upsert(table_of("p k v", rows))
     compact(table, InProcessExecutor(), partitions=["p=a"], strategy="full")
 
-    builder = WriteBuilder(table.stores)
+    builder = WriteBuilder(table.load())
 
     expected = {
         split.partition_bucket: 1 + max(file.max_sequence_number for file in split.files)
@@ -636,5 +636,5 @@ def test_the_next_sequence_number_follows_those_of_all_files_of_a_bucket(tmp_pat
     assert len(expected) == 6
     assert builder.read_next_sequences() == expected
     assert builder.plan().first_sequence == expected
-    overwrite = WriteBuilder(table.stores, is_overwrite=True)
+    overwrite = WriteBuilder(table.load(), is_overwrite=True)
     assert overwrite.read_next_sequences() == overwrite.plan().first_sequence == {}
