@@ -113,6 +113,8 @@ class RetainedVersions:
     branches: tuple[TablePaths, ...]
     by_path: Mapping[str, RetainedSnapshot]
     """The versions: by branch, first tags, then snapshots, then changelogs."""
+    newest_schemas: Mapping[str, int]
+    """The id of the newest schema by branch, for branches whose schemas were listed."""
 
     def of_branch(self, branch: str) -> list[RetainedSnapshot]:
         """Return the versions of one branch."""
@@ -197,31 +199,43 @@ class RetainedSnapshotStore:
         snapshot is copied to a tag or a changelog, and a tag to a branch, before it is deleted.
         """
         main = TablePaths(self.root)
-        check_main = start_call(self.io, partial(self._require_schema, main))
+        find_schema = start_call(self.io, partial(self._find_newest_schema, main))
         listed = self._list_branch(snapshots, main)
-        check_main()
+        newest_schemas = {main.branch: find_schema()}
         list_branches = start_call(self.io, Branches(self.io, self.root).names)
         versions = self._read_all(listed, known, vanished)
         others = [TablePaths(self.root, name) for name in list_branches()]
         list_branch = partial(self._list_checked_branch, snapshots)
-        for listed in list(map_concurrently(self.io, list_branch, others)):
+        for paths, (schema, listed) in zip(
+            others, list(map_concurrently(self.io, list_branch, others)), strict=True
+        ):
+            newest_schemas[paths.branch] = schema
             versions += self._read_all(listed, known, vanished)
-        by_path = {version.path: version for version in versions}
-        return RetainedVersions(branches=(main, *others), by_path=by_path)
+        return RetainedVersions(
+            branches=(main, *others),
+            by_path={version.path: version for version in versions},
+            newest_schemas={
+                name: schema for name, schema in newest_schemas.items() if schema is not None
+            },
+        )
 
     def _list_checked_branch(
         self, snapshots: Mapping[str, Mapping[int, FileInfo]], paths: TablePaths
-    ) -> list[_ListedVersion]:
-        self._require_schema(paths)
-        return self._list_branch(snapshots, paths)
+    ) -> tuple[int | None, list[_ListedVersion]]:
+        return self._find_newest_schema(paths), self._list_branch(snapshots, paths)
 
-    def _require_schema(self, paths: TablePaths) -> None:
-        if paths.branch not in self.with_schema and not SchemaStore(self.io, paths).ids():
+    def _find_newest_schema(self, paths: TablePaths) -> int | None:
+        """Return the id of a branch's newest schema, or None if the caller has read it."""
+        if paths.branch in self.with_schema:
+            return None
+        ids = SchemaStore(self.io, paths).ids()
+        if not ids:
             raise NotFoundError(
                 f"{paths.branch_root} has no schema, so the files it refers to are unknown. "
                 "Nothing was deleted; remove the branch if it is not needed, or restore its "
                 "schema"
             )
+        return ids[-1]
 
     def _list_branch(
         self, snapshots: Mapping[str, Mapping[int, FileInfo]], paths: TablePaths
