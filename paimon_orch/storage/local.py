@@ -134,6 +134,10 @@ class LocalFileIO:
         finally:
             os.close(directory)
 
+    def list_tree(self, path: str) -> list[FileInfo] | None:  # noqa: ARG002 - of other stores
+        """Return None: directories are listed one by one."""
+        return None
+
     def exists(self, path: str) -> bool:
         """Return whether a file or directory exists."""
         try:

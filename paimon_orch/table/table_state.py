@@ -45,6 +45,13 @@ def load_table_state(stores: TableStores, *, known: Snapshot | None = None) -> T
     schema = read_schema()
     if snapshot is not None and snapshot.schema_id > schema.id:  # it was changed in between
         schema = stores.schemas.latest()
+    return build_table_state(stores, schema, snapshot)
+
+
+def build_table_state(
+    stores: TableStores, schema: TableSchema, snapshot: Snapshot | None
+) -> TableState:
+    """Return the state of a table whose newest schema and snapshot are known; reads nothing."""
     state = TableState(
         identifier=stores.identifier,
         io=stores.io,
@@ -55,5 +62,6 @@ def load_table_state(stores: TableStores, *, known: Snapshot | None = None) -> T
         schema=schema,
         snapshot=snapshot,
     )
-    object.__setattr__(state, "schemas", stores.schemas)
+    for name in ("schemas", "snapshots", "manifests"):
+        object.__setattr__(state, name, getattr(stores, name))
     return state

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from paimon_orch.errors import PaimonError, StorageError, UnsupportedError, is_temporary
 from paimon_orch.files.batch_sizes import DEFAULT_BATCH_SIZES, BatchSizes
@@ -21,6 +21,7 @@ from paimon_orch.table.chain.chain_branches import ChainBranches, find_chain_bra
 from paimon_orch.table.iceberg.iceberg_settings import build_iceberg_settings, is_iceberg_enabled
 from paimon_orch.table.metadata.branches import Branches
 from paimon_orch.table.metadata.consumers import ConsumerStore
+from paimon_orch.table.metadata.held_metadata import HeldManifestReader, HeldSnapshotStore
 from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
@@ -77,6 +78,17 @@ class TableStores:
         from paimon_orch.table.table_state import load_table_state
 
         return load_table_state(self)
+
+    def hold(self) -> Self:
+        """Return a copy for one examination, which reads each metadata file once.
+
+        It by-passes the cache of the process.
+        """
+        stores = replace(self)
+        snapshots = HeldSnapshotStore(self.io, self.paths, self.environment.snapshots)
+        object.__setattr__(stores, "snapshots", snapshots)
+        object.__setattr__(stores, "manifests", HeldManifestReader(self.io, self.paths))
+        return stores
 
     def get_schema(self) -> TableSchema:
         """Read the newest schema; a :class:`TableState` returns the schema that it has read."""
@@ -391,12 +403,19 @@ class TableStores:
     def prepare_deletion(self) -> None:
         """Check the newest snapshot and publish it as Iceberg metadata, before files are deleted.
 
-        The published metadata then names no file of snapshots that are being deleted. Raises
-        :class:`StorageError` after a temporary error of the store or catalog, and
-        :class:`UnsupportedError` if it cannot be written, unless stale metadata is allowed, or if
-        the newest snapshot of a catalog has no file.
+        Raises the errors of :meth:`publish_before_deletion`, and :class:`UnsupportedError` if the
+        newest snapshot of a catalog has no file.
         """
         self.snapshots.require_latest_file()
+        self.publish_before_deletion()
+
+    def publish_before_deletion(self) -> None:
+        """Publish the newest snapshot as Iceberg metadata, if the table has it.
+
+        The published metadata then names no file of snapshots that are being deleted. Raises
+        :class:`StorageError` after a temporary error of the store or catalog, and
+        :class:`UnsupportedError` if it cannot be written, unless stale metadata is allowed.
+        """
         if self.allowances.stale_external:
             self.publish_iceberg_metadata()
             return

@@ -13,6 +13,7 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.merge.sort.key_order import Key, KeyColumns, decode_key_bounds
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import TableState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,12 +44,14 @@ class OlderValues:
         }
 
 
-def find_older_values(table: Table, missing: Sequence[ManifestEntry]) -> tuple[OlderValues, ...]:
+def find_older_values(
+    state: TableState, missing: Sequence[ManifestEntry]
+) -> tuple[OlderValues, ...]:
     """Return the older rows in the key ranges of missing files that readers merge.
 
     Rows that a compaction has deleted by deletion vectors stay deleted.
     """
-    schema, options = table.stores.get_schema(), table.stores.get_schema().typed_options
+    schema, options = state.schema, state.schema.typed_options
     if not missing or not schema.primary_keys or options.is_pk_clustering_override:
         return ()
     lost: dict[PartitionBucket, list[DataFileMeta]] = {}
@@ -59,7 +62,7 @@ def find_older_values(table: Table, missing: Sequence[ManifestEntry]) -> tuple[O
     names = {entry.file.file_name for entry in missing}
     found = (
         _compare(schema, split.partition_bucket, file, split.files, names)
-        for split in table.files()
+        for split in state.files()
         for file in lost.get(split.partition_bucket, ())
     )
     return tuple(older for older in found if older.rows)
@@ -95,11 +98,14 @@ def _compare(
 
 
 def read_older_values(
-    table: Table, older: Sequence[OlderValues], missing: Sequence[ManifestEntry]
+    table: Table,
+    schema: TableSchema,
+    older: Sequence[OlderValues],
+    missing: Sequence[ManifestEntry],
 ) -> Iterator[pa.Table]:
     """Yield the rows in the lost key ranges that readers see without the missing files."""
     names = {entry.file.file_name for entry in missing}
-    keys = table.stores.get_schema().trimmed_primary_keys
+    keys = schema.trimmed_primary_keys
     scan = table.scan()
     for split in scan.plan():
         bounds = [each.bounds for each in older if each.bucket == split.partition_bucket]

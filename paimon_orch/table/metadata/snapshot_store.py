@@ -32,6 +32,7 @@ from paimon_orch.table.metadata.metadata_io import (
 T = TypeVar("T")
 
 SNAPSHOT_PREFIX = "snapshot-"
+TAG_PREFIX = "tag-"
 LATEST = "LATEST"
 EARLIEST = "EARLIEST"
 _MAX_HINT_READS = 3
@@ -60,6 +61,14 @@ def number_files(entries: Iterable[FileInfo], prefix: str) -> dict[int, FileInfo
                 "out of the table",
             )
     return {int(text): info for text, info in files.items()}
+
+
+def list_tag_files(io: FileIO, paths: TablePaths) -> list[FileInfo]:
+    """Return the files of all tags of a branch, sorted by name."""
+    # The directory tag-success-file contains files of the option 'tag.create-success-file'.
+    files = [info for info in list_metadata_directory(io, paths.tag_dir) if not info.is_dir]
+    tags = (info for info in files if info.name.startswith(TAG_PREFIX))
+    return sorted(tags, key=lambda info: info.name)
 
 
 def read_hint(io: FileIO, path: str) -> int | None:
@@ -156,7 +165,10 @@ class SnapshotStore:
         Its files would look unreferenced. Raises :class:`UnsupportedError`, and without a catalog
         the same errors as :meth:`latest_id`.
         """
-        latest = self.latest_id()
+        self.require_file(self.latest_id())
+
+    def require_file(self, latest: int | None) -> None:
+        """Refuse as :meth:`require_latest_file`, for the newest snapshot that was just read."""
         if self.catalog is not None and latest is not None and not self.exists(latest):
             raise UnsupportedError(
                 f"{self.paths.root}: no file was deleted, because {self.path(latest)} does not "
@@ -276,10 +288,8 @@ class SnapshotStore:
 
     def tags(self) -> list[str]:
         """Return the names of all tags, sorted."""
-        # The directory tag-success-file contains files of the option 'tag.create-success-file'.
-        entries = list_metadata_directory(self.io, self.paths.tag_dir)
-        names = (info.name for info in entries if not info.is_dir)
-        return sorted(name.removeprefix("tag-") for name in names if name.startswith("tag-"))
+        files = list_tag_files(self.io, self.paths)
+        return [info.name.removeprefix(TAG_PREFIX) for info in files]
 
     def write_hint(self, name: str, snapshot_id: int) -> None:
         """Overwrite a hint file."""
