@@ -190,6 +190,7 @@ class Catalog:
                 command_argument=self._command_argument,
                 permissions=self.permissions,
             ),
+            hint=entry.hint,
         )
 
     @property
