@@ -1,4 +1,4 @@
-"""Directories outside of tables: what the operator allows one table harms no other table."""
+"""Directories outside of tables, which the operator allows to one table or to a server."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 from hostile.test_links import ATTEMPTS, read_all
 from support.damage import edit_files
+from support.faulty_server import Answer, run_faulty_server
 from support.histories import backdate_files
 from support.tables import rows_of, table_of
 
 from paimon_orch import Catalog
+from paimon_orch.catalog.rest import rest_client
+from paimon_orch.catalog.store_options import check_served_directory, open_served_location
 from paimon_orch.errors import InputError, NotAllowedError, PaimonError
 from paimon_orch.table.permissions import TablePermissions
 from paimon_orch.table.table import Table
@@ -75,3 +78,58 @@ def test_a_table_that_asks_for_the_whole_directory_is_refused(tmp_path: Path) ->
     )
     with pytest.raises(NotAllowedError, match=message):
         create(tmp_path, "db.t", "")
+
+
+LOCATIONS = [
+    "/etc",
+    "file:/etc",
+    "file:///etc",
+    "~",
+    "{warehouse}2/x",
+    "{warehouse}/../x",
+    "{warehouse}",
+    "/",
+    "x",
+]
+
+
+@pytest.mark.parametrize("location", LOCATIONS)
+@pytest.mark.parametrize("allowed", [(), ("/elsewhere/*", "/{table}")])
+def test_a_server_names_no_local_directory_outside_of_the_warehouse(
+    tmp_path: Path, location: str, allowed: tuple[str, ...]
+) -> None:
+    options = {"warehouse": f"file:{tmp_path}/w", "allowed-external-paths": ",".join(allowed)}
+    io, root = open_served_location(options, location.format(warehouse=f"{tmp_path}/w"))
+
+    with pytest.raises(
+        NotAllowedError, match=r"local directory .* for db\.t, which is not allowed"
+    ):
+        check_served_directory(options, io, root, "db.t")
+
+
+def test_a_server_names_local_directories_that_are_allowed(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path)
+    options = {"warehouse": f"{tmp_path}/link", "allowed-external-paths": "/a,/b/*"}
+    for root in (f"{tmp_path}/link/x", f"{tmp_path}/x/y", "/a/db.db/t", "/a/db.db/t/x", "/b/any"):
+        check_served_directory(options, *open_served_location(options, root), "db.t")
+
+
+def test_a_rest_server_names_no_directory_of_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rest_client, "_configs", {})
+    table = {"path": f"file:{tmp_path}", "id": "1", "schemaId": 0, "schema": {}}
+    options = {"metastore": "rest", "token": "t", "warehouse": "name"}
+    with run_faulty_server() as server:
+        server.answers = [Answer(body=table)]
+        with pytest.raises(NotAllowedError, match=f"local directory {tmp_path} for db.t"):
+            Catalog(uri=server.uri, **options).table("db.t")
+        location, before = f"file:{tmp_path}/new", len(server.requests)
+        with pytest.raises(NotAllowedError, match=f"local directory {tmp_path}/new for db.n"):
+            Catalog(uri=server.uri, **options).create_table(
+                "db.n", "k INT", options={"path": location}
+            )
+        assert len(server.requests) == before, "the table is refused before it is created"
+        server.answers = [Answer(body=table)]
+        allowed = Catalog(uri=server.uri, allowed_external_paths=[f"{tmp_path}/*"], **options)
+        assert allowed.table("db.t").paths.root == str(tmp_path)
