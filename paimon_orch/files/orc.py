@@ -142,6 +142,7 @@ class OrcFileReader:
         self._source = _FailureRecordingFile(source)
         with self._source.reraise_failure():
             self._file = orc.ORCFile(self._source)
+        self._tail.check_types()
         self._types = {field.name: field.type for field in fields}
         self.num_rows: int | None = self._file.nrows
         self.names: Sequence[str] = self._file.schema.names

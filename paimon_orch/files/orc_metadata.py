@@ -15,8 +15,8 @@ from paimon_orch.files.parquet.thrift_compact import decode_varint, encode_varin
 _CODECS = ("none", "zlib", "snappy", "lzo", "lz4_raw", "zstd")
 _DEFAULT_BLOCK_SIZE = 1 << 18
 _MAX_BLOCK_SIZE = 1 << 23  # the length of a block has 23 bits
-ORC_MAP = 11
-"""The kind of the type MAP."""
+ORC_MAP, ORC_DECIMAL, _UNION = 11, 14, 13  # kinds of types
+_MAX_PRECISION = 38
 _TIMESTAMP_STATISTICS = 9
 _BYTES = 2  # a wire type
 
@@ -75,6 +75,15 @@ class OrcTail:
             OrcStripe(*(sum(_decode_numbers(stripe, number)) for number in (5, 1, 2, 3, 4)))
             for stripe in _decode_messages(self._footer, 3)
         ]
+
+    def check_types(self) -> None:
+        """Raise ``ValueError`` for types with which pyarrow would end the process."""
+        for column, encoded in enumerate(_decode_messages(self._footer, 4)):
+            kind, precision = _decode_number(encoded, 1), _decode_number(encoded, 5)
+            if kind == _UNION:
+                raise ValueError(f"column {column} is a union, a type that Paimon does not have")
+            if kind == ORC_DECIMAL and precision > _MAX_PRECISION:
+                raise ValueError(f"the precision {precision} of column {column} is above 38")
 
     def find_columns(self, names: Collection[str]) -> dict[int, int]:
         """Return the kinds of types by column id: of columns with these names and all below."""

@@ -12,9 +12,16 @@ import numpy as np
 from paimon_orch.decode_limits import check_decoded_bytes
 from paimon_orch.errors import UnsupportedError
 from paimon_orch.files.orc_integers import find_integer_bounds
-from paimon_orch.files.orc_metadata import ORC_MAP, OrcStream, OrcStripe, OrcTail, StripeFooter
+from paimon_orch.files.orc_metadata import (
+    ORC_DECIMAL,
+    ORC_MAP,
+    OrcStream,
+    OrcStripe,
+    OrcTail,
+    StripeFooter,
+)
 
-_STRINGS, _LIST, _UNION, _DECIMAL = {7, 8, 16, 17}, 10, 13, 14  # kinds of types
+_STRINGS, _LIST = {7, 8, 16, 17}, 10  # kinds of types
 _PRESENT, _LENGTH, _SECONDARY = 0, 2, 5  # kinds of streams
 _DICTIONARIES, _VERSION_2 = {1, 3}, {2, 3}  # kinds of encodings
 _BYTES_PER_ITEM = 16  # of a list, a map or a dictionary
@@ -28,11 +35,9 @@ class OrcStreamCheck:
     def __init__(self, source: Any, tail: OrcTail, columns: Mapping[int, int]) -> None:
         """Check columns, of which the kinds of types are given by id."""
         self._source, self._tail, self._columns = source, tail, columns
-        if _UNION in columns.values():
-            raise ValueError("the file has a column of type union, which Paimon does not have")
         self._keys = tail.find_map_keys(columns)
         self.is_needed = any(
-            kind in {_LIST, ORC_MAP, _DECIMAL, *_STRINGS} for kind in columns.values()
+            kind in {_LIST, ORC_MAP, ORC_DECIMAL, *_STRINGS} for kind in columns.values()
         )
 
     def check(self, stripe: OrcStripe, footer: StripeFooter) -> None:
@@ -50,7 +55,7 @@ class OrcStreamCheck:
                 )
             if stream.kind == _LENGTH and kind is not None:
                 self._check_lengths(stream, stripe, footer)
-            if stream.kind == _SECONDARY and kind == _DECIMAL:
+            if stream.kind == _SECONDARY and kind == ORC_DECIMAL:
                 self._check_scales(stream, footer)
 
     def _check_lengths(self, stream: OrcStream, stripe: OrcStripe, footer: StripeFooter) -> None:

@@ -298,6 +298,15 @@ def test_scales_with_which_the_orc_library_does_not_end_are_refused() -> None:
         list(reader.batches(["v"], 1024))
 
 
+def test_a_precision_with_which_pyarrow_ends_the_process_is_refused() -> None:
+    data = write_column(pa.array([Decimal(1)], pa.decimal128(33, 0)))
+    precision = bytes([5 << 3, 33, 6 << 3, 0])  # and the scale
+    assert data.count(precision) == 1
+    damaged = data.replace(precision, bytes([5 << 3, 39, 6 << 3, 0]))
+    with pytest.raises(ValueError, match="the precision 39 of column 1 is above 38"):
+        OrcFileReader(io.BytesIO(damaged), parse_columns("v DECIMAL(33, 0)"))
+
+
 def test_large_healthy_lengths_are_read() -> None:
     texts = pa.array([b"x" * (300 + number % 99) for number in range(20_000)])
     reader = OrcFileReader(io.BytesIO(write_column(texts)), parse_columns("v BYTES"))
