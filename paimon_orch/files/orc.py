@@ -27,7 +27,12 @@ from paimon_orch.files.nested_arrays import (
     with_fields,
     with_values,
 )
-from paimon_orch.files.orc_metadata import OrcStripe, OrcTail, StripeFooter
+from paimon_orch.files.orc_metadata import (
+    OrcStripe,
+    OrcTail,
+    StripeFooter,
+    check_postscript,
+)
 from paimon_orch.files.orc_streams import OrcStreamCheck
 from paimon_orch.files.orc_times import READ_ZONE, find_time_correction
 from paimon_orch.format.arrays import Positions
@@ -141,6 +146,7 @@ class OrcFileReader:
         self._legacy_instants = legacy_instants
         self._source = _FailureRecordingFile(source)
         with self._source.reraise_failure():
+            check_postscript(self._source)
             self._file = orc.ORCFile(self._source)
         self._tail.check_types()
         self._types = {field.name: field.type for field in fields}

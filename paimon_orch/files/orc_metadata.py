@@ -1,5 +1,6 @@
 """Metadata of ORC files that pyarrow does not expose: stripes, time zones and streams."""
 
+import os
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ _DEFAULT_BLOCK_SIZE = 1 << 18
 _MAX_BLOCK_SIZE = 1 << 23  # the length of a block has 23 bits
 ORC_MAP, ORC_DECIMAL, _UNION = 11, 14, 13  # kinds of types
 _MAX_PRECISION = 38
+_FIRST_READ_BYTES = 16 << 10
 _TIMESTAMP_STATISTICS = 9
 _BYTES = 2  # a wire type
 
@@ -197,6 +199,22 @@ class OrcTail:
             for start in range(0, len(message), self._block_size)
         )
         return b"".join((2 * len(block) + 1).to_bytes(3, "little") + block for block in blocks)
+
+
+def check_postscript(source: Any) -> None:
+    """Raise ``ValueError`` for sizes with which pyarrow would end the process on opening a file."""
+    size = source.seek(0, os.SEEK_END)
+    # as many bytes as pyarrow reads first, so that remote files are read once
+    source.seek(max(size - _FIRST_READ_BYTES, 0))
+    end = source.read(_FIRST_READ_BYTES)
+    source.seek(0)
+    length = end[-1] if end else 0
+    postscript = end[-1 - length : -1]
+    footer, block, metadata = (_decode_number(postscript, number) for number in (1, 3, 5))
+    if block > _MAX_BLOCK_SIZE:
+        raise ValueError(f"the compressed blocks of an ORC file cannot have {block} bytes")
+    if footer + metadata + length >= size:
+        raise ValueError(f"a footer of {footer + metadata} bytes is larger than the file")
 
 
 def _iterate_fields(message: bytes) -> Iterator[tuple[int, int | bytes, bytes]]:

@@ -307,6 +307,19 @@ def test_a_precision_with_which_pyarrow_ends_the_process_is_refused() -> None:
         OrcFileReader(io.BytesIO(damaged), parse_columns("v DECIMAL(33, 0)"))
 
 
+def test_a_block_size_with_which_pyarrow_ends_the_process_is_refused() -> None:
+    sink = io.BytesIO()
+    orc.write_table(pa.table({"v": [1]}), sink, compression="zstd")
+    data = sink.getvalue()
+    postscript = data[-1 - data[-1] : -1]
+    block_size = bytes([3 << 3, 0x80, 0x80, 0x04])
+    assert postscript.count(block_size) == 1
+    changed = postscript.replace(block_size, bytes([3 << 3, *[0x80] * 8, 0x19]))
+    damaged = data[: -1 - data[-1]] + changed + bytes([len(changed)])
+    with pytest.raises(ValueError, match="the compressed blocks of an ORC file cannot have"):
+        OrcFileReader(io.BytesIO(damaged), parse_columns("v BIGINT"))
+
+
 def test_large_healthy_lengths_are_read() -> None:
     texts = pa.array([b"x" * (300 + number % 99) for number in range(20_000)])
     reader = OrcFileReader(io.BytesIO(write_column(texts)), parse_columns("v BYTES"))
