@@ -24,6 +24,7 @@ from paimon_orch.table.filter.partition_spec import (
     PartitionSpec,
     build_any_partition_matcher,
     build_partition_matcher,
+    convert_partition_specs,
     format_partition_spec,
     missing_partition_error,
     parse_partition_specs,
@@ -401,7 +402,7 @@ class Table:
         """
         from paimon_orch.table.write.write_builder import WriteBuilder
 
-        stores, requested = self.stores, list(partitions)
+        stores, requested = self.stores, convert_partition_specs(partitions, self.schema)
         builder = WriteBuilder(stores, commit_id=commit_id)
         if (committed := builder.find_committed()) is not None:
             builder.report_commit(committed)

@@ -18,6 +18,7 @@ from paimon_orch.steps.common.bucket_scan import (
     BucketScan,
     JudgedBuckets,
     Judgment,
+    check_partitions_exist,
     scan_latest_buckets,
 )
 from paimon_orch.steps.common.partition_selection import (
@@ -181,6 +182,8 @@ def decide(
     :param overdue: paths of partitions that have waited for ``max_wait``; None means all
     :param may_be_full: whether decisions may be full compactions
     :param scan: the buckets of the partitions, if the caller needs them too
+
+    Raises :class:`NotFoundError` for a partition without files.
     """
     policy, schema = policy or CompactionPolicy(), table.schema
     if schema.primary_keys:
@@ -189,6 +192,10 @@ def decide(
         check_compactable(schema)
     if scan is None:
         scan = scan_latest_buckets(table, PartitionRequest(partitions=partitions, where=where))
+        if partitions is not None:
+            selection = PartitionRequest(partitions=partitions)
+            all_buckets = scan_latest_buckets(table, selection) if where else scan
+            check_partitions_exist(table, partitions, all_buckets)
     if scan is None:
         return []
     judged = scan.judge(PolicyJudge(now=scan.now))
