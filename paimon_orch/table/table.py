@@ -22,6 +22,7 @@ from paimon_orch.table.filter.partition_spec import (
     PartitionSpec,
     build_any_partition_matcher,
     build_partition_matcher,
+    convert_partition_specs,
     format_partition_spec,
     missing_partition_error,
     parse_partition_specs,
@@ -401,7 +402,8 @@ class Table:
         """
         from paimon_orch.table.write.write_builder import WriteBuilder
 
-        state, requested = self.load(), list(partitions)
+        state = self.load()
+        requested = convert_partition_specs(partitions, state.schema)
         builder = WriteBuilder(state, commit_id=commit_id)
         if (committed := builder.find_committed()) is not None:
             builder.report_commit(committed)
