@@ -85,7 +85,7 @@ def test_the_command_asks_before_readers_see_other_rows(tmp_path: Path) -> None:
     assert "readers see other rows: the merge of rows by option 'sequence.field'" in dry_run
     with pytest.raises(InputError, match=r"change the values of column 'v' .* and the merge of"):
         run_command(*arguments)
-    assert catalog_of(table).table("db.t").load().schema == table.schema
+    assert catalog_of(table).table("db.t").load().schema == table.load().schema
 
     run_command(*arguments, "--yes")
     assert rows_of(catalog_of(table).table("db.t")) == [(1, 1, 9), (2, 2, 9)]
