@@ -106,6 +106,13 @@ class FileIO(Protocol):
         """Yield the entries directly below ``path``; yield nothing if it does not exist."""
         ...
 
+    def list_tree(self, path: str) -> list[FileInfo] | None:
+        """Return all files below ``path``, or None if the store has directories.
+
+        A store without directories lists 1,000 files per request, in any number of folders.
+        """
+        ...
+
     def exists(self, path: str) -> bool:
         """Return whether a file or directory exists."""
         ...

@@ -12,6 +12,7 @@ from itertools import chain
 from typing import IO, Any, Self, TypeVar
 from urllib.parse import urlparse
 
+from paimon_orch.decode_limits import check_whole_file, get_max_whole_file_bytes
 from paimon_orch.errors import (
     CorruptFileError,
     InputError,
@@ -174,7 +175,19 @@ class FsspecFileIO:
     def read_bytes(self, path: str) -> bytes:
         """Return the whole content."""
         self._check_path(path)
-        return bytes(self._retry_read(path, "read", lambda: self._fs.cat_file(path)))
+        end = get_max_whole_file_bytes() + 1  # a range, because only the server knows the size
+
+        def read() -> bytes:
+            try:
+                return bytes(self._fs.cat_file(path, start=0, end=end))
+            except Exception as error:
+                if "range" in str(error).lower() and self._fs.info(path)["size"] == 0:
+                    return b""  # servers refuse every range of an empty object
+                raise
+
+        data = self._retry_read(path, "read", read)
+        check_whole_file(len(data), path)
+        return data
 
     def create(self, path: str, data: bytes) -> bool:
         """Create the object if it does not exist, by a conditional put; see :meth:`FileIO.create`.
@@ -208,14 +221,20 @@ class FsspecFileIO:
             if entry["name"].rstrip("/") == own_name:
                 continue  # the path itself is a file or a marker object
             name = entry["name"].rstrip("/").rsplit("/", 1)[-1]
-            is_dir = entry["type"] == "directory"
-            yield FileInfo(
-                path=f"{base}/{name}",
-                size=entry["size"] or 0,
-                modified=_get_modification_time(entry),
-                is_dir=is_dir,
-                version="" if is_dir else _get_version(entry),
-            )
+            yield _describe(f"{base}/{name}", entry)
+
+    def list_tree(self, path: str) -> list[FileInfo] | None:
+        """Return all objects whose names begin with the path and a slash."""
+        base = self._check_path(path).rstrip("/")
+        own_name = self._fs._strip_protocol(base)  # noqa: SLF001 - fsspec compares names in this form
+        entries = self._retry_read(path, "listed", lambda: self._fs.find(base, detail=True))
+        below = {name.removeprefix(f"{own_name}/"): entry for name, entry in entries.items()}
+        # a name with an empty component is a marker object, or cannot be a path
+        return [
+            _describe(f"{base}/{name}", entry)
+            for name, entry in below.items()
+            if "" not in name.split("/") and name != own_name
+        ]
 
     def exists(self, path: str) -> bool:
         """Return whether there is an object with this name or below it."""
@@ -430,6 +449,18 @@ def _delete_in_one_request(fs: Any, names: Sequence[str]) -> list[str]:
 def _strip_scheme(path: str) -> str:
     """Return bucket and name, because the schemes of a store are aliases."""
     return path.partition("://")[2]
+
+
+def _describe(path: str, entry: Mapping[str, Any]) -> FileInfo:
+    """Return an entry of a listing."""
+    is_dir = entry["type"] == "directory"
+    return FileInfo(
+        path=path,
+        size=entry["size"] or 0,
+        modified=_get_modification_time(entry),
+        is_dir=is_dir,
+        version="" if is_dir else _get_version(entry),
+    )
 
 
 def _get_version(entry: Mapping[str, Any]) -> str:

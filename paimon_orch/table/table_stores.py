@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from paimon_orch.errors import PaimonError, StorageError, UnsupportedError, is_temporary
 from paimon_orch.files.batch_sizes import DEFAULT_BATCH_SIZES, BatchSizes
@@ -21,9 +21,10 @@ from paimon_orch.table.chain.chain_branches import ChainBranches, find_chain_bra
 from paimon_orch.table.iceberg.iceberg_settings import build_iceberg_settings, is_iceberg_enabled
 from paimon_orch.table.metadata.branches import Branches
 from paimon_orch.table.metadata.consumers import ConsumerStore
+from paimon_orch.table.metadata.held_metadata import HeldManifestReader, HeldSnapshotStore
 from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.metadata.schema_store import SchemaStore
-from paimon_orch.table.metadata.snapshot_store import SnapshotStore
+from paimon_orch.table.metadata.snapshot_store import LatestHint, SnapshotStore
 from paimon_orch.table.metadata.tags import Tags
 from paimon_orch.table.permissions import find_directory_requests, find_iceberg_requests
 from paimon_orch.table.scan.bucket_split import BucketSplit
@@ -58,6 +59,7 @@ class TableStores:
     _: KW_ONLY
     batch_sizes: BatchSizes = DEFAULT_BATCH_SIZES
     environment: CatalogEnvironment = NO_CATALOG
+    hint: LatestHint = field(default_factory=LatestHint, repr=False, compare=False)
     schemas: SchemaStore = field(init=False)
     snapshots: SnapshotStore = field(init=False)
     """The snapshots, tag files and hints."""
@@ -76,7 +78,18 @@ class TableStores:
         """
         from paimon_orch.table.table_state import load_table_state
 
-        return load_table_state(self)
+        return load_table_state(self, self.hint.take())
+
+    def hold(self) -> Self:
+        """Return a copy for one examination, which reads each metadata file once.
+
+        It by-passes the cache of the process.
+        """
+        stores = replace(self)
+        snapshots = HeldSnapshotStore(self.io, self.paths, self.environment.snapshots)
+        object.__setattr__(stores, "snapshots", snapshots)
+        object.__setattr__(stores, "manifests", HeldManifestReader(self.io, self.paths))
+        return stores
 
     def get_schema(self) -> TableSchema:
         """Read the newest schema; a :class:`TableState` returns the schema that it has read."""
@@ -391,12 +404,19 @@ class TableStores:
     def prepare_deletion(self) -> None:
         """Check the newest snapshot and publish it as Iceberg metadata, before files are deleted.
 
-        The published metadata then names no file of snapshots that are being deleted. Raises
-        :class:`StorageError` after a temporary error of the store or catalog, and
-        :class:`UnsupportedError` if it cannot be written, unless stale metadata is allowed, or if
-        the newest snapshot of a catalog has no file.
+        Raises the errors of :meth:`publish_before_deletion`, and :class:`UnsupportedError` if the
+        newest snapshot of a catalog has no file.
         """
         self.snapshots.require_latest_file()
+        self.publish_before_deletion()
+
+    def publish_before_deletion(self) -> None:
+        """Publish the newest snapshot as Iceberg metadata, if the table has it.
+
+        The published metadata then names no file of snapshots that are being deleted. Raises
+        :class:`StorageError` after a temporary error of the store or catalog, and
+        :class:`UnsupportedError` if it cannot be written, unless stale metadata is allowed.
+        """
         if self.allowances.stale_external:
             self.publish_iceberg_metadata()
             return

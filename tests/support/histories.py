@@ -18,7 +18,8 @@ from paimon_orch.errors import NotFoundError
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.storage import LocalFileIO
-from paimon_orch.table.cleanup.references import ReferencedFiles, RetainedSnapshotStore
+from paimon_orch.table.cleanup.references import ReferencedFiles
+from paimon_orch.table.cleanup.retained_snapshots import RetainedSnapshotStore
 from paimon_orch.table.metadata.snapshot_store import EARLIEST
 from paimon_orch.table.table import Table
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
 
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
@@ -13,6 +14,7 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.merge.sort.key_order import Key, KeyColumns, decode_key_bounds
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import TableState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,12 +45,14 @@ class OlderValues:
         }
 
 
-def find_older_values(table: Table, missing: Sequence[ManifestEntry]) -> tuple[OlderValues, ...]:
+def find_older_values(
+    state: TableState, missing: Sequence[ManifestEntry]
+) -> tuple[OlderValues, ...]:
     """Return the older rows in the key ranges of missing files that readers merge.
 
     Rows that a compaction has deleted by deletion vectors stay deleted.
     """
-    schema, options = table.stores.get_schema(), table.stores.get_schema().typed_options
+    schema, options = state.schema, state.schema.typed_options
     if not missing or not schema.primary_keys or options.is_pk_clustering_override:
         return ()
     lost: dict[PartitionBucket, list[DataFileMeta]] = {}
@@ -59,7 +63,7 @@ def find_older_values(table: Table, missing: Sequence[ManifestEntry]) -> tuple[O
     names = {entry.file.file_name for entry in missing}
     found = (
         _compare(schema, split.partition_bucket, file, split.files, names)
-        for split in table.files()
+        for split in state.files()
         for file in lost.get(split.partition_bucket, ())
     )
     return tuple(older for older in found if older.rows)
@@ -95,11 +99,14 @@ def _compare(
 
 
 def read_older_values(
-    table: Table, older: Sequence[OlderValues], missing: Sequence[ManifestEntry]
+    table: Table,
+    schema: TableSchema,
+    older: Sequence[OlderValues],
+    missing: Sequence[ManifestEntry],
 ) -> Iterator[pa.Table]:
     """Yield the rows in the lost key ranges that readers see without the missing files."""
     names = {entry.file.file_name for entry in missing}
-    keys = table.stores.get_schema().trimmed_primary_keys
+    keys = schema.trimmed_primary_keys
     scan = table.scan()
     for split in scan.plan():
         bounds = [each.bounds for each in older if each.bucket == split.partition_bucket]
@@ -109,10 +116,7 @@ def read_older_values(
         postponed = tuple(file for file in split.postponed_files if file.file_name not in names)
         for batch in scan.read_split(replace(split, files=files, postponed_files=postponed)):
             columns = KeyColumns.of(batch, keys)
-            in_range = [
-                any(low <= key <= high for low, high in bounds)
-                for key in map(columns.at, range(len(columns)))
-            ]
-            rows = pa.Table.from_batches([batch]).filter(pa.array(in_range, pa.bool_()))
+            in_range = np.any([columns.find_between(*each) for each in bounds], axis=0)
+            rows = pa.Table.from_batches([batch]).filter(pa.array(in_range))
             if rows.num_rows:
                 yield rows

@@ -68,21 +68,21 @@ class PurgeResult(StepOutcome):
 
 def plan(table: Table, request: EmptyRequest) -> PurgePlan:
     """List what a purge deletes; raises the errors of its parts before anything is deleted."""
-    stores = table.stores
     if table.paths.branch != MAIN_BRANCH:
         raise InputError(f"{table.identifier} is a branch; only whole tables can be purged")
-    stores.check_step(StepKind.WRITE_ROWS | StepKind.METADATA | StepKind.TAG | StepKind.DELETE)
-    branches = table.branches.names()
+    state = table.load()
+    state.check_step(StepKind.WRITE_ROWS | StepKind.METADATA | StepKind.TAG | StepKind.DELETE)
+    branches = state.branches.names()
     for name in branches:
-        table.branches.check_can_delete(name)
-    latest = stores.snapshots.latest()
+        state.branches.check_can_delete(name)
+    latest = state.snapshot
     return PurgePlan(
         request=request,
         rows=0 if latest is None else latest.total_record_count,
-        snapshots=len(stores.snapshots.ids()),
-        tags=tuple(stores.snapshots.tags()),
+        snapshots=len(state.snapshots.ids()),
+        tags=tuple(state.snapshots.tags()),
         branches=tuple(branches),
-        consumers=tuple(stores.open_consumers().find_matching()),
+        consumers=tuple(state.open_consumers().find_matching()),
     )
 
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import IO
 
 from paimon_orch.errors import InputError, NotAllowedError, NotFoundError
+from paimon_orch.format.schema import TableSchema
 from paimon_orch.safe_text import format_names, get_logger
 from paimon_orch.storage import FileIO
 from paimon_orch.table.cleanup.orphan_candidates import DataRoots
@@ -35,9 +36,13 @@ class Quarantine:
     """External paths of the table; their files are quarantined below the same path."""
 
     @classmethod
-    def of(cls, table: Table) -> "Quarantine":
-        """Return the quarantine of a table, including its external paths."""
-        roots = DataRoots.of(table.io, table.paths, table.stores.get_schema()).roots
+    def of(cls, table: Table, schema: TableSchema | None = None) -> "Quarantine":
+        """Return the quarantine of a table, including its external paths.
+
+        ``schema`` is the table's schema if it has been read.
+        """
+        schema = schema or table.stores.get_schema()
+        roots = DataRoots.of(table.io, table.paths, schema).roots
         return cls(table.io, table.paths.root, external_roots=roots[1:])
 
     @property

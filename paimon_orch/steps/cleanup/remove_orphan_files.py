@@ -33,24 +33,28 @@ from paimon_orch.steps.common.step import Step, WorkUnits, run_step
 from paimon_orch.steps.common.step_metrics import StepIo
 from paimon_orch.table.cleanup.orphan_candidates import (
     DataRoots,
+    FileTree,
+    ListedUnit,
     ListingUnit,
     ManifestUnit,
     OrphanCandidate,
     OrphanListing,
     OrphanSearch,
-    SearchedDirectory,
     find_partition_directories,
     find_unfinished_files,
     find_unreferenced_names,
     list_names_by_part,
     list_shared_directories,
 )
-from paimon_orch.table.cleanup.references import ReferencedFiles, RetainedSnapshotStore
+from paimon_orch.table.cleanup.references import ReferencedFiles
+from paimon_orch.table.cleanup.retained_snapshots import RetainedSnapshotStore
 from paimon_orch.table.cleanup.safe_delete import SafeDeleter
-from paimon_orch.table.filter.partition_spec import parse_partition_specs
+from paimon_orch.table.filter.partition_spec import PartitionSpec, parse_partition_specs
 from paimon_orch.table.iceberg.iceberg_settings import find_external_directory
 from paimon_orch.table.iceberg.orphan_metadata import find_orphan_iceberg_files
+from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import TableState
 
 T = TypeVar("T")
 
@@ -60,6 +64,8 @@ DEFAULT_MIN_AGE_SECONDS = 24 * 3600
 _MAX_PARTS = 200
 _NAMES_PER_PART = 100_000
 _MAX_LISTING_UNITS = 1_024
+_MAX_TREE_ENTRIES = 20_000
+"""The manifest entries of a table whose files are listed at once: 20 requests."""
 _MIN_DIRECTORIES = 4_096
 """Units list partitions and buckets themselves below this number of directories."""
 
@@ -146,40 +152,44 @@ def plan(
     Raises :class:`MissingFileError` or :class:`CorruptFileError` if metadata of a version cannot be
     read, and :class:`UnsupportedError` if the table has files but no version references any.
     """
-    table.stores.check_step(StepKind.DELETE)
-    schema, before = table.stores.get_schema(), _compute_cutoff_seconds(request.older_than)
+    state = table.load()
+    state.check_step(StepKind.DELETE)
+    state.snapshots.require_file(None if state.snapshot is None else state.snapshot.id)
+    before = _compute_cutoff_seconds(request.older_than)
     partitions = request.partitions
-    specs = None if partitions is None else parse_partition_specs(partitions, schema)
-    store = RetainedSnapshotStore(table.io, table.paths.root)
-    data = DataRoots.of(table.io, table.paths, schema)
-    branches, references = store.branches(), ReferencedFiles(store=store)
-    for paths in branches:
-        table.stores.get_branch_snapshots(paths.branch).require_latest_file()
-    directories = [
-        directory
-        for root in data.roots
-        for directory in find_partition_directories(
-            table.io, root, schema, specs=specs, enough=_MIN_DIRECTORIES
-        )
-    ]
-    if specs is None:
-        directories += list_shared_directories(table.paths)
+    specs = None if partitions is None else parse_partition_specs(partitions, state.schema)
+    data = DataRoots.of(state.io, state.paths, state.schema)
+    branch = state.paths.branch
+    store = RetainedSnapshotStore(state.io, state.paths.root, with_schema=(branch,))
+    references = ReferencedFiles(store=store)
+    tree = _list_tree(state, data.roots, references) if specs is None else None
+    listings: Sequence[ListingUnit | ListedUnit]
+    if tree is None:
+        listings = _split_directories(state, request, data.roots, specs)
+    else:
+        listings = [ListedUnit(tuple(tree.find_files(state.paths, data.roots, state.schema)))]
     listing = _find_unreferenced_files(
-        table,
+        state,
         executor or InProcessExecutor(),
         request=request,
-        directories=directories,
+        listings=listings,
         before=before,
         references=references,
         progress=progress,
     )
-    references.update()  # this reads versions that were committed during the listing
+    # This reads versions that were committed during the listing. The files of a tree were listed
+    # before the versions.
+    references.update(is_listed=tree is not None)
+    for paths in references.branches:
+        if paths.branch != branch:
+            state.get_branch_snapshots(paths.branch).require_latest_file()
     files = [file for file in listing.files if file.name not in references.names]
     if specs is None:
-        files += [f for paths in branches for f in find_unfinished_files(table.io, paths, before)]
-        files += _find_iceberg_files(table, before)
+        for paths in references.branches:
+            files += find_unfinished_files(state.io, paths, before, tree)
+        files += _find_iceberg_files(state, before)
     _check_has_references(table, references, files)
-    iceberg = find_external_directory(schema, table.paths)
+    iceberg = find_external_directory(state.schema, state.paths)
     return OrphanFilesPlan(
         request=request,
         files=tuple(files),
@@ -191,8 +201,38 @@ def plan(
     )
 
 
-def _find_iceberg_files(table: Table, before: float) -> list[OrphanCandidate]:
-    infos = find_orphan_iceberg_files(table.io, table.paths, table.stores.get_schema(), before)
+def _list_tree(
+    state: TableState, roots: Sequence[str], references: ReferencedFiles
+) -> FileTree | None:
+    """List all files with few requests; return None for large tables, or if directories exist."""
+    if not state.io.remote:
+        return None
+    entries = 0 if state.snapshot is None else references.count_entries(state.snapshot)
+    is_small = entries is not None and entries <= _MAX_TREE_ENTRIES
+    return FileTree.read(state.io, roots) if is_small else None
+
+
+def _split_directories(
+    state: TableState,
+    request: RemoveOrphanFilesRequest,
+    roots: Iterable[str],
+    specs: Sequence[PartitionSpec] | None,
+) -> list[ListingUnit]:
+    directories = [
+        directory
+        for root in roots
+        for directory in find_partition_directories(
+            state.io, root, state.schema, specs=specs, enough=_MIN_DIRECTORIES
+        )
+    ]
+    if specs is None:
+        directories += list_shared_directories(state.paths)
+    size = max(request.directories_per_unit, len(directories) // _MAX_LISTING_UNITS)
+    return [ListingUnit(tuple(batch)) for batch in _split(directories, size)]
+
+
+def _find_iceberg_files(state: TableState, before: float) -> list[OrphanCandidate]:
+    infos = find_orphan_iceberg_files(state.io, state.paths, state.schema, before)
     return [OrphanCandidate(info.path, info.size) for info in infos]
 
 
@@ -209,28 +249,26 @@ def _compute_cutoff_seconds(older_than: int | None) -> float:
 
 
 def _find_unreferenced_files(
-    table: Table,
+    state: TableState,
     executor: Executor,
     *,
     request: RemoveOrphanFilesRequest,
-    directories: Sequence[SearchedDirectory],
+    listings: Sequence[ListingUnit | ListedUnit],
     before: float,
     references: ReferencedFiles,
     progress: Progress | None,
 ) -> OrphanListing:
     """Return the old files that no manifest references; mark read manifests in ``references``."""
-    size = max(request.directories_per_unit, len(directories) // _MAX_LISTING_UNITS)
-    listings = [ListingUnit(tuple(batch)) for batch in _split(directories, size)]
     metas = references.list_unread_manifests()
     manifests = [
         ManifestUnit(tuple(meta for _, meta in unit.manifests))
         for unit in split_manifests(enumerate(metas), request.manifests_per_unit)
     ]
     search = OrphanSearch(
-        io=table.io,
-        reader=table.stores.manifests,
+        io=state.io,
+        reader=ManifestReader(state.io, state.paths),  # not cached, because files are deleted
         before=before,
-        partition_keys=tuple(table.stores.get_schema().partition_keys),
+        partition_keys=tuple(state.schema.partition_keys),
     )
     parts = max(1, min(max(len(manifests), count_entries(metas) // _NAMES_PER_PART), _MAX_PARTS))
     listing = OrphanListing.of(
@@ -239,7 +277,7 @@ def _find_unreferenced_files(
             [*listings, *manifests],
             find_unreferenced_names,
             parts=parts,
-            label=f"list the files of {table.identifier} and read its manifests",
+            label=f"list the files of {state.identifier} and read its manifests",
             progress=progress,
         )
     )

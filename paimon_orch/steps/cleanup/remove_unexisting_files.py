@@ -34,9 +34,12 @@ from paimon_orch.steps.common.step import (
 from paimon_orch.steps.repairs.replaced_rows import put_rows_aside
 from paimon_orch.steps.repairs.tag_before import tagged_before_repair
 from paimon_orch.storage.base import FileInfo, FileIO
+from paimon_orch.storage.concurrency import map_concurrently
 from paimon_orch.table.chain.chain_branches import refuse_chain_table
 from paimon_orch.table.commit.commit_changes import CommitChanges
+from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import TableState
 
 logger = get_logger(__name__)
 
@@ -49,6 +52,7 @@ class MissingFilesPlan(Displayable):
     """The live data files that do not exist. The plan is falsy if there are none."""
 
     request: EmptyRequest = field(default_factory=EmptyRequest)
+    state: TableState = field(repr=False, compare=False)
     paths: tuple[str, ...] = ()
     entries: tuple[ManifestEntry, ...] = ()
     older_values: tuple[OlderValues, ...] = ()
@@ -131,60 +135,71 @@ def plan(table: Table, request: EmptyRequest) -> MissingFilesPlan:
 
     Raises :class:`InputError` if one of them is in another directory, or has a longer name.
     """
-    table.stores.check_step(StepKind.DELETE)
-    schema = table.stores.get_schema()
+    state = table.load()
+    state.check_step(StepKind.DELETE)
     refuse_chain_table(
-        table.identifier, schema, "the removal of missing files", "drop the partitions instead"
+        state.identifier,
+        state.schema,
+        "the removal of missing files",
+        "drop the partitions instead",
     )
-    entries = find_missing_files(table)
-    _refuse_moved_files(table, entries)
+    entries = find_missing_files(state)
+    _refuse_moved_files(state, entries)
     missing = tuple(entries.values())
     return MissingFilesPlan(
         request=request,
+        state=state,
         paths=tuple(entries),
         entries=missing,
-        older_values=find_older_values(table, missing),
+        older_values=find_older_values(state, missing),
     )
 
 
-def find_missing_files(table: Table) -> dict[str, ManifestEntry]:
-    """Return the live data files of the latest snapshot that do not exist, by path."""
-    snapshot = table.stores.snapshots.latest()
-    missing = dict[str, ManifestEntry]()
-    if snapshot is None:
-        return missing
-    listed: dict[str, set[str]] = {}
-    for entry in table.stores.manifests.read_live_entries(snapshot):
-        path = table.paths.data_file(
-            table.stores.get_schema(), entry.partition, entry.bucket, entry.file
-        )
-        directory, _, name = path.rpartition("/")
-        if directory not in listed:
-            listed[directory] = {info.name for info in table.io.list_dir(directory)}
-        # A listing may be outdated or not permitted, so each file is also checked.
-        if name not in listed[directory] and not table.io.exists(path):
-            missing[path] = entry
-    return missing
+def find_missing_files(state: TableState) -> dict[str, ManifestEntry]:
+    """Return the live data files of the newest snapshot that do not exist, by path."""
+    if state.snapshot is None:
+        return {}
+    # not cached, because the manifests may be missing too
+    manifests = ManifestReader(state.io, state.paths)
+    entries = {
+        state.paths.data_file(state.schema, entry.partition, entry.bucket, entry.file): entry
+        for entry in manifests.read_live_entries(state.snapshot)
+    }
+    directories = list(dict.fromkeys(map(_parent, entries)))
+
+    def list_names(directory: str) -> set[str]:
+        return {info.name for info in state.io.list_dir(directory)}
+
+    names = map_concurrently(state.io, list_names, directories)
+    listed = dict(zip(directories, names, strict=True))
+    unlisted = [path for path in entries if path.rpartition("/")[2] not in listed[_parent(path)]]
+    # A listing may be outdated or not permitted, so each file is also checked.
+    found = map_concurrently(state.io, state.io.exists, unlisted)
+    return {
+        path: entries[path] for path, is_there in zip(unlisted, found, strict=True) if not is_there
+    }
 
 
-def _refuse_moved_files(table: Table, missing: Mapping[str, ManifestEntry]) -> None:
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _refuse_moved_files(state: TableState, missing: Mapping[str, ManifestEntry]) -> None:
     """Search missing files in the directories of all partitions and buckets.
 
     Another writer may have named a directory in another way, or a copy may be incomplete.
     """
-    levels = (
-        len(table.stores.get_schema().partition_keys) + 2
-    )  # the bucket and the file are levels, too
+    levels = len(state.schema.partition_keys) + 2  # the bucket and the file are levels, too
     expected = {path.rpartition("/")[2]: path for path in missing}
     # A name can be part of another one, and the search shall find the longer.
     names = re.compile("|".join(map(re.escape, sorted(expected, key=len, reverse=True))))
     indexes = {name for entry in missing.values() for name in entry.file.extra_files}
     for root in dict.fromkeys(path.rsplit("/", levels)[0] for path in missing):
-        for info in _list_data_files(table.io, root, levels - 1):
+        for info in _list_data_files(state.io, root, levels - 1):
             match = None if info.name in indexes else names.search(info.name)
             if match and info.path != expected[match[0]]:
                 raise InputError(
-                    f"{table.identifier}: {expected[match[0]]} is missing, but {info.path} exists. Move "
+                    f"{state.identifier}: {expected[match[0]]} is missing, but {info.path} exists. Move "
                     "it to that place, or delete it if it is another file, and repeat the step. "
                     "Nothing was changed"
                 )
@@ -206,15 +221,18 @@ def commit(
 
     First tags the state, and puts the rows aside that readers then see in the lost key ranges.
     """
-    latest = table.stores.snapshots.latest()
-    if not plan or latest is None:
+    if not plan:
+        return MissingFilesResult(plan=plan)
+    state = plan.state.refresh()  # the vectors of files that were added since the plan are kept
+    latest = state.snapshot
+    if latest is None:
         return MissingFilesResult(plan=plan)
     with tagged_before_repair(table, latest) as tag:
         count, path = _put_visible_rows_aside(table, plan)
-        index = rewrite_deletion_vectors(table, {entry.file.file_name for entry in plan.entries})
+        index = rewrite_deletion_vectors(state, {entry.file.file_name for entry in plan.entries})
         entries = tuple(entry.deleted() for entry in plan.entries)
         changes = CommitChanges(kind=CommitKind.OVERWRITE, entries=entries, index=tuple(index))
-        snapshot = table.stores.new_commit(StepKind.DELETE).commit(changes)
+        snapshot = state.new_commit(StepKind.DELETE).commit(changes)
     return MissingFilesResult(
         plan=plan, snapshot=snapshot, tag=tag, visible_rows=count, visible_rows_path=path
     )
@@ -227,11 +245,12 @@ def _put_visible_rows_aside(table: Table, plan: MissingFilesPlan) -> tuple[int, 
     """
     if not plan.older_values:
         return 0, None
-    quarantine = Quarantine.of(table)
+    schema = plan.state.schema
+    quarantine = Quarantine.of(table, schema)
     folder = quarantine.build_folder_name()
     try:
-        rows = read_older_values(table, plan.older_values, plan.entries)
-        count = put_rows_aside(table, folder, _VISIBLE_ROWS, rows)
+        rows = read_older_values(table, schema, plan.older_values, plan.entries)
+        count = put_rows_aside(quarantine, folder, _VISIBLE_ROWS, rows)
     except (CorruptFileError, UnsupportedError) as error:
         logger.warning(
             "%s: the rows that become visible again cannot be read: %s", table.identifier, error
@@ -240,10 +259,10 @@ def _put_visible_rows_aside(table: Table, plan: MissingFilesPlan) -> tuple[int, 
     return count, quarantine.build_rows_path(folder, _VISIBLE_ROWS) if count else None
 
 
-def rewrite_deletion_vectors(table: Table, names: set[str]) -> Iterable[IndexManifestEntry]:
+def rewrite_deletion_vectors(state: TableState, names: set[str]) -> Iterable[IndexManifestEntry]:
     """Yield the index entries of buckets without the deletion vectors of some files."""
-    schema = table.stores.get_schema()
-    index = table.stores.manifests.read_index_entries(table.stores.snapshots.latest())
+    schema, io, paths = state.schema, state.io, state.paths
+    index = state.manifests.read_index_entries(state.snapshot)
     items_by_bucket: dict[PartitionBucket, list[IndexManifestEntry]] = {}
     for item in index:
         if item.index_type == DELETION_VECTORS_INDEX:
@@ -251,10 +270,10 @@ def rewrite_deletion_vectors(table: Table, names: set[str]) -> Iterable[IndexMan
     for partition_bucket, items in items_by_bucket.items():
         if not any(r.data_file in names for item in items for r in item.ranges or ()):
             continue
-        vectors = BucketDeletionVectors(read_deletion_vectors(table.io, table.paths, schema, items))
+        vectors = BucketDeletionVectors(read_deletion_vectors(io, paths, schema, items))
         for name in names:
             vectors.drop(name)
-        written = vectors.write(table.io, table.paths, schema, *partition_bucket)
+        written = vectors.write(io, paths, schema, *partition_bucket)
         if written is not None:
             if not schema.primary_keys:
                 yield from (item.deleted() for item in items)

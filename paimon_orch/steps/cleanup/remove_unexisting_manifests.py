@@ -18,9 +18,12 @@ from paimon_orch.steps.common.step import (
     run_step,
 )
 from paimon_orch.steps.repairs.tag_before import tagged_before_repair
+from paimon_orch.storage.concurrency import map_concurrently
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.commit.state_replacement import StateReplacement
 from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import TableState
+from paimon_orch.table.table_stores import TableStores
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +31,7 @@ class MissingManifestsPlan(Displayable):
     """The manifests of the latest snapshot that do not exist; falsy if there are none."""
 
     request: EmptyRequest = field(default_factory=EmptyRequest)
+    state: TableState = field(repr=False, compare=False)
     snapshot: Snapshot | None = None
     paths: tuple[str, ...] = ()
     added_files: int = 0
@@ -79,41 +83,47 @@ def plan(table: Table, request: EmptyRequest) -> MissingManifestsPlan:
 
     Manifest lists and the index manifest must exist.
     """
-    table.stores.check_step(StepKind.DELETE)
-    snapshot = table.stores.snapshots.latest()
+    state = table.load()
+    state.check_step(StepKind.DELETE)
+    snapshot, stored = state.snapshot, state.hold()
     if snapshot is None:
-        return MissingManifestsPlan(request=request)
-    directory = table.paths.manifest_dir
-    listed = {info.name for info in table.io.list_dir(directory)}
-    missing = _find_missing(table, snapshot, listed)
+        return MissingManifestsPlan(request=request, state=state)
+    directory = state.paths.manifest_dir
+    listed = {info.name for info in state.io.list_dir(directory)}
+    missing = _find_missing(stored, snapshot, listed)
     return MissingManifestsPlan(
         request=request,
+        state=state,
         snapshot=snapshot,
         paths=tuple(f"{directory}/{meta.file_name}" for meta in missing),
         added_files=sum(meta.num_added_files for meta in missing),
         deleted_files=sum(meta.num_deleted_files for meta in missing),
-        comparable_id=_find_comparable(table, snapshot, listed) if missing else None,
+        comparable_id=_find_comparable(stored, snapshot, listed) if missing else None,
     )
 
 
 def _find_missing(
-    table: Table, snapshot: Snapshot, listed: Container[str]
+    state: TableStores, snapshot: Snapshot, listed: Container[str]
 ) -> list[ManifestFileMeta]:
-    directory = table.paths.manifest_dir
-    return [
-        meta
-        for meta in table.stores.manifests.manifests(snapshot)
-        # A listing may be outdated or not permitted, so each file is also checked.
-        if meta.file_name not in listed and not table.io.exists(f"{directory}/{meta.file_name}")
+    unlisted = [
+        meta for meta in state.manifests.manifests(snapshot) if meta.file_name not in listed
     ]
 
+    def exists(meta: ManifestFileMeta) -> bool:
+        return state.io.exists(f"{state.paths.manifest_dir}/{meta.file_name}")
 
-def _find_comparable(table: Table, newest: Snapshot, listed: Container[str]) -> int | None:
-    store = table.stores.snapshots
+    # A listing may be outdated or not permitted, so each file is also checked.
+    found = map_concurrently(state.io, exists, unlisted)
+    return [meta for meta, is_there in zip(unlisted, found, strict=True) if not is_there]
+
+
+def _find_comparable(state: TableStores, newest: Snapshot, listed: Container[str]) -> int | None:
+    store = state.snapshots
+    earliest = store.earliest_id() or 0
     for number in reversed(store.ids()):
-        if (store.earliest_id() or 0) <= number < newest.id:
+        if earliest <= number < newest.id:
             try:
-                missing = _find_missing(table, store.get(number), listed)
+                missing = _find_missing(state, store.get(number), listed)
             except PaimonError as error:
                 raise_if_temporary(error)
                 continue
@@ -138,7 +148,7 @@ def commit(
         kind=CommitKind.OVERWRITE, replacement=replacement, expected_latest=plan.snapshot.id
     )
     with tagged_before_repair(table, plan.snapshot) as tag:
-        snapshot = table.stores.new_commit(StepKind.DELETE).commit(changes)
+        snapshot = plan.state.new_commit(StepKind.DELETE).commit(changes)
     return MissingManifestsResult(plan=plan, snapshot=snapshot, tag=tag)
 
 

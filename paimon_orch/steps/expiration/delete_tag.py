@@ -16,8 +16,8 @@ from paimon_orch.steps.common.executor import Executor
 from paimon_orch.steps.common.file_deletion import DeletionScope, run, split_paths
 from paimon_orch.steps.common.step import Step, StepOutcome, WorkUnits, run_step
 from paimon_orch.steps.common.step_metrics import StepIo
-from paimon_orch.table.cleanup.references import (
-    ReferenceReader,
+from paimon_orch.table.cleanup.references import ReferenceReader
+from paimon_orch.table.cleanup.retained_snapshots import (
     RetainedSnapshot,
     RetainedSnapshotKind,
     RetainedSnapshotStore,
@@ -25,6 +25,7 @@ from paimon_orch.table.cleanup.references import (
 from paimon_orch.table.cleanup.safe_delete import SafeDeleter
 from paimon_orch.table.cleanup.snapshot_deletion import SnapshotDeletionPlanner, UnreferencedFiles
 from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import TableState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,32 +75,39 @@ def plan(table: Table, request: DeleteTagRequest) -> TagDeletionPlan:
     Raises :class:`NotFoundError` for an unknown tag, and :class:`CorruptFileError` if metadata of
     other versions cannot be read.
     """
-    table.stores.check_step(StepKind.TAG | StepKind.DELETE)
-    versions = RetainedSnapshotStore(table.io, table.paths.root).all()
-    files = _collect_files_to_delete(table, request.name, versions)
+    state = table.load()
+    state.check_step(StepKind.TAG | StepKind.DELETE)
+    versions = (
+        RetainedSnapshotStore(state.io, state.paths.root, with_schema=(state.paths.branch,))
+        .all()
+        .by_path
+    )
+    files = _collect_files_to_delete(state, request.name, versions)
     return TagDeletionPlan(request=request, files_to_delete=files, versions=versions)
 
 
 def _collect_files_to_delete(
-    table: Table, name: str, versions: Mapping[str, RetainedSnapshot]
+    state: TableState, name: str, versions: Mapping[str, RetainedSnapshot]
 ) -> UnreferencedFiles:
-    path, tagged = table.tags.path(name), table.tags.get(name)
+    path = state.tags.path(name)
+    tagged = versions[path].snapshot if path in versions else state.tags.get(name)
     retained = [version for other, version in versions.items() if other != path]
     if any(
         v.snapshot.id == tagged.id
-        and v.branch == table.paths.branch
+        and v.branch == state.paths.branch
         and v.kind is not RetainedSnapshotKind.CHANGELOG
         for v in retained
     ):
         return UnreferencedFiles()
-    reader = ReferenceReader.of(table.io, table.paths.root)
+    reader = ReferenceReader.of(state.io, state.paths.root)
+    reader.read_ahead(versions.values())
     collector = SnapshotDeletionPlanner(
-        reader=reader, paths=table.paths, schema=table.stores.get_schema(), retained=retained
+        reader=reader, paths=state.paths, schema=state.schema, retained=retained
     )
     collector.add_live_files(versions[path])
     # the expiration of the snapshot retained these files for the tag
     collector.add_changelog_files(versions[path])
-    remover = SafeDeleter(io=table.io, roots=table.stores.file_roots)
+    remover = SafeDeleter(io=state.io, roots=state.file_roots)
     return collector.collect([versions[path]]).filter(remover.has_safe_name)
 
 
@@ -117,7 +125,8 @@ def _delete_tag_and_recheck(table: Table, plan: TagDeletionPlan) -> TagDeletionP
     table.io.delete(path)
     table.stores.report_deleted_tags([name])
     table.stores.prepare_deletion()
-    if _has_new_versions(plan.versions, RetainedSnapshotStore(table.io, table.paths.root).all()):
+    store = RetainedSnapshotStore(table.io, table.paths.root)
+    if _has_new_versions(plan.versions, store.all(plan.versions).by_path):
         # A new branch or tag may reference the files. If not, the removal of orphan files deletes them.
         return replace(plan, files_to_delete=UnreferencedFiles())
     return plan

@@ -24,8 +24,8 @@ from paimon_orch.steps.expiration.retention import (
     RetentionRequest,
     find_first_retained_changelog,
 )
-from paimon_orch.table.cleanup.references import (
-    ReferenceReader,
+from paimon_orch.table.cleanup.references import ReferenceReader
+from paimon_orch.table.cleanup.retained_snapshots import (
     RetainedSnapshot,
     RetainedSnapshotKind,
     RetainedSnapshotStore,
@@ -35,6 +35,7 @@ from paimon_orch.table.cleanup.snapshot_deletion import SnapshotDeletionPlanner,
 from paimon_orch.table.metadata.changelog_store import ChangelogStore
 from paimon_orch.table.metadata.snapshot_store import EARLIEST
 from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import TableState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,28 +89,31 @@ def plan(table: Table, request: ExpireChangelogsRequest) -> ChangelogExpirationP
 
     Options for changelogs default to the options for snapshots. The newest changelog is retained.
     """
-    table.stores.check_step(StepKind.DELETE)
-    versions = RetainedSnapshotStore(table.io, table.paths.root).all()
-    return plan_among_versions(table, request, list(versions.values()))
+    state = table.load()
+    state.check_step(StepKind.DELETE)
+    versions = RetainedSnapshotStore(
+        state.io, state.paths.root, with_schema=(state.paths.branch,)
+    ).all()
+    return plan_among_versions(state, request, list(versions.by_path.values()))
 
 
 def plan_among_versions(
-    table: Table, request: ExpireChangelogsRequest, versions: Sequence[RetainedSnapshot]
+    state: TableState, request: ExpireChangelogsRequest, versions: Sequence[RetainedSnapshot]
 ) -> ChangelogExpirationPlan:
     """Return the plan for a table that has exactly these versions."""
-    options = table.stores.get_schema().typed_options
+    options = state.schema.typed_options
     changelogs = {
         v.snapshot.id: v
         for v in versions
-        if v.kind is RetainedSnapshotKind.CHANGELOG and v.branch == table.paths.branch
+        if v.kind is RetainedSnapshotKind.CHANGELOG and v.branch == state.paths.branch
     }
-    latest = table.stores.snapshots.latest_id()
+    latest = state.snapshot
     if not changelogs or latest is None:
         return ChangelogExpirationPlan(request=request)
     retention = Retention.of_changelogs(options, int(time.time() * 1000), request)
-    next_snapshots = table.stores.open_consumers().read_next_snapshots().values()
+    next_snapshots = state.open_consumers().read_next_snapshots().values()
     times = {number: v.snapshot.time_millis for number, v in sorted(changelogs.items())}
-    end = find_first_retained_changelog(times, latest, retention, next_snapshots)
+    end = find_first_retained_changelog(times, latest.id, retention, next_snapshots)
     expired = [
         replace(v, is_complete=False) for number, v in sorted(changelogs.items()) if number < end
     ]
@@ -117,7 +121,7 @@ def plan_among_versions(
         return ChangelogExpirationPlan(request=request)
     expired_paths = {v.path for v in expired}
     retained = [v for v in versions if v.path not in expired_paths]
-    files = _collect_files_to_delete(table, expired, retained)
+    files = _collect_files_to_delete(state, expired, retained)
     return ChangelogExpirationPlan(
         request=request,
         changelogs=tuple(v.snapshot.id for v in expired),
@@ -127,11 +131,12 @@ def plan_among_versions(
 
 
 def _collect_files_to_delete(
-    table: Table, expired: Sequence[RetainedSnapshot], retained: Sequence[RetainedSnapshot]
+    state: TableState, expired: Sequence[RetainedSnapshot], retained: Sequence[RetainedSnapshot]
 ) -> UnreferencedFiles:
-    reader = ReferenceReader.of(table.io, table.paths.root)
+    reader = ReferenceReader.of(state.io, state.paths.root)
+    reader.read_ahead([*expired, *retained])
     collector = SnapshotDeletionPlanner(
-        reader=reader, paths=table.paths, schema=table.stores.get_schema(), retained=retained
+        reader=reader, paths=state.paths, schema=state.schema, retained=retained
     )
     for version in expired:
         if version.changelog_list:

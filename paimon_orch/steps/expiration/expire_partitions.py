@@ -4,7 +4,7 @@ See docs/format/partition-expiration.md.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 import numpy as np
@@ -22,7 +22,6 @@ from paimon_orch.format.options.core_options import (
 )
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.partition_time import PartitionTimes
-from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.safe_text import get_logger
 from paimon_orch.steps.common.step import StepOutcome, build_metadata_step, run_step
@@ -31,6 +30,7 @@ from paimon_orch.table.commit.partition_statistics import format_partition_row
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.metadata.live_buckets import LiveBuckets
 from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import TableState
 
 logger = get_logger(__name__)
 
@@ -56,6 +56,7 @@ class PartitionExpirationPlan(Displayable):
     """The partitions to drop. The plan is falsy if there are none."""
 
     request: ExpirePartitionsRequest
+    state: TableState = field(repr=False, compare=False)
     batches: tuple[tuple[bytes, ...], ...] = ()
     """The partitions of each commit, ordered by name."""
     names: tuple[str, ...] = ()
@@ -83,8 +84,9 @@ def plan(table: Table, request: ExpirePartitionsRequest) -> PartitionExpirationP
 
     A partition whose time cannot be read never expires.
     """
-    table.stores.check_step(StepKind.DELETE)
-    schema = table.stores.get_schema()
+    state = table.load()
+    state.check_step(StepKind.DELETE)
+    schema, snapshot = state.schema, state.snapshot
     refuse_chain_table(
         table.identifier,
         schema,
@@ -101,11 +103,10 @@ def plan(table: Table, request: ExpirePartitionsRequest) -> PartitionExpirationP
     )
     max_age = _resolve_expiration_time(table.identifier, schema, options, request.expiration_time)
     current_time = datetime.now() if request.now is None else request.now
-    snapshot = table.stores.snapshots.latest()
     if snapshot is None:
         files = collect_live_files((), ())
     else:
-        files = table.stores.manifests.read_live_files(snapshot)
+        files = state.manifests.read_live_files(snapshot)
     expired = _list_expired_partitions(
         table.identifier,
         schema,
@@ -129,6 +130,7 @@ def plan(table: Table, request: ExpirePartitionsRequest) -> PartitionExpirationP
     rows = is_selected[files.partition_codes]
     return PartitionExpirationPlan(
         request=request,
+        state=state,
         batches=tuple(
             tuple(selected[start : start + batch_size])
             for start in range(0, len(selected), batch_size)
@@ -201,8 +203,7 @@ def _list_expired_partitions(
             )
         elif current_time - time > max_age:
             expired.append(partition)
-    types = [field.type for field in schema.partition_fields]
-    return sorted(expired, key=lambda p: ",".join(map(str, deserialize_row(p, types))))
+    return sorted(expired, key=lambda p: ",".join(map(str, schema.decode_partition(p))))
 
 
 def _override_options(options: Options, arguments: Mapping[str, str | None]) -> Options:
@@ -236,7 +237,7 @@ def _build_time_reader(
             "update-time"
         )
     times = PartitionTimes.of(schema.partition_fields, options)
-    return times.read
+    return lambda partition: times.read_values(schema.decode_partition(partition))
 
 
 def _find_update_times(files: LiveFiles) -> dict[bytes, datetime]:
@@ -258,17 +259,17 @@ def _find_update_times(files: LiveFiles) -> dict[bytes, datetime]:
 
 
 def commit(
-    table: Table, plan: PartitionExpirationPlan, _results: Sequence[bytes] = ()
+    _table: Table, plan: PartitionExpirationPlan, _results: Sequence[bytes] = ()
 ) -> PartitionExpirationResult:
     """Drop the partitions of a plan, one snapshot per batch."""
-    stores, schema = table.stores, table.stores.get_schema()
+    state = plan.state
     for batch in plan.batches:
         names = []
-        if stores.environment.partitions is not None:
-            names = [format_partition_row(partition, schema) for partition in batch]
-        stores.drop_partitions(StepKind.DELETE, frozenset(batch).__contains__, names)
+        if state.environment.partitions is not None:
+            names = [format_partition_row(partition, state.schema) for partition in batch]
+        state.drop_partitions(StepKind.DELETE, frozenset(batch).__contains__, names)
         if names:
-            stores.build_catalog_reports().drop_marks(names)
+            state.build_catalog_reports().drop_marks(names)
     return PartitionExpirationResult(plan=plan)
 
 

@@ -9,7 +9,7 @@ See docs/format/snapshot-expiration.md.
 
 import json
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -22,7 +22,6 @@ from paimon_orch.format.options.core_options import (
 )
 from paimon_orch.format.options.engine_options import SNAPSHOT_EXPIRE_CLEAN_EMPTY_DIRECTORIES
 from paimon_orch.format.options.table_option import StepKind
-from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.safe_text import get_logger
 from paimon_orch.steps.common.executor import Executor, Progress
 from paimon_orch.steps.common.file_deletion import (
@@ -43,20 +42,25 @@ from paimon_orch.steps.expiration.expire_changelogs import (
 from paimon_orch.steps.expiration.retention import (
     Retention,
     RetentionRequest,
-    find_first_retained_snapshot,
+    choose_first_retained,
     is_changelog_decoupled,
 )
-from paimon_orch.table.cleanup.references import (
-    ReferenceReader,
+from paimon_orch.storage import FileInfo
+from paimon_orch.storage.concurrency import map_concurrently
+from paimon_orch.table.cleanup.references import ReferenceReader
+from paimon_orch.table.cleanup.retained_snapshots import (
     RetainedSnapshot,
     RetainedSnapshotKind,
     RetainedSnapshotStore,
+    RetainedVersions,
 )
 from paimon_orch.table.cleanup.safe_delete import SafeDeleter
 from paimon_orch.table.cleanup.snapshot_deletion import SnapshotDeletionPlanner, UnreferencedFiles
 from paimon_orch.table.metadata.changelog_store import ChangelogStore
-from paimon_orch.table.metadata.snapshot_store import EARLIEST
+from paimon_orch.table.metadata.snapshot_store import EARLIEST, SNAPSHOT_PREFIX
 from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import TableState
+from paimon_orch.table.table_stores import TableStores
 
 logger = get_logger(__name__)
 
@@ -74,6 +78,7 @@ class SnapshotExpirationPlan(Displayable):
     """The plan of an expiration. It is falsy if no snapshot expires."""
 
     request: ExpireSnapshotsRequest
+    state: TableState = field(repr=False, compare=False)
     snapshots: tuple[int, ...] = ()
     end: int | None = None
     """The oldest snapshot that is retained."""
@@ -84,7 +89,9 @@ class SnapshotExpirationPlan(Displayable):
     """The changelogs that expire with the snapshots, including changelogs of these snapshots."""
     refused: tuple[str, ...] = ()
     """Files that are not deleted because they are outside of the table's directories."""
-    planned_versions: tuple[tuple[str, Snapshot], ...] = ()
+    planned_versions: Mapping[str, RetainedSnapshot] = field(
+        default_factory=dict, repr=False, compare=False
+    )
     """All snapshots, tags and changelogs at the time of the plan, by path."""
     held_by: tuple[str, ...] = ()
 
@@ -129,41 +136,109 @@ def plan(table: Table, request: ExpireSnapshotsRequest) -> SnapshotExpirationPla
     branches, consumers and changelogs need are retained. Raises :class:`CorruptFileError` if
     metadata of a retained version cannot be read.
     """
-    table.stores.check_step(StepKind.DELETE)
+    state = table.load()
+    state.check_step(StepKind.DELETE)
     now = int(time.time() * 1000) if request.now_millis is None else request.now_millis
-    options = table.stores.get_schema().typed_options
+    options = state.schema.typed_options
     retention = Retention.of_snapshots(options, now, request)
-    consumers = table.stores.open_consumers()
-    next_snapshots = consumers.read_next_snapshots()
-    expired = tuple(consumers.find_expired())
+    next_snapshots, expired = state.open_consumers().read_progress()
     if options.get(CONSUMER_CHANGELOG_ONLY):
         next_snapshots = {}
-    end = find_first_retained_snapshot(table.stores.snapshots, retention, next_snapshots.values())
+    ages = _SnapshotAges.of(state)
+    end = ages.find_first_retained(retention, next_snapshots.values())
     end_without_consumers = None
     if next_snapshots:
-        end_without_consumers = find_first_retained_snapshot(table.stores.snapshots, retention)
+        end_without_consumers = ages.find_first_retained(retention)
     holders = tuple(
         f"consumer {path.rpartition('consumer-')[2]} retains snapshot {number} and all later ones"
         for path, number in sorted(next_snapshots.items())
         if end_without_consumers is not None and number < end_without_consumers
     )
     if end is None:
-        return SnapshotExpirationPlan(request=request, consumers=expired, held_by=holders)
+        return SnapshotExpirationPlan(
+            request=request, state=state, consumers=tuple(expired), held_by=holders
+        )
     keeps_changelog = is_changelog_decoupled(options, retention)
     plan_without_files = SnapshotExpirationPlan(
-        request=request, end=end, consumers=expired, keeps_changelog=keeps_changelog
+        request=request,
+        state=state,
+        end=end,
+        consumers=tuple(expired),
+        keeps_changelog=keeps_changelog,
     )
-    planned = _select_files(table, plan_without_files)
+    planned = _select_files(plan_without_files, ages)
     return replace(planned, held_by=(*holders, *planned.held_by))
 
 
-def _select_files(table: Table, plan: SnapshotExpirationPlan) -> SnapshotExpirationPlan:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _SnapshotAges:
+    """The snapshots of a branch; those whose age decides about an expiration are read."""
+
+    state: TableState
+    store: RetainedSnapshotStore
+    files: Mapping[int, FileInfo]
+    """The snapshot files by id, ascending."""
+    read: dict[int, RetainedSnapshot] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, state: TableState) -> "_SnapshotAges":
+        store = _open_store(state)
+        files = store.list_snapshots(state.paths)
+        return cls(state=state, store=store, files=dict(sorted(files.items())))
+
+    def find_first_retained(
+        self, retention: Retention, next_snapshots: Collection[int] = ()
+    ) -> int | None:
+        """Return the id of the oldest snapshot that is retained, or None if none expires."""
+        latest = self.state.snapshot
+        if latest is None:
+            return None
+        return choose_first_retained(
+            latest.id, list(self.files), self._read_times, retention, next_snapshots
+        )
+
+    def _read_times(self, numbers: Iterable[int]) -> Iterator[int]:
+        for version in map_concurrently(self.state.io, self._read_snapshot, numbers):
+            yield version.snapshot.time_millis
+
+    def _read_snapshot(self, number: int) -> RetainedSnapshot:
+        if number not in self.read:
+            info = self.files[number]
+            version = self.store.read_snapshot(self.state.paths, number, info)
+            if version is None:
+                raise _build_missing_error(self.state, number)
+            self.read[number] = version
+        return self.read[number]
+
+    def read_all_versions(self) -> RetainedVersions:
+        """Read all versions of the table, those that were read already only if they changed."""
+        return self.store.all(
+            {version.path: version for version in self.read.values()},
+            {self.state.paths.branch: self.files},
+        )
+
+
+def _open_store(state: TableStores) -> RetainedSnapshotStore:
+    """Return the versions of a table whose schema was read for the plan."""
+    return RetainedSnapshotStore(state.io, state.paths.root, with_schema=(state.paths.branch,))
+
+
+def _build_missing_error(state: TableState, number: int) -> NotFoundError:
+    return NotFoundError(
+        f"snapshot {number} of {state.identifier} no longer exists; nothing was deleted"
+    )
+
+
+def _select_files(plan: SnapshotExpirationPlan, ages: _SnapshotAges) -> SnapshotExpirationPlan:
     """Add the snapshots before the end of a plan and their files to the plan."""
-    end = plan.end
+    state, end = plan.state, plan.end
     assert end is not None
-    versions = RetainedSnapshotStore(table.io, table.paths.root).all()
-    on_branch = [v for v in versions.values() if v.branch == table.paths.branch]
-    snapshots = {v.snapshot.id: v for v in on_branch if v.kind is RetainedSnapshotKind.SNAPSHOT}
+    versions = ages.read_all_versions()
+    snapshots = {
+        v.snapshot.id: v
+        for v in versions.of_branch(state.paths.branch)
+        if v.kind is RetainedSnapshotKind.SNAPSHOT
+    }
     expired = [
         replace(v, is_complete=False, keeps_changelog=False)
         for number, v in sorted(snapshots.items())
@@ -172,32 +247,31 @@ def _select_files(table: Table, plan: SnapshotExpirationPlan) -> SnapshotExpirat
     if not expired:
         return replace(plan, end=None, keeps_changelog=False)
     if end not in snapshots:
-        raise NotFoundError(
-            f"snapshot {end} of {table.identifier} no longer exists; nothing was deleted"
-        )
+        raise _build_missing_error(state, end)
     paths = {v.path for v in expired}
-    retained = [v for path, v in versions.items() if path not in paths]
+    retained = [v for path, v in versions.by_path.items() if path not in paths]
     if plan.keeps_changelog:
-        retained += [_to_changelog(table, v) for v in expired]
-    reader = ReferenceReader.of(table.io, table.paths.root)
+        retained += [_to_changelog(state, v) for v in expired]
+    reader = ReferenceReader.of(state.io, state.paths.root)
+    reader.read_ahead([*expired, *retained])
     collector = SnapshotDeletionPlanner(
-        reader=reader, paths=table.paths, schema=table.stores.get_schema(), retained=retained
+        reader=reader, paths=state.paths, schema=state.schema, retained=retained
     )
     for version in [*expired[1:], snapshots[end]]:
         collector.add_deleted_files(version)
     for version in expired:
         collector.add_changelog_files(version)
-    files, refused = _exclude_outside_files(table, collector.collect(expired))
+    files, refused = _exclude_outside_files(state, collector.collect(expired))
     changelog_plan = None
     if plan.keeps_changelog:
-        changelog_plan = plan_among_versions(table, ExpireChangelogsRequest(), retained)
+        changelog_plan = plan_among_versions(state, ExpireChangelogsRequest(), retained)
     return replace(
         plan,
         snapshots=tuple(v.snapshot.id for v in expired),
         files_to_delete=files,
         changelog_plan=changelog_plan,
         refused=refused,
-        planned_versions=tuple((path, v.snapshot) for path, v in versions.items()),
+        planned_versions=versions.by_path,
         held_by=_find_holders(expired, retained),
     )
 
@@ -215,17 +289,17 @@ def _find_holders(
     )
 
 
-def _to_changelog(table: Table, version: RetainedSnapshot) -> RetainedSnapshot:
+def _to_changelog(state: TableStores, version: RetainedSnapshot) -> RetainedSnapshot:
     """Return the changelog that a snapshot becomes when it expires."""
-    path = ChangelogStore(table.io, table.paths).path(version.snapshot.id)
+    path = ChangelogStore(state.io, state.paths).path(version.snapshot.id)
     return replace(version, kind=RetainedSnapshotKind.CHANGELOG, path=path)
 
 
 def _exclude_outside_files(
-    table: Table, files: UnreferencedFiles
+    state: TableStores, files: UnreferencedFiles
 ) -> tuple[UnreferencedFiles, tuple[str, ...]]:
     """Exclude files outside of the table's directories: paths in metadata are not trusted."""
-    remover = SafeDeleter(io=table.io, roots=table.stores.file_roots)
+    remover = SafeDeleter(io=state.io, roots=state.file_roots)
     paths = (*files.data, *files.metadata, *files.lists)
     refused = tuple(path for path in paths if not remover.has_safe_name(path))
     return files.filter(remover.has_safe_name) if refused else files, refused
@@ -239,21 +313,22 @@ def advance_hint_and_recheck(
     Returns the plan without files that newer snapshots reference again. Raises
     :class:`CommitConflictError` if a tag, branch or changelog was created after the plan. The
     creation of a tag checks the hint after writing the tag, so at least one of both detects the
-    conflict.
+    conflict. All versions are listed again after the hint has moved, and the files that are new or
+    have been replaced since the plan are read.
     """
     assert planned.end is not None
-    table.stores.snapshots.require_latest_file()
-    table.stores.snapshots.write_hint(EARLIEST, planned.end)
-    table.stores.prepare_deletion()
-    old = dict(planned.planned_versions)
-    versions = RetainedSnapshotStore(table.io, table.paths.root).all()
-    new = [v for path, v in versions.items() if old.get(path) != v.snapshot]
+    stores, old = table.stores, planned.planned_versions
+    stores.snapshots.require_latest_file()  # again: the plan can be old
+    stores.snapshots.write_hint(EARLIEST, planned.end)
+    stores.publish_before_deletion()
+    versions = _open_store(stores).all(old).by_path
+    new = [v for path, v in versions.items() if path not in old or old[path].snapshot != v.snapshot]
     if not all(_is_newer(v, old) for v in new):
         raise _build_conflict_error(table)
-    if table.stores.snapshots.path(planned.end) not in versions:
+    if stores.snapshots.path(planned.end) not in versions:
         raise _build_conflict_error(table)
-    names = _collect_file_names(ReferenceReader.of(table.io, table.paths.root), new)
-    return _exclude_names(planned, names)
+    reader = ReferenceReader.of(table.io, table.paths.root)
+    return _exclude_names(planned, _collect_file_names(reader, new))
 
 
 def _exclude_names(
@@ -289,11 +364,13 @@ def _build_conflict_error(table: Table) -> CommitConflictError:
     )
 
 
-def _is_newer(version: RetainedSnapshot, old: Mapping[str, Snapshot]) -> bool:
+def _is_newer(version: RetainedSnapshot, old: Mapping[str, RetainedSnapshot]) -> bool:
     """Return whether a version is a snapshot that is newer than all old ones of its branch."""
     directory = version.path.rpartition("/")[0]
     old_ids = [
-        snapshot.id for path, snapshot in old.items() if path.startswith(f"{directory}/snapshot-")
+        each.snapshot.id
+        for path, each in old.items()
+        if path.startswith(f"{directory}/{SNAPSHOT_PREFIX}")
     ]
     return bool(old_ids) and version.snapshot.id > max(old_ids)
 
@@ -303,7 +380,7 @@ def _delete_metadata(table: Table, planned: SnapshotExpirationPlan) -> int:
     roots = table.stores.file_roots
     remover = SafeDeleter(io=table.io, roots=roots)
     directories = 0
-    options = table.stores.get_schema().typed_options
+    options = planned.state.schema.typed_options
     default = options.get(SNAPSHOT_EXPIRE_CLEAN_EMPTY_DIRECTORIES)
     if options.get(SNAPSHOT_CLEAN_EMPTY_DIRECTORIES, default):
         parents = {path.rpartition("/")[0] for path in planned.files_to_delete.data}

@@ -5,7 +5,7 @@ The limits are table options, and arguments that override them.
 See docs/format/snapshot-expiration.md.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -20,6 +20,7 @@ from paimon_orch.format.options.core_options import (
     SNAPSHOT_NUM_RETAINED_MIN,
     SNAPSHOT_TIME_RETAINED,
 )
+from paimon_orch.storage.concurrency import map_concurrently
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 
 _SNAPSHOT, _CHANGELOG = "snapshot", "changelog"
@@ -145,16 +146,38 @@ def find_first_retained_snapshot(
     A snapshot expires by age only if its successor also exceeds this age.
     """
     latest, ids = store.latest_id(), store.ids()
-    if latest is None or not ids:
+    if latest is None:
+        return None
+
+    def read_times(numbers: Iterable[int]) -> Iterator[int]:
+        for snapshot in map_concurrently(store.io, store.get, numbers):
+            yield snapshot.time_millis
+
+    return choose_first_retained(latest, ids, read_times, retention, next_snapshots)
+
+
+def choose_first_retained(
+    latest: int,
+    ids: Sequence[int],
+    read_times: Callable[[Iterable[int]], Iterator[int]],
+    retention: Retention,
+    next_snapshots: Collection[int] = (),
+) -> int | None:
+    """Return the first retained one of the snapshots ``ids``, or None if no snapshot expires.
+
+    ``read_times`` yields the commit times of snapshots in epoch milliseconds. It is stopped at the
+    first young one, so it should read few more.
+    """
+    if not ids:
         return None
     # An expiration moves the hint before it deletes the snapshots, so the hint is not used.
     earliest = ids[0]
     to_check = retention.find_ids_to_check(latest, earliest, next_snapshots)
     end = to_check.stop
-    for successor in ids:  # the ids may have gaps of any length
-        number = successor - 1
-        if number in to_check and retention.older_than <= store.get(successor).time_millis:
-            end = number
+    successors = [number for number in ids if number - 1 in to_check]  # the ids may have gaps
+    for number, time in zip(successors, read_times(successors), strict=False):
+        if retention.older_than <= time:
+            end = number - 1
             break
     if end <= earliest:
         return None

@@ -35,8 +35,14 @@ from paimon_orch.steps.inspection.check_report import (
 from paimon_orch.steps.inspection.check_units import PartContent, decode_pieces, hash_names
 from paimon_orch.steps.inspection.checked_entries import CheckedEntries, find_first_rows
 from paimon_orch.steps.inspection.key_overlaps import find_suspect_groups
-from paimon_orch.steps.inspection.stored_files import BucketDirectories, FileProblem, StoredFiles
+from paimon_orch.steps.inspection.stored_files import (
+    BucketDirectories,
+    DirectoryListing,
+    FileProblem,
+    StoredFiles,
+)
 from paimon_orch.storage import FileIO
+from paimon_orch.storage.concurrency import map_concurrently
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.scan.data_evolution import has_data_evolution
 
@@ -459,26 +465,57 @@ def find_file_problems(
     names = table["name"].take(pa.array(order)).to_pylist()
     sizes = table["file_size"].to_numpy()[order].tolist()
     bounds = [*np.flatnonzero(np.diff(entries.groups[order], prepend=-1)).tolist(), len(order)]
-    for start, end in pairwise(bounds):
-        group = int(entries.groups[order[start]])
-        partition, bucket = entries.group_partitions[group], int(entries.group_buckets[group])
-        group_rows = order[start:end]
+    groups = [
+        _StoredGroup.of(entries, directories, order[start:end], is_plain)
+        for start, end in pairwise(bounds)
+    ]
+
+    def list_group(group: _StoredGroup) -> DirectoryListing | None:
+        return None if group.directory is None else stored.list_directory(group.directory)
+
+    starts = bounds[:-1]
+    listings = map_concurrently(io, list_group, groups)
+    for start, group, listing in zip(starts, groups, listings, strict=True):
+        end = start + len(group.rows)
         expected = dict(zip(names[start:end], sizes[start:end], strict=True))
-        if is_plain[group_rows].all() and len(expected) == end - start:
-            try:
-                if stored.has_files(directories.get(partition, bucket), expected):
-                    continue
-            except PaimonError as error:  # the check of each file reports it
-                raise_if_temporary(error)
-        for row in group_rows.tolist():
-            found = _check_file(
-                stored, directories, PartitionBucket(partition, bucket), entries.build_file(row)
-            )
+        if (
+            listing is not None
+            and group.directory is not None
+            and len(expected) == end - start
+            and stored.has_files(group.directory, listing, expected)
+        ):
+            continue
+        for row in group.rows.tolist():
+            found = _check_file(stored, directories, group.bucket, entries.build_file(row))
             if found:
                 problems[int(entries.contents[row])] = found
         with suppress(PaimonError):
-            stored.forget(directories.get(partition, bucket))
+            stored.forget(directories.get(*group.bucket))
     return problems
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _StoredGroup:
+    """The entries of one bucket."""
+
+    bucket: PartitionBucket
+    rows: Indices
+    directory: str | None
+    """The directory to list; None if the files are checked one by one."""
+
+    @classmethod
+    def of(
+        cls, entries: CheckedEntries, directories: BucketDirectories, rows: Indices, is_plain: Mask
+    ) -> "_StoredGroup":
+        group = int(entries.groups[rows[0]])
+        bucket = PartitionBucket(entries.group_partitions[group], int(entries.group_buckets[group]))
+        directory = None
+        if is_plain[rows].all():
+            try:
+                directory = directories.get(*bucket)
+            except PaimonError as error:  # the check of each file reports it
+                raise_if_temporary(error)
+        return cls(bucket=bucket, rows=rows, directory=directory)
 
 
 def _check_file(

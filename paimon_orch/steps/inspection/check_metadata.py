@@ -47,12 +47,10 @@ from paimon_orch.steps.inspection.check_units import (
 from paimon_orch.steps.inspection.findings import Finding
 from paimon_orch.steps.inspection.stored_files import StoredFiles
 from paimon_orch.storage import FileIO
-from paimon_orch.table.cleanup.references import (
-    ReferenceReader,
-    RetainedSnapshot,
-    RetainedSnapshotKind,
-)
+from paimon_orch.table.cleanup.references import ReferenceReader
+from paimon_orch.table.cleanup.retained_snapshots import RetainedSnapshot, RetainedSnapshotKind
 from paimon_orch.table.filter.partition_spec import format_partition
+from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.metadata.schema_store import SchemaStore
 
 _HASH_BYTES = 4
@@ -112,26 +110,32 @@ class MetadataChecker:
     def _paths(self) -> TablePaths:
         return TablePaths(self.reader.manifests.paths.root)
 
+    @property
+    def _unit_reader(self) -> ManifestReader:
+        """Return the reader of units, which read each manifest once."""
+        return ManifestReader(self.io, self._paths)
+
     def add(
         self,
         version: RetainedSnapshot,
         schemas: SchemaStore,
         previous: int | None = None,
         *,
-        is_newest: bool = False,
+        newest_schema: int | None = None,
     ) -> int:
         """Add a version and return its number; ``previous`` is the number of the snapshot before.
 
-        Readers use the newest schema for the newest snapshot, and so does its check. Reads the version's manifest lists and index manifest.
+        Readers use the newest schema for the newest snapshot, and so does its check: it is checked
+        with ``newest_schema``, which is None for other versions. Reads the version's manifest lists and index manifest.
         """
         number = len(self._versions)
-        checked = _Version(version=version, is_newest=is_newest)
+        checked = _Version(version=version, is_newest=newest_schema is not None)
         self._versions.append(checked)
         snapshot = version.snapshot
         try:
             checked.schema = schemas.get(snapshot.schema_id)
-            if is_newest:
-                checked.schema = schemas.latest()
+            if newest_schema is not None:
+                checked.schema = schemas.get(newest_schema)
             if version.state_lists:
                 checked.delta = self.reader.delta(version)
                 state = self.reader.state(version)
@@ -215,7 +219,7 @@ class MetadataChecker:
         work_bytes = sum(meta.file_size for meta in metas)
         parts = count_parts(metas)
         results = self.executor.shuffle(
-            partial(read_units, self.reader.manifests, parts=parts),
+            partial(read_units, self._unit_reader, parts=parts),
             units,
             partial(judge_part, context),
             parts=parts,
@@ -230,7 +234,7 @@ class MetadataChecker:
         suspects = np.union1d(distinct[counts > 1], hash_names(names))
         if len(suspects):
             results = self.executor.shuffle(
-                partial(read_units, self.reader.manifests, parts=1, name_hashes=suspects),
+                partial(read_units, self._unit_reader, parts=1, name_hashes=suspects),
                 [unit for unit in units if isinstance(unit, EntryUnit)],
                 partial(find_repeated_names, context),
                 parts=1,

@@ -6,27 +6,30 @@ files: rows, keys, sequence numbers, statistics, buckets and deletion vectors.
 See docs/format/invariants.md.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import InitVar, dataclass, field
 from itertools import pairwise
 
 from paimon_orch.errors import MissingFileError, NotFoundError, PaimonError, raise_if_temporary
 from paimon_orch.format.display import Displayable
 from paimon_orch.format.paths import TablePaths
+from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.steps.common.executor import Executor, InProcessExecutor
 from paimon_orch.steps.inspection.check_data_files import FileChecker
 from paimon_orch.steps.inspection.check_metadata import MetadataChecker
 from paimon_orch.steps.inspection.findings import Finding, Findings
 from paimon_orch.steps.inspection.stale_indexes import find_stale_indexes
-from paimon_orch.table.cleanup.references import (
-    ReferenceReader,
+from paimon_orch.table.cleanup.references import ReferenceReader
+from paimon_orch.table.cleanup.retained_snapshots import (
     RetainedSnapshot,
     RetainedSnapshotKind,
     RetainedSnapshotStore,
 )
+from paimon_orch.table.metadata.held_metadata import HeldManifestReader
 from paimon_orch.table.metadata.schema_store import SchemaStore
-from paimon_orch.table.metadata.snapshot_store import EARLIEST, SnapshotStore
+from paimon_orch.table.metadata.snapshot_store import EARLIEST, LATEST, SnapshotStore
 from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import build_table_state
 
 __all__ = ["CheckReport", "Finding", "check"]
 
@@ -73,19 +76,22 @@ def check(table: Table, *, deep: bool = False, executor: Executor | None = None)
         table=table, findings=findings, deep=deep, executor=executor or InProcessExecutor()
     )
     try:
-        branches = store.branches()
+        versions = store.read([])
     except PaimonError as error:
         raise_if_temporary(error)
         findings.add("unreadable", table.paths.root, str(error))
         return CheckReport(tuple(findings.collected))
-    for paths in branches:
-        checker.add_branch(paths, [v for v in store.read_branch(paths) if v.is_complete])
+    complete = [version for version in versions.by_path.values() if version.is_complete]
+    checker.read_ahead(complete)
+    for paths in versions.branches:
+        of_branch = [v for v in complete if v.branch == paths.branch]
+        checker.add_branch(paths, of_branch, versions.newest_schemas[paths.branch])
     checker.check()
     return CheckReport(
         tuple(findings.collected),
         len(checker.versions),
         checker.data_files,
-        stale_indexes=() if findings.collected else tuple(find_stale_indexes(table)),
+        stale_indexes=() if findings.collected else tuple(checker.find_stale_indexes()),
     )
 
 
@@ -103,7 +109,9 @@ class _TableChecker:
     def __post_init__(self, executor: Executor) -> None:
         self._metadata = MetadataChecker(
             io=self.table.io,
-            reader=ReferenceReader.of(self.table.io, self.table.paths.root),
+            reader=ReferenceReader(
+                HeldManifestReader(self.table.io, TablePaths(self.table.paths.root))
+            ),
             executor=executor,
             label=self.table.identifier,
         )
@@ -112,24 +120,46 @@ class _TableChecker:
     def data_files(self) -> int:
         return len(self._checked_files) if self.deep else self._metadata.data_files
 
-    def add_branch(self, paths: TablePaths, versions: Sequence[RetainedSnapshot]) -> None:
+    def read_ahead(self, versions: Sequence[RetainedSnapshot]) -> None:
+        """Read the manifest lists of versions, several at the same time."""
+        self._metadata.reader.read_ahead(versions)
+
+    def add_branch(
+        self, paths: TablePaths, versions: Sequence[RetainedSnapshot], newest_schema: int
+    ) -> None:
         """Read the lists of a branch's versions; snapshots are checked first, in their order."""
         snapshots = sorted(
             (v for v in versions if v.kind is RetainedSnapshotKind.SNAPSHOT),
             key=lambda v: v.snapshot.id,
         )
         self._check_gaps(paths, snapshots)
-        self._check_latest_hint(paths)
+        self._check_latest_hint(paths, snapshots[-1].snapshot.id if snapshots else 0)
         schemas = SchemaStore(self.table.io, paths)
         previous: int | None = None
         for snapshot in snapshots:
-            is_newest = snapshot is snapshots[-1]
-            previous = self._metadata.add(snapshot, schemas, previous, is_newest=is_newest)
+            newest = newest_schema if snapshot is snapshots[-1] else None
+            previous = self._metadata.add(snapshot, schemas, previous, newest_schema=newest)
             self.versions.append((paths, schemas, snapshot))
         for version in versions:
             if version.kind is not RetainedSnapshotKind.SNAPSHOT:
                 self._metadata.add(version, schemas)
                 self.versions.append((paths, schemas, version))
+
+    def find_stale_indexes(self) -> Iterator[str]:
+        """Yield a sentence for each stale index of the newest snapshot of the table's branch."""
+        stores = self.table.stores.hold()
+        newest: tuple[SchemaStore, Snapshot] | None = None
+        for paths, schemas, version in self.versions:
+            if (
+                paths.branch == stores.paths.branch
+                and version.kind is RetainedSnapshotKind.SNAPSHOT
+            ):
+                newest = schemas, version.snapshot
+        if stores.snapshots.catalog is not None:  # not every catalog writes its newest snapshot
+            yield from find_stale_indexes(stores.load())
+        elif newest is not None and newest[1].index_manifest is not None:
+            schema = newest[0].latest()
+            yield from find_stale_indexes(build_table_state(stores, schema, newest[1]))
 
     def check(self) -> None:
         """Check the versions of all branches, and add their findings."""
@@ -151,13 +181,16 @@ class _TableChecker:
                 text = f"the snapshots {before + 1} to {after - 1} are missing"
                 self.findings.add("gap", paths.snapshot_dir, text)
 
-    def _check_latest_hint(self, paths: TablePaths) -> None:
+    def _check_latest_hint(self, paths: TablePaths, newest: int) -> None:
         """Check that the snapshot in the hint exists, unless a catalog names the newest one.
 
         Servers write the hint too, but not always that of the right branch, and readers ignore it.
+        ``newest`` is the newest snapshot file that was found.
         """
+        store = self.table.stores.get_branch_snapshots(paths.branch)
         try:
-            self.table.stores.get_branch_snapshots(paths.branch).latest_id()
+            if store.catalog is not None or (store.hint(LATEST) or 0) > newest:
+                store.latest_id()
         except MissingFileError as error:
             self.findings.add("lost-snapshot", error.path, error.reason)
         except NotFoundError:  # the catalog does not have this branch, so no reader uses its hint

@@ -7,6 +7,7 @@ compression.
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,7 @@ from paimon_orch.format.arrays import AnyArray, UInt64Array
 from paimon_orch.format.manifest.columnar_manifest import Manifest
 from paimon_orch.format.manifest.index_manifest import DELETION_VECTORS_INDEX
 from paimon_orch.format.manifest.live_files import UNKNOWN
+from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.steps.common.manifest_units import (
     IDENTITY_FIELDS,
     EntryUnit,
@@ -27,6 +29,7 @@ from paimon_orch.steps.common.manifest_units import (
     read_identity_columns,
     split_by_part,
 )
+from paimon_orch.storage.concurrency import map_concurrently
 from paimon_orch.table.metadata.manifest_io import ManifestReader
 
 _HASH_SEED, _HASH_FACTOR = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9
@@ -103,9 +106,12 @@ def read_units(
     pieces: list[list[pa.Table]] = [[] for _ in range(parts)]
     failures: dict[int, tuple[bool, str]] = {}
     formats: dict[int, str] = {}
-    for number, meta in unit.manifests:
+    opened = map_concurrently(reader.io, partial(_try_open, reader), unit.manifests)
+    for (number, _), (manifest, failure) in zip(unit.manifests, opened, strict=True):
         try:
-            manifest = reader.open(meta)
+            if failure is not None:
+                raise failure
+            assert manifest is not None
             table = _build_entry_table(manifest, number)
         except PaimonError as error:
             raise_if_temporary(error)
@@ -128,6 +134,16 @@ def read_units(
     if failures:
         results += [(part, json.dumps(failures).encode()) for part in range(parts)]
     return results
+
+
+def _try_open(
+    reader: ManifestReader, item: tuple[int, ManifestFileMeta]
+) -> tuple[Manifest | None, PaimonError | None]:
+    """Read a manifest; return the error if that fails."""
+    try:
+        return reader.open(item[1]), None
+    except PaimonError as error:
+        return None, error
 
 
 def decode_pieces(pieces: Iterable[bytes]) -> PartContent:

@@ -22,6 +22,7 @@ from paimon_orch.errors import (
 )
 from paimon_orch.format.display import format_count
 from paimon_orch.format.options.blocking_options import describe_options
+from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.steps.expiration.retention import (
     Retention,
@@ -39,11 +40,15 @@ from paimon_orch.steps.inspection.doctor_findings import (
 from paimon_orch.steps.inspection.health import TableHealth
 from paimon_orch.steps.inspection.health_metrics import HEALTH_METRICS
 from paimon_orch.steps.inspection.index_damage import find_index_damage
-from paimon_orch.steps.inspection.inspect import TableReport, inspect
+from paimon_orch.steps.inspection.inspect import TableReport, inspect_newest
 from paimon_orch.steps.inspection.snapshot_chain import SnapshotChain
+from paimon_orch.storage.concurrency import start_call
+from paimon_orch.table.iceberg.iceberg_settings import is_iceberg_enabled
 from paimon_orch.table.iceberg.status import read_iceberg_status
+from paimon_orch.table.metadata.held_metadata import HeldManifestReader
 from paimon_orch.table.metadata.snapshot_store import EARLIEST, LATEST
 from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import TableState, build_table_state
 
 _CLOCK_TOLERANCE_SECONDS = 300
 _MAX_COMPACTION_AGE_SECONDS = 24 * 3600
@@ -190,32 +195,46 @@ class _Examination:
     def __init__(self, table: Table, now: float) -> None:
         self._table = table
         self._now = now
-        self._snapshots = table.stores.snapshots
+        self._stores = table.stores.hold()
+        self._snapshots = self._stores.snapshots
         self.files = 0
         self.bytes = 0
 
     def run(self, *, check_files: bool) -> Iterator[DoctorFinding]:
-        yield from self._check_options()
+        read_schema = start_call(self._table.io, self._stores.get_schema)
         try:
-            latest = self._snapshots.latest()
+            latest = self._read_latest()
         except MissingFileError as error:
+            yield from self._check_options(read_schema())
             yield self._find(
                 DoctorRule.WRONG_HINT, Severity.ERROR, f"{error.path} {error.reason}", "repair"
             )
             return
+        state = build_table_state(self._stores, read_schema(), latest)
+        yield from self._check_options(state.schema)
         if latest is not None:
             yield from self._check_snapshot_files(latest)
-            chain = self._read_chain()
+            chain = self._read_chain(latest)
             if isinstance(chain, DoctorFinding):
                 yield chain
             elif chain.snapshots:
                 yield from self._check_chain(chain)
-            yield from self._check_state(chain if isinstance(chain, SnapshotChain) else None)
-            yield from self._check_retention()
-            yield from self._check_iceberg()
-            yield from self._check_catalog_partitions()
+            yield from self._check_state(state, chain if isinstance(chain, SnapshotChain) else None)
+            yield from self._check_retention(state)
+            yield from self._check_iceberg(state)
+            yield from self._check_catalog_partitions(state)
         if check_files:
             yield from self._check_files()
+
+    def _read_latest(self) -> Snapshot | None:
+        """Read the newest snapshot; the hint and the listing are needed for other findings."""
+        if self._snapshots.catalog is None:
+            hint = self._snapshots.hint(LATEST)
+            newest = max(self._snapshots.ids(), default=0)
+            latest = self._snapshots.find(newest) if newest >= (hint or 1) else None
+            if latest is not None:
+                return latest
+        return self._snapshots.latest()
 
     def _find(
         self,
@@ -234,8 +253,8 @@ class _Examination:
             cost=cost,
         )
 
-    def _check_options(self) -> Iterator[DoctorFinding]:
-        environment, schema = self._table.environment, self._table.stores.get_schema()
+    def _check_options(self, schema: TableSchema) -> Iterator[DoctorFinding]:
+        environment = self._table.environment
         for text in describe_options(schema.options, has_service=environment.is_service):
             yield self._find(DoctorRule.OPTION, Severity.WARNING, text)
         for text in environment.permissions.list_refusals(self._table.identifier, schema):
@@ -290,16 +309,19 @@ class _Examination:
                     files=len(ids),
                 )
 
-    def _read_chain(self) -> SnapshotChain | DoctorFinding:
+    def _read_chain(self, latest: Snapshot) -> SnapshotChain | DoctorFinding:
         try:
-            return SnapshotChain.read(self._snapshots)
+            return SnapshotChain.read(self._snapshots, latest)
         except (PaimonError, OSError) as error:
             raise_if_temporary(error)
             return self._describe_unreadable_snapshot(error)
 
     def _check_chain(self, chain: SnapshotChain) -> Iterator[DoctorFinding]:
+        manifests = self._stores.manifests
         try:
-            for before, after in chain.find_breaks(self._table.stores.manifests):
+            if isinstance(manifests, HeldManifestReader):
+                manifests.read_ahead(chain.snapshots)
+            for before, after in chain.find_breaks(manifests):
                 yield self._find(
                     DoctorRule.OVERWRITTEN_SNAPSHOT,
                     Severity.ERROR,
@@ -331,7 +353,7 @@ class _Examination:
     def _has_lists(self, snapshot: Snapshot) -> bool:
         """Return whether the manifest lists of a snapshot can be read."""
         try:
-            self._table.stores.manifests.manifests(snapshot)
+            self._stores.manifests.manifests(snapshot)
         except (PaimonError, OSError) as error:
             raise_if_temporary(error)
             return False
@@ -345,14 +367,16 @@ class _Examination:
             "check",
         )
 
-    def _check_state(self, chain: SnapshotChain | None) -> Iterator[DoctorFinding]:
+    def _check_state(
+        self, state: TableState, chain: SnapshotChain | None
+    ) -> Iterator[DoctorFinding]:
         """Check the newest snapshot."""
-        report = inspect(self._table)
+        report = inspect_newest(state)
         self.files, self.bytes = report.file_count, report.bytes
         if report.problem is not None:
             yield self._describe_problem(report, report.problem)
         yield from self._check_visibility(report)
-        yield from self._check_indexes(report)
+        yield from self._check_indexes(state, report)
         if report.health is not None:
             yield from self._check_health(report.health)
             if chain is not None and chain.snapshots:
@@ -380,10 +404,10 @@ class _Examination:
                 rows=report.rows_not_visible,
             )
 
-    def _check_indexes(self, report: TableReport) -> Iterator[DoctorFinding]:
+    def _check_indexes(self, state: TableState, report: TableReport) -> Iterator[DoctorFinding]:
         assert report.snapshot is not None
         assert report.live is not None
-        damage = find_index_damage(self._table, report.snapshot, report.live)
+        damage = find_index_damage(state, report.snapshot, report.live)
         if damage.missing_vectors:
             count = len(damage.missing_vectors)
             files = sum(len(entry.ranges or ()) for entry in damage.missing_vectors)
@@ -460,8 +484,8 @@ class _Examination:
             runs=health.max_sorted_runs,
         )
 
-    def _check_retention(self) -> Iterator[DoctorFinding]:
-        options = self._table.stores.get_schema().typed_options
+    def _check_retention(self, state: TableState) -> Iterator[DoctorFinding]:
+        options = state.schema.typed_options
         ids = self._snapshots.ids()
         if not ids:  # not every catalog writes the file of its newest snapshot
             return
@@ -471,7 +495,7 @@ class _Examination:
         end = find_first_retained_snapshot(self._snapshots, retention)
         if end is None:
             return
-        consumers = self._table.stores.open_consumers().read_next_snapshots()
+        consumers = state.open_consumers().read_next_snapshots()
         retained = {path: number for path, number in consumers.items() if number < end}
         first = min([end, *retained.values()])
         expired = sum(number < first for number in ids)
@@ -496,7 +520,10 @@ class _Examination:
                 snapshots=count,
             )
 
-    def _check_iceberg(self) -> Iterator[DoctorFinding]:
+    def _check_iceberg(self, state: TableState) -> Iterator[DoctorFinding]:
+        if not is_iceberg_enabled(state.schema):
+            return
+        # not from what is held: a commit during the comparison explains a difference
         status = read_iceberg_status(self._table.stores.iceberg)
         if status is not None and status.problem is not None:
             yield self._find(
@@ -507,8 +534,8 @@ class _Examination:
                 **({} if not status.missing_snapshots else {"snapshots": status.missing_snapshots}),
             )
 
-    def _check_catalog_partitions(self) -> Iterator[DoctorFinding]:
-        reports = self._table.stores.build_catalog_reports()
+    def _check_catalog_partitions(self, state: TableState) -> Iterator[DoctorFinding]:
+        reports = state.build_catalog_reports()
         if reports.partitions is None and reports.tag_partitions is None:
             return
         difference = reports.compare()
@@ -550,7 +577,7 @@ class _Examination:
         findings = check(self._table).findings
         if not findings:
             return
-        missing = list(find_missing_files(self._table).values())
+        missing = list(find_missing_files(self._table.load()).values())
         if missing:
             size = sum(entry.file.file_size for entry in missing)
             rows = sum(entry.file.row_count for entry in missing)

@@ -1,7 +1,9 @@
 """Metrics that show which maintenance a table needs."""
 
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 
 from paimon_orch.format.display import Displayable
 from paimon_orch.format.options.core_options import DATA_EVOLUTION_ENABLED
@@ -9,8 +11,11 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.data_types import is_blob
 from paimon_orch.steps.inspection.bucket_metrics import BucketMetrics
+from paimon_orch.storage.concurrency import start_call
 from paimon_orch.table.metadata.live_buckets import LiveBuckets, group_vectors
+from paimon_orch.table.metadata.snapshot_store import EARLIEST, SnapshotStore
 from paimon_orch.table.table import Table
+from paimon_orch.table.table_stores import TableStores
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,10 +67,14 @@ def compute_health(table: Table, *, orphans: bool = False, now: float | None = N
 
     With ``orphans``, lists all files of the table to find orphan files.
     """
-    snapshot = table.stores.snapshots.latest()
+    state = table.load()
+    snapshot = state.snapshot
     if snapshot is None:
-        return TableHealth(branches=len(table.branches.names()))
-    health = compute_snapshot_health(table, snapshot, read_live_buckets(table, snapshot), now=now)
+        return TableHealth(branches=len(state.branches.names()))
+    read_history = start_history(state, snapshot)
+    health = compute_snapshot_health(
+        snapshot, read_live_buckets(state, snapshot), read_history(), now=now
+    )
     if not orphans:
         return health
     from paimon_orch.steps.cleanup import remove_orphan_files
@@ -76,12 +85,12 @@ def compute_health(table: Table, *, orphans: bool = False, now: float | None = N
     )
 
 
-def read_live_buckets(table: Table, snapshot: Snapshot) -> LiveBuckets:
+def read_live_buckets(state: TableStores, snapshot: Snapshot) -> LiveBuckets:
     """Read the columns of a snapshot's live files that the health is computed from.
 
     Includes the names of files if the snapshot has deletion vectors.
     """
-    schema, manifests = table.stores.get_schema(), table.stores.manifests
+    schema, manifests = state.get_schema(), state.manifests
     vectors = group_vectors(manifests.read_index_entries(snapshot))
     files = manifests.read_live_files(
         snapshot,
@@ -93,8 +102,41 @@ def read_live_buckets(table: Table, snapshot: Snapshot) -> LiveBuckets:
     return LiveBuckets(snapshot, manifests, schema, files.group_by_bucket(), vectors)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableHistory:
+    """The older states of a table, as far as the health needs them."""
+
+    snapshots: int
+    oldest: Snapshot
+    tags: int
+    branches: int
+
+
+def start_history(state: TableStores, newest: Snapshot) -> Callable[[], TableHistory]:
+    """Start to read the history; the returned function waits for it."""
+    count_tags = start_call(state.io, lambda: len(state.tags.names()))
+    count_branches = start_call(state.io, lambda: len(state.branches.names()))
+    read_snapshots = start_call(state.io, partial(_read_snapshots, state.snapshots, newest))
+
+    def read() -> TableHistory:
+        count, oldest = read_snapshots()
+        return TableHistory(
+            snapshots=count, oldest=oldest, tags=count_tags(), branches=count_branches()
+        )
+
+    return read
+
+
+def _read_snapshots(store: SnapshotStore, newest: Snapshot) -> tuple[int, Snapshot]:
+    """Return the number of snapshots that are not expired, and the oldest one."""
+    ids, hint = store.ids(), store.hint(EARLIEST)
+    earliest = hint if hint in ids else min(ids, default=newest.id)
+    oldest = newest if earliest == newest.id else store.get(earliest)
+    return sum(number >= earliest for number in ids), oldest
+
+
 def compute_snapshot_health(
-    table: Table, snapshot: Snapshot, buckets: LiveBuckets, *, now: float | None = None
+    snapshot: Snapshot, buckets: LiveBuckets, history: TableHistory, *, now: float | None = None
 ) -> TableHealth:
     """Return the health of the newest snapshot with the given files.
 
@@ -102,9 +144,7 @@ def compute_snapshot_health(
     """
     current_time = time.time() if now is None else now
     metrics = BucketMetrics(buckets)
-    ids = table.stores.snapshots.ids()
-    earliest = table.stores.snapshots.earliest_id() or snapshot.id
-    manifests = table.stores.manifests.manifests(snapshot)
+    manifests = buckets.groups.files.manifests
     return TableHealth(
         files=int(metrics.files.sum()),
         bytes=int(metrics.bytes.sum()),
@@ -115,11 +155,11 @@ def compute_snapshot_health(
         deleted_ratio=metrics.deleted_ratio,
         bucket_skew=metrics.skew,
         index_coverage=_compute_index_coverage(buckets),
-        snapshots=sum(number >= earliest for number in ids),
-        oldest_snapshot_age=current_time - table.stores.snapshots.get(earliest).time_millis / 1000,
+        snapshots=history.snapshots,
+        oldest_snapshot_age=current_time - history.oldest.time_millis / 1000,
         newest_snapshot_age=current_time - snapshot.time_millis / 1000,
-        tags=len(table.tags.names()),
-        branches=len(table.branches.names()),
+        tags=history.tags,
+        branches=history.branches,
         manifests=len(manifests),
         manifest_bytes=sum(meta.file_size for meta in manifests),
     )

@@ -20,7 +20,7 @@ from paimon_orch.format.manifest.index_manifest import (
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.steps.inspection.stored_files import StoredFiles
 from paimon_orch.table.metadata.live_buckets import LiveBuckets
-from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import TableState
 
 _MAX_DIRECTORIES = 64
 """Index files in more directories are checked only by ``check``."""
@@ -43,10 +43,10 @@ class IndexDamage:
         return sum(item.length for item in self.stale)
 
 
-def find_index_damage(table: Table, snapshot: Snapshot, live: LiveBuckets) -> IndexDamage:
+def find_index_damage(state: TableState, snapshot: Snapshot, live: LiveBuckets) -> IndexDamage:
     """Compare the index files of a snapshot with its live files and with the storage."""
-    entries = table.stores.manifests.read_index_entries(snapshot)
-    missing = set(_find_missing_files(table, entries))
+    entries = state.manifests.read_index_entries(snapshot)
+    missing = set(_find_missing_files(state, entries))
     vectors = [entry for entry in entries if entry.index_type == DELETION_VECTORS_INDEX]
     hash_indexes = [
         entry
@@ -73,11 +73,12 @@ def find_stale_vectors(
     return tuple(ranges[index] for index in stale.tolist())
 
 
-def _find_missing_files(table: Table, entries: Sequence[IndexManifestEntry]) -> list[str]:
-    paths = [table.paths.index_file(table.stores.get_schema(), entry) for entry in entries]
+def _find_missing_files(state: TableState, entries: Sequence[IndexManifestEntry]) -> list[str]:
+    paths = [state.paths.index_file(state.schema, entry) for entry in entries]
     if len({path.rpartition("/")[0] for path in paths}) > _MAX_DIRECTORIES:
         return []
-    stored = StoredFiles(table.io)
+    stored = StoredFiles(state.io)
+    stored.read_ahead(path.rpartition("/")[0] for path in paths)
     return [
         entry.file_name
         for entry, path in zip(entries, paths, strict=True)

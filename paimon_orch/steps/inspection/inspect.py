@@ -20,15 +20,16 @@ from paimon_orch.format.types.data_types import type_to_sql
 from paimon_orch.steps.inspection.bucket_metrics import BucketMetrics
 from paimon_orch.steps.inspection.health import (
     TableHealth,
-    compute_health,
     compute_snapshot_health,
     read_live_buckets,
+    start_history,
 )
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.metadata.live_buckets import LiveBuckets
 from paimon_orch.table.scan.bucket_split import BucketSplit, check_cardinality
 from paimon_orch.table.scan.unseen_rows import Visibility
 from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import TableState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -307,20 +308,42 @@ def inspect(table: Table, snapshot_id: int | None = None) -> TableReport:
 
     The health of the table is included only for its newest snapshot.
     """
-    snapshot = table.snapshot(snapshot_id)
-    schema = table.stores.get_schema()
-    live = None if snapshot is None else _sort_buckets(read_live_buckets(table, snapshot))
-    health, problem = None, None
+    state = table.load()
     if snapshot_id is None:
-        health, problem = _try_health(table, snapshot, live)
+        return inspect_newest(state)
+    return inspect_snapshot(state, state.snapshots.get(snapshot_id))
+
+
+def inspect_snapshot(state: TableState, snapshot: Snapshot) -> TableReport:
+    """Summarize the metadata of a snapshot, without the health of the table."""
+    live = _sort_buckets(read_live_buckets(state, snapshot))
+    return _build_report(state, snapshot, live)
+
+
+def inspect_newest(state: TableState) -> TableReport:
+    """Summarize the metadata of the newest snapshot, as :func:`inspect` does."""
+    snapshot = state.snapshot
+    if snapshot is None:
+        health = TableHealth(branches=len(state.branches.names()))
+        return replace(_build_report(state, None, None), health=health)
+    read_history = start_history(state, snapshot)
+    live = _sort_buckets(read_live_buckets(state, snapshot))
+    report, history = _build_report(state, snapshot, live), read_history()
+    try:
+        return replace(report, health=compute_snapshot_health(snapshot, live, history))
+    except CorruptFileError as error:  # for example, overlapping files of a sorted run
+        return replace(report, problem=str(error))
+
+
+def _build_report(
+    state: TableState, snapshot: Snapshot | None, live: LiveBuckets | None
+) -> TableReport:
     return TableReport(
-        identifier=table.identifier,
-        location=table.paths.root,
-        schema=schema,
+        identifier=state.identifier,
+        location=state.paths.root,
+        schema=state.schema,
         snapshot=snapshot,
         live=live,
-        health=health,
-        problem=problem,
     )
 
 
@@ -331,18 +354,6 @@ def _sort_buckets(buckets: LiveBuckets) -> LiveBuckets:
     ranks = np.zeros(len(paths), np.int64)
     ranks[sorted(range(len(paths)), key=paths.__getitem__)] = np.arange(len(paths))
     return buckets.take(np.lexsort((groups.buckets, ranks[groups.partition_codes])))
-
-
-def _try_health(
-    table: Table, snapshot: Snapshot | None, live: LiveBuckets | None
-) -> tuple[TableHealth | None, str | None]:
-    """Return the health, or the problem that prevents computing it."""
-    try:
-        if snapshot is None or live is None:
-            return compute_health(table), None
-        return compute_snapshot_health(table, snapshot, live), None
-    except CorruptFileError as error:  # for example, overlapping files of a sorted run
-        return None, str(error)
 
 
 def _count_deleted_rows(

@@ -6,7 +6,7 @@ snapshot then continues a state that is not stored. See docs/format/invariants.m
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice, pairwise
+from itertools import pairwise, takewhile
 
 import numpy as np
 import pyarrow as pa
@@ -30,14 +30,15 @@ class SnapshotChain:
     snapshots: Sequence[Snapshot]
 
     @classmethod
-    def read(cls, store: SnapshotStore) -> "SnapshotChain":
-        """Read the snapshots of a table; damaged ones raise the errors of the store."""
-        newest_first = list(islice(store.walk_back(), MAX_SNAPSHOTS))
-        chain = newest_first[:1]
-        for snapshot in newest_first[1:]:
-            if snapshot.id != chain[-1].id - 1:
-                break
-            chain.append(snapshot)
+    def read(cls, store: SnapshotStore, latest: Snapshot) -> "SnapshotChain":
+        """Read the snapshots before the newest; damaged ones raise the errors of the store."""
+        earliest, ids = store.earliest_id(), set(store.ids())
+        first = latest.id if earliest is None else max(earliest, latest.id - MAX_SNAPSHOTS + 1)
+        numbers = takewhile(ids.__contains__, range(latest.id - 1, first - 1, -1))
+        older = store.find_many(numbers)
+        chain = [latest]  # not every catalog writes the file of its newest snapshot
+        while (before := older.get(chain[-1].id - 1)) is not None:
+            chain.append(before)
         return cls(chain[::-1])
 
     @property
@@ -108,7 +109,7 @@ def _count_files(metas: Sequence[ManifestFileMeta]) -> int:
 
 def _count_names(reader: ManifestReader, metas: Sequence[ManifestFileMeta]) -> pa.Table:
     """Return the names that are added more often than they are deleted, or less often."""
-    opened = [reader.open(meta) for meta in metas]
+    opened = list(reader.open_all(metas))
     names = pa.chunked_array([pa.array(m.names, pa.string()) for m in opened], pa.string())
     signs = np.concatenate(
         [np.zeros(0, np.int64), *(np.where(m.kinds == FileKind.ADD, 1, -1) for m in opened)]

@@ -18,34 +18,32 @@ from paimon_orch.steps.common.partition_selection import PartitionRequest, plan_
 from paimon_orch.steps.compaction.key_indexes import group_by_level, list_source
 from paimon_orch.table.column_index.global_index_evaluator import is_indexable
 from paimon_orch.table.column_index.row_id_groups import get_index_meta, get_row_range
-from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import TableState
 
 
-def find_stale_indexes(table: Table) -> Iterator[str]:
+def find_stale_indexes(state: TableState) -> Iterator[str]:
     """Yield a sentence for each index that does not cover the latest snapshot."""
-    snapshot = table.stores.snapshots.latest()
+    snapshot = state.snapshot
     if snapshot is None:
         return
     entries = [
         entry
-        for entry in table.stores.manifests.read_index_entries(snapshot)
+        for entry in state.manifests.read_index_entries(snapshot)
         if entry.global_index is not None
     ]
     if entries:
-        of_keys = [entry for entry in entries if table.stores.get_schema().primary_keys]
-        yield from _find_stale_key_indexes(table, snapshot, of_keys)
-        if not table.stores.get_schema().primary_keys:
-            yield from _find_rows_without_index(table, snapshot, entries)
+        of_keys = [entry for entry in entries if state.schema.primary_keys]
+        yield from _find_stale_key_indexes(state, snapshot, of_keys)
+        if not state.schema.primary_keys:
+            yield from _find_rows_without_index(state, snapshot, entries)
 
 
 def _find_stale_key_indexes(
-    table: Table, snapshot: Snapshot, entries: Sequence[IndexManifestEntry]
+    state: TableState, snapshot: Snapshot, entries: Sequence[IndexManifestEntry]
 ) -> Iterator[str]:
     if not entries:
         return
-    buckets = plan_live_buckets(
-        table.stores, table.stores.get_schema(), snapshot, PartitionRequest()
-    )
+    buckets = plan_live_buckets(state, state.schema, snapshot, PartitionRequest())
     levels = {
         split.partition_bucket: group_by_level(split.files) for split in buckets.build_splits()
     }
@@ -65,14 +63,14 @@ def _find_stale_key_indexes(
 
 
 def _find_rows_without_index(
-    table: Table, snapshot: Snapshot, entries: Sequence[IndexManifestEntry]
+    state: TableState, snapshot: Snapshot, entries: Sequence[IndexManifestEntry]
 ) -> Iterator[str]:
     """Yield the columns whose global indexes do not cover all rows, or have another type."""
     by_index = defaultdict[tuple[int, str], list[IndexManifestEntry]](list)
     for entry in entries:
         by_index[get_index_meta(entry).index_field_id, entry.index_type].append(entry)
-    fields = {field.id: field for field in table.stores.get_schema().fields}
-    rows = _find_live_rows(table, snapshot)
+    fields = {field.id: field for field in state.schema.fields}
+    rows = _find_live_rows(state, snapshot)
     for (field_id, index_type), of_index in by_index.items():
         field = fields.get(field_id)
         name = f"with id {field_id}, which was dropped" if field is None else field.name
@@ -84,14 +82,12 @@ def _find_rows_without_index(
                 "other rows"
             )
         is_sorted = index_type in SORTED_INDEX_TYPES and field is not None
-        if is_sorted and field is not None and not is_indexable(field, table.stores.schemas):
+        if is_sorted and field is not None and not is_indexable(field, state.schemas):
             yield f"{label} is not used, because the column had another type or cannot be indexed"
 
 
-def _find_live_rows(table: Table, snapshot: Snapshot) -> RowRanges:
-    files = plan_live_buckets(
-        table.stores, table.stores.get_schema(), snapshot, PartitionRequest()
-    ).groups.files
+def _find_live_rows(state: TableState, snapshot: Snapshot) -> RowRanges:
+    files = plan_live_buckets(state, state.schema, snapshot, PartitionRequest()).groups.files
     if files.first_row_ids is None:
         return EMPTY_ROW_RANGES
     starts = files.first_row_ids[files.first_row_ids >= 0]

@@ -1,6 +1,6 @@
 """Compares the sizes of stored files with their metadata; lists each directory once."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from paimon_orch.errors import MissingFileError, PaimonError, raise_if_temporary
@@ -8,9 +8,12 @@ from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.paths import TablePaths, bucket_dir_name
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.storage import FileIO
+from paimon_orch.storage.concurrency import map_concurrently
 
 FileProblem = tuple[str, str]
 """A rule and a text."""
+DirectoryListing = tuple[Mapping[str, int], list[FileProblem]]
+"""The sizes of the files of a directory by name, and why it cannot be listed."""
 
 
 @dataclass(slots=True)
@@ -20,10 +23,26 @@ class StoredFiles:
     io: FileIO
     _listed: dict[str, Mapping[str, int]] = field(default_factory=dict)
 
-    def has_files(self, directory: str, sizes: Mapping[str, int]) -> bool:
-        """Return whether a directory has files of these names and sizes."""
+    def list_directory(self, directory: str) -> DirectoryListing:
+        """List a directory for :meth:`has_files`; may be called by several threads."""
         problems: list[FileProblem] = []
-        listed = self._list(directory, problems)
+        return self._list(directory, problems), problems
+
+    def read_ahead(self, directories: Iterable[str]) -> None:
+        """List directories for :meth:`check_file`, several at the same time."""
+        if not self.io.remote:
+            return  # they are listed when they are needed
+        unlisted = [each for each in dict.fromkeys(directories) if each not in self._listed]
+        listings = map_concurrently(self.io, self.list_directory, unlisted)
+        for directory, (listed, problems) in zip(unlisted, listings, strict=True):
+            if not problems:  # else the listing is repeated, and its problem reported
+                self._listed[directory] = listed
+
+    def has_files(
+        self, directory: str, listing: DirectoryListing, sizes: Mapping[str, int]
+    ) -> bool:
+        """Return whether the listing of a directory has files of these names and sizes."""
+        listed, problems = listing
         is_complete = sizes.items() <= listed.items()
         if not is_complete and not problems:
             self._listed[directory] = listed

@@ -5,7 +5,7 @@ See docs/format/statistics.md#statistics-file.
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from paimon_orch.errors import REFUSED_COMMIT_ERRORS, InputError
@@ -20,9 +20,12 @@ from paimon_orch.steps.common.executor import Executor, Progress
 from paimon_orch.steps.common.step import Step, StepOutcome, WorkUnits, run_step
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.filter.partition_spec import format_partition
+from paimon_orch.table.metadata.time_travel import SnapshotSelector
 from paimon_orch.table.scan.bucket_split import BucketSplit, count_visible_rows
 from paimon_orch.table.scan.scan import Scan
+from paimon_orch.table.scan.scan_builder import ScanRequest, build_scan
 from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import TableState
 
 _UnitStatistics = list[Any]
 """A row count, and the encoded statistics of each column."""
@@ -73,6 +76,7 @@ class AnalyzePlan(Displayable):
     """The buckets to read. The plan is falsy if the table has no snapshot."""
 
     request: AnalyzeRequest
+    state: TableState = field(repr=False, compare=False)
     snapshot: Snapshot | None = None
     schema_id: int
     scan: AnalyzeScan | None = None
@@ -118,25 +122,35 @@ def plan(table: Table, request: AnalyzeRequest) -> AnalyzePlan:
 
     Raises :class:`InputError` for a nested column, and :class:`NotFoundError` for an unknown one.
     """
-    table.stores.check_step(StepKind.METADATA)
-    schema, snapshot, names = table.stores.get_schema(), table.snapshot(), request.columns
+    state = table.load()
+    state.check_step(StepKind.METADATA)
+    schema, snapshot, names = state.schema, state.snapshot, request.columns
     columns = tuple(
         _select_columns(schema.fields if names is None else schema.select(list(names)), names)
     )
     if snapshot is None:
-        return AnalyzePlan(request=request, schema_id=schema.id)
+        return AnalyzePlan(request=request, state=state, schema_id=schema.id)
     # The row count of a table with a primary key requires a read of the key columns.
     read = [column.name for column in columns] or [*schema.trimmed_primary_keys, *schema.names][:1]
-    scan = replace(table.scan(read, snapshot_id=snapshot.id), fallback=None)
+    scan_request = ScanRequest(
+        selector=SnapshotSelector(snapshot.id),
+        columns=read,
+        filter=None,
+        limit=None,
+        order_by=None,
+        merge_level_0=None,
+    )
+    scan = replace(build_scan(state, scan_request), fallback=None)
     units, counted_rows = [], 0
     for split in scan.plan():
         rows = None if columns else count_visible_rows(split, schema)
         counted_rows += rows or 0
         if rows is None:
             units.append(AnalyzeUnit(split, format_partition(split.partition, schema)))
-    files = table.stores.manifests.read_live_files(snapshot)
+    files = state.manifests.read_live_files(snapshot)
     return AnalyzePlan(
         request=request,
+        state=state,
         snapshot=snapshot,
         schema_id=schema.id,
         scan=AnalyzeScan(scan, columns),
@@ -191,7 +205,7 @@ def commit(table: Table, plan: AnalyzePlan, results: Sequence[_UnitStatistics]) 
     with table.io.open_output(path) as sink:
         sink.write(statistics.to_json())
     try:
-        snapshot = table.stores.new_commit(StepKind.METADATA).commit(
+        snapshot = plan.state.new_commit(StepKind.METADATA).commit(
             CommitChanges(kind=CommitKind.ANALYZE, statistics=name)
         )
     except REFUSED_COMMIT_ERRORS:

@@ -17,8 +17,10 @@ from paimon_orch.steps.common.step import (
     run_step,
 )
 from paimon_orch.steps.common.step_metrics import StepIo
+from paimon_orch.storage.concurrency import map_concurrently
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import TableState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +28,7 @@ class ManifestCompactionPlan(Displayable):
     """The manifests of the latest snapshot. The plan is falsy if a merge would have no effect."""
 
     request: EmptyRequest = field(default_factory=EmptyRequest)
+    state: TableState = field(repr=False, compare=False)
     manifests: int = 0
     small: int = 0
     deleted_entries: int = 0
@@ -72,44 +75,42 @@ class ManifestCompactionResult(StepOutcome):
 
 def plan(table: Table, request: EmptyRequest) -> ManifestCompactionPlan:
     """Count the manifests of the latest snapshot; reads its manifest lists and their formats."""
-    table.stores.check_step(StepKind.METADATA)
-    snapshot = table.stores.snapshots.latest()
+    state = table.load()
+    state.check_step(StepKind.METADATA)
+    snapshot = state.snapshot
     if snapshot is None:
-        return ManifestCompactionPlan(request=request)
-    metas = table.stores.manifests.manifests(snapshot)
+        return ManifestCompactionPlan(request=request, state=state)
+    metas = state.manifests.manifests(snapshot)
     others = filter(None, [snapshot.base_manifest_list, snapshot.index_manifest])
     names = [*(meta.file_name for meta in metas), *others]
-    find_format, expected = (
-        table.stores.manifests.find_format,
-        table.stores.get_schema().typed_options.get(MANIFEST_FORMAT),
-    )
-    target = table.stores.get_schema().typed_options.get(MANIFEST_TARGET_FILE_SIZE)
+    options = state.schema.typed_options
+    formats = map_concurrently(state.io, state.manifests.find_format, names)
+    target = options.get(MANIFEST_TARGET_FILE_SIZE)
     return ManifestCompactionPlan(
         request=request,
+        state=state,
         manifests=len(metas),
         small=sum(meta.file_size < target for meta in metas),
         deleted_entries=sum(meta.num_deleted_files for meta in metas),
-        other_formats=sum(find_format(name) != expected for name in names),
+        other_formats=sum(name != options.get(MANIFEST_FORMAT) for name in formats),
         bytes=sum(meta.file_size for meta in metas),
         names=frozenset(meta.file_name for meta in metas),
     )
 
 
 def commit(
-    table: Table, plan: ManifestCompactionPlan, _results: Sequence[bytes] = ()
+    _table: Table, plan: ManifestCompactionPlan, _results: Sequence[bytes] = ()
 ) -> ManifestCompactionResult:
     """Merge the manifests in one snapshot."""
     if not plan:
         return ManifestCompactionResult(plan=plan)
     changes = CommitChanges(kind=CommitKind.COMPACT, merge_manifests=True)
-    snapshot = table.stores.new_commit(StepKind.METADATA).commit(changes)
-    return _build_result(table, plan, snapshot)
+    snapshot = plan.state.new_commit(StepKind.METADATA).commit(changes)
+    return _build_result(plan, snapshot)
 
 
-def _build_result(
-    table: Table, plan: ManifestCompactionPlan, snapshot: Snapshot
-) -> ManifestCompactionResult:
-    metas = table.stores.manifests.manifests(snapshot)
+def _build_result(plan: ManifestCompactionPlan, snapshot: Snapshot) -> ManifestCompactionResult:
+    metas = plan.state.manifests.manifests(snapshot)
     kept = [meta.file_size for meta in metas if meta.file_name in plan.names]
     return ManifestCompactionResult(
         plan=plan,

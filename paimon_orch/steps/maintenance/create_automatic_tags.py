@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from paimon_orch.errors import CommitConflictError, InputError, UnsupportedError
+from paimon_orch.format.options import Options
 from paimon_orch.format.options.core_options import (
     TAG_AUTOMATIC_COMPLETION,
     TAG_AUTOMATIC_CREATION,
@@ -23,12 +24,14 @@ from paimon_orch.steps.common.step import (
     run_step,
 )
 from paimon_orch.steps.expiration.delete_tag import delete_tag
+from paimon_orch.storage.concurrency import map_concurrently
 from paimon_orch.table.metadata.tag_periods import (
     TagPeriods,
     compute_tag_time,
     parse_tag_time_zone,
 )
 from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import TableState
 
 _MAX_DUE_TAGS = 100_000
 _CREATION_MODES = ("process-time", "watermark")
@@ -68,16 +71,18 @@ def plan(table: Table, request: EmptyRequest) -> TagCreationPlan:
 
     Without automatic creation, there are none.
     """
-    table.stores.check_step(StepKind.TAG)
-    options = table.stores.get_schema().typed_options
+    state = table.load()
+    state.check_step(StepKind.TAG)
+    options = state.schema.typed_options
     mode = options.get(TAG_AUTOMATIC_CREATION)
     if mode not in _CREATION_MODES:
         return TagCreationPlan(request=request)
     periods = TagPeriods.of(options)
-    due = _find_due_tags(table, mode, periods)
-    excess = _find_excess_tags(table, periods, due)
+    names = state.tags.names()
+    due = _find_due_tags(state, names, mode, periods)
+    excess = _find_excess_tags(options, periods, [*names, *due])
     if excess:
-        table.stores.check_step(StepKind.TAG | StepKind.DELETE)
+        state.check_step(StepKind.TAG | StepKind.DELETE)
     return TagCreationPlan(
         request=request,
         due=due,
@@ -86,22 +91,23 @@ def plan(table: Table, request: EmptyRequest) -> TagCreationPlan:
     )
 
 
-def _find_due_tags(table: Table, mode: str, periods: TagPeriods) -> dict[str, int]:
-    """Return the names and snapshots of the tags to create."""
-    options = table.stores.get_schema().typed_options
+def _find_due_tags(
+    state: TableState, names: Sequence[str], mode: str, periods: TagPeriods
+) -> dict[str, int]:
+    """Return the names and snapshots of the tags to create, beside those with ``names``."""
+    options = state.schema.typed_options
     zone = parse_tag_time_zone(options, mode)
     delay = options.get(TAG_CREATION_DELAY)
     if delay >= periods.length:
         raise InputError("'tag.creation-delay' must be shorter than the period of tags")
     due: dict[str, int] = {}
     periods_left = _MAX_DUE_TAGS
-    automatic = _select_automatic_tags(table.tags.names(), periods)
+    automatic = _select_automatic_tags(names, periods)
     last = max(automatic, default=None)
-    first = 0 if last is None else table.tags.get(automatic[last]).id + 1
-    for number in table.stores.snapshots.ids():
-        if number < first:
-            continue
-        snapshot = table.stores.snapshots.get(number)
+    first = 0 if last is None else state.tags.get(automatic[last]).id + 1
+    numbers = [number for number in state.snapshots.ids() if number >= first]
+    snapshots = map_concurrently(state.io, state.snapshots.get, numbers)
+    for number, snapshot in zip(numbers, snapshots, strict=True):
         millis = snapshot.time_millis if mode == "process-time" else snapshot.watermark
         time = compute_tag_time(millis, zone)
         while time is not None and (last is None or time - delay >= last + 2 * periods.length):
@@ -113,12 +119,11 @@ def _find_due_tags(table: Table, mode: str, periods: TagPeriods) -> dict[str, in
             periods_left -= 1
             if not periods_left:  # a time of a snapshot may be centuries away
                 raise UnsupportedError(
-                    f"{table.identifier}: more than {_MAX_DUE_TAGS} tags are due up to snapshot "
+                    f"{state.identifier}: more than {_MAX_DUE_TAGS} tags are due up to snapshot "
                     f"{number} with the time {time}; correct its time, or set "
                     f"'{TAG_AUTOMATIC_COMPLETION.key}' = 'false'. Nothing was changed"
                 )
-    existing = set(table.tags.names())
-    return {name: number for name, number in due.items() if name not in existing}
+    return {name: number for name, number in due.items() if name not in names}
 
 
 def _select_automatic_tags(names: Iterable[str], periods: TagPeriods) -> dict[datetime, str]:
@@ -126,12 +131,12 @@ def _select_automatic_tags(names: Iterable[str], periods: TagPeriods) -> dict[da
     return {time: name for name, time in times.items() if time is not None}
 
 
-def _find_excess_tags(table: Table, periods: TagPeriods, due: Iterable[str]) -> list[str]:
-    """Return the oldest automatic tags above the limit, counting the tags to create."""
-    max_tags = table.stores.get_schema().typed_options.get(TAG_NUM_RETAINED_MAX, 0)
+def _find_excess_tags(options: Options, periods: TagPeriods, names: Iterable[str]) -> list[str]:
+    """Return the oldest automatic tags above the limit; ``names`` include the tags to create."""
+    max_tags = options.get(TAG_NUM_RETAINED_MAX, 0)
     if max_tags < 1:
         return []
-    automatic = _select_automatic_tags([*table.tags.names(), *due], periods)
+    automatic = _select_automatic_tags(names, periods)
     return [name for _, name in sorted(automatic.items())[:-max_tags]]
 
 

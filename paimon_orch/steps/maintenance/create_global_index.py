@@ -4,7 +4,7 @@ See docs/format/global-index-files.md#create-and-drop.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from uuid import uuid4
 
@@ -46,6 +46,7 @@ from paimon_orch.table.scan.data_evolution import (
     has_data_evolution,
 )
 from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import TableState
 from paimon_orch.table.write.commit_message import CommitMessage
 
 INDEX_TYPES = ("btree", "bitmap")
@@ -96,6 +97,7 @@ class GlobalIndexPlan:
     """The index files to build. It is falsy if there are none."""
 
     request: CreateGlobalIndexRequest
+    state: TableState = field(repr=False, compare=False)
     snapshot_id: int | None = None
     reader: FileReader | None = None
     units: tuple[GlobalIndexUnit, ...] = ()
@@ -158,12 +160,12 @@ class GlobalIndexResult(StepOutcome):
         }
 
 
-def find_index_column(table: Table, request: CreateGlobalIndexRequest) -> Field:
+def find_index_column(state: TableState, request: CreateGlobalIndexRequest) -> Field:
     """Return the column to index.
 
     Raises :class:`InputError` or :class:`UnsupportedError` if it cannot have an index.
     """
-    schema = table.stores.get_schema()
+    schema = state.schema
     if request.index_type not in INDEX_TYPES:
         raise InputError(
             f"{request.index_type!r} is not a type of global index that can be built; known types "
@@ -171,11 +173,11 @@ def find_index_column(table: Table, request: CreateGlobalIndexRequest) -> Field:
         )
     if not has_data_evolution(schema):
         raise UnsupportedError(
-            f"{table.identifier}: global indexes require 'data-evolution.enabled' = true. Set "
+            f"{state.identifier}: global indexes require 'data-evolution.enabled' = true. Set "
             "'pk-btree.index.columns' or 'pk-bitmap.index.columns' for a primary-key table"
         )
     column = schema.field(request.column)
-    if not is_indexable(column, table.stores.schemas):
+    if not is_indexable(column, state.schemas):
         raise UnsupportedError(
             f"column {column.name!r} of type {type_to_sql(column.type)} cannot have a global index: "
             "the type is not supported, or it was another type before"
@@ -188,21 +190,22 @@ def plan(table: Table, request: CreateGlobalIndexRequest) -> GlobalIndexPlan:
 
     Index files whose values may have changed are replaced.
     """
-    column, schema = find_index_column(table, request), table.stores.get_schema()
-    table.stores.check_step(StepKind.COMPACT)
-    snapshot = table.stores.snapshots.latest()
+    state = table.load()
+    column, schema = find_index_column(state, request), state.schema
+    state.check_step(StepKind.COMPACT)
+    snapshot = state.snapshot
     if snapshot is None:
-        return GlobalIndexPlan(request=request)
+        return GlobalIndexPlan(request=request, state=state)
     entries = [
         entry
-        for entry in table.stores.manifests.read_index_entries(snapshot)
+        for entry in state.manifests.read_index_entries(snapshot)
         if is_sorted_index(entry) and entry.index_type == request.index_type
         if entry.global_index and entry.global_index.index_field_id == column.id
     ]
     units, replaced = list[GlobalIndexUnit](), list[IndexManifestEntry]()
-    splits = plan_splits(table.stores, schema, snapshot, request)
+    splits = plan_splits(state, schema, snapshot, request)
     for split in splits:
-        groups = RowIdGroups.of(split.files, schema, table.stores.schemas)
+        groups = RowIdGroups.of(split.files, schema, state.schemas)
         of_partition = [entry for entry in entries if entry.partition == split.partition]
         current = [e for e in of_partition if _is_current(e, groups)]
         replaced += [entry for entry in of_partition if entry not in current]
@@ -223,8 +226,9 @@ def plan(table: Table, request: CreateGlobalIndexRequest) -> GlobalIndexPlan:
             )
     return GlobalIndexPlan(
         request=request,
+        state=state,
         snapshot_id=snapshot.id,
-        reader=open_reader(table.stores, schema, splits) if units else None,
+        reader=open_reader(state, schema, splits) if units else None,
         units=tuple(units),
         replaced=tuple(replaced),
     )
@@ -302,7 +306,7 @@ def commit(
         for file in group
     )
     # The name in the request is that of the plan's schema; the column may be renamed since.
-    schema_id = table.stores.get_schema().id if plan.reader is None else plan.reader.schema.id
+    schema_id = plan.state.schema.id
     changes = CommitChanges(
         kind=CommitKind.APPEND,
         index=(*(entry.deleted() for entry in plan.replaced), *added),
@@ -311,7 +315,7 @@ def commit(
         ),
     )
     with discard_files_on_conflict(table, messages):
-        snapshot = table.stores.new_commit(StepKind.COMPACT).commit(changes)
+        snapshot = plan.state.new_commit(StepKind.COMPACT).commit(changes)
     return GlobalIndexResult(
         snapshot_id=snapshot.id,
         index_files=len(added),

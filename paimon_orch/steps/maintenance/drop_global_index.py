@@ -5,7 +5,7 @@ See docs/format/global-index-files.md#create-and-drop.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from paimon_orch.errors import NotFoundError
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
@@ -20,6 +20,7 @@ from paimon_orch.steps.common.partition_selection import (
 from paimon_orch.steps.common.step import StepOutcome, build_metadata_step, run_step
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import TableState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +37,7 @@ class DropGlobalIndexPlan:
     """The index files to drop. It is falsy if there are none."""
 
     request: DropGlobalIndexRequest
+    state: TableState = field(repr=False, compare=False)
     entries: tuple[IndexManifestEntry, ...] = ()
 
     def __bool__(self) -> bool:
@@ -69,15 +71,16 @@ def plan(table: Table, request: DropGlobalIndexRequest) -> DropGlobalIndexPlan:
     Raises :class:`NotFoundError` if the table has no such column. Indexes that a primary-key table
     keeps because of its options are not selected.
     """
-    snapshot, schema = table.stores.snapshots.latest(), table.stores.get_schema()
-    table.stores.check_step(StepKind.COMPACT)
+    state = table.load()
+    snapshot, schema = state.snapshot, state.schema
+    state.check_step(StepKind.COMPACT)
     if request.column not in schema.names:
         raise NotFoundError(f"{table.identifier} has no column {request.column!r}")
     if snapshot is None or schema.primary_keys:
-        return DropGlobalIndexPlan(request=request)
+        return DropGlobalIndexPlan(request=request, state=state)
     entries = [
         entry
-        for entry in table.stores.manifests.read_index_entries(snapshot)
+        for entry in state.manifests.read_index_entries(snapshot)
         if entry.global_index is not None
         and entry.global_index.index_field_id == schema.field(request.column).id
         and request.index_type in (None, entry.index_type)
@@ -86,11 +89,11 @@ def plan(table: Table, request: DropGlobalIndexRequest) -> DropGlobalIndexPlan:
     if select is not None:
         selected = select([entry.partition for entry in entries])
         entries = [entry for entry in entries if entry.partition in selected]
-    return DropGlobalIndexPlan(request=request, entries=tuple(entries))
+    return DropGlobalIndexPlan(request=request, state=state, entries=tuple(entries))
 
 
 def commit(
-    table: Table, plan: DropGlobalIndexPlan, _results: Sequence[bytes]
+    _table: Table, plan: DropGlobalIndexPlan, _results: Sequence[bytes]
 ) -> DropGlobalIndexResult:
     """Drop the index files in one snapshot."""
     if not plan:
@@ -98,7 +101,7 @@ def commit(
     changes = CommitChanges(
         kind=CommitKind.APPEND, index=tuple(entry.deleted() for entry in plan.entries)
     )
-    snapshot = table.stores.new_commit(StepKind.COMPACT).commit(changes)
+    snapshot = plan.state.new_commit(StepKind.COMPACT).commit(changes)
     return DropGlobalIndexResult(snapshot_id=snapshot.id, index_files=len(plan.entries))
 
 

@@ -4,7 +4,7 @@ See docs/format/procedures.md#mark-partitions-as-done.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.display import Displayable
@@ -20,6 +20,7 @@ from paimon_orch.table.filter.partition_spec import (
 )
 from paimon_orch.table.partition_marks import format_names
 from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import TableState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +35,7 @@ class MarkDonePlan(Displayable):
     """The partitions to mark and the actions that do it. The plan is falsy if there are none."""
 
     request: MarkDoneRequest
+    state: TableState = field(repr=False, compare=False)
     partitions: tuple[PartitionNames, ...]
     actions: tuple[str, ...]
 
@@ -63,8 +65,9 @@ def plan(table: Table, request: MarkDoneRequest) -> MarkDonePlan:
 
     Raises :class:`UnsupportedError` for an action that this library cannot execute.
     """
-    table.stores.check_step(StepKind.METADATA)
-    schema, marker = table.stores.get_schema(), table.stores.build_marker()
+    state = table.load()
+    state.check_step(StepKind.METADATA)
+    schema, marker = state.schema, state.build_marker()
     marker.check()
     names = []
     for spec in parse_partition_specs(request.partitions, schema):
@@ -78,21 +81,23 @@ def plan(table: Table, request: MarkDoneRequest) -> MarkDonePlan:
             )
         _check_values(spec, schema)
         names.append(name)
-    return MarkDonePlan(request=request, partitions=tuple(names), actions=tuple(marker.actions))
+    return MarkDonePlan(
+        request=request, state=state, partitions=tuple(names), actions=tuple(marker.actions)
+    )
 
 
 def _check_values(spec: PartitionSpec, schema: TableSchema) -> None:
     """Raise :class:`InputError` for text that is not a value of its column."""
-    for field in schema.partition_fields:
-        value = spec[field.name]
+    for column in schema.partition_fields:
+        value = spec[column.name]
         # Directories of old writers have numbers of days and times, which are no dates.
         if isinstance(value, str) and not value.lstrip("-").isdigit():
-            build_directory_names({field.name: value}, [field], schema.typed_options)
+            build_directory_names({column.name: value}, [column], schema.typed_options)
 
 
-def commit(table: Table, plan: MarkDonePlan, _results: Sequence[bytes] = ()) -> MarkDoneResult:
+def commit(_table: Table, plan: MarkDonePlan, _results: Sequence[bytes] = ()) -> MarkDoneResult:
     """Execute the actions for each partition."""
-    table.stores.build_marker().mark(plan.partitions)
+    plan.state.build_marker().mark(plan.partitions)
     return MarkDoneResult(plan=plan)
 
 

@@ -4,7 +4,7 @@ See docs/format/tags-branches-consumers.md#merging-branches.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.files.row_tracking import row_tracking_fields
@@ -16,6 +16,7 @@ from paimon_orch.steps.common.step import StepOutcome, build_metadata_step, run_
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.scan.data_evolution import has_data_evolution
 from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import TableState
 
 _APPEND_KINDS = (CommitKind.APPEND, CommitKind.ANALYZE)
 
@@ -32,6 +33,7 @@ class MergeBranchPlan(Displayable):
     """The files that the target lacks. The plan is falsy if there are none."""
 
     request: MergeBranchRequest
+    state: TableState = field(repr=False, compare=False)
     target_id: int
     """The newest snapshot of the target."""
     entries: tuple[ManifestEntry, ...] = ()
@@ -64,35 +66,36 @@ def plan(table: Table, request: MergeBranchRequest) -> MergeBranchPlan:
     Raises :class:`UnsupportedError` for branches that Java Paimon refuses to merge: files that one
     of them has deleted could appear again.
     """
-    source = request.source
-    table.stores.check_step(StepKind.WRITE_ROWS)
+    state, source = table.load(), request.source.load()
+    state.check_step(StepKind.WRITE_ROWS)
     if source.paths.root != table.paths.root or source.paths.branch == table.paths.branch:
         raise InputError(
             f"{source.identifier} and {table.identifier} are not two branches of one table"
         )
-    source_snapshot, target_snapshot = _check_history(source), _check_history(table)
-    _check_schemas(source, table)
-    existing = {
-        entry.identity for entry in table.stores.manifests.read_live_entries(target_snapshot)
-    }
+    source_snapshot, target_snapshot = _check_history(source), _check_history(state)
+    _check_schemas(source, state)
+    existing = {entry.identity for entry in state.manifests.read_live_entries(target_snapshot)}
     entries = [
         entry
-        for entry in source.stores.manifests.read_live_entries(source_snapshot)
+        for entry in source.manifests.read_live_entries(source_snapshot)
         if entry.identity not in existing
     ]
-    _check_file_schemas(source, table, {entry.file.schema_id for entry in entries})
+    _check_file_schemas(source, state, {entry.file.schema_id for entry in entries})
     return MergeBranchPlan(
-        request=request, target_id=target_snapshot.id, entries=tuple(map(_clear_row_ids, entries))
+        request=request,
+        state=state,
+        target_id=target_snapshot.id,
+        entries=tuple(map(_clear_row_ids, entries)),
     )
 
 
-def _check_history(table: Table) -> Snapshot:
+def _check_history(table: TableState) -> Snapshot:
     """Return the newest snapshot of a branch whose complete history only appends files."""
-    snapshots = table.stores.snapshots
-    latest = snapshots.latest()
+    latest = table.snapshot
     if latest is None:
         raise InputError(f"{table.identifier} has no snapshot; it cannot be merged")
-    existing = {snapshot.id: snapshot for snapshot in snapshots.walk_back()}
+    earliest = table.snapshots.earliest_id() or FIRST_SNAPSHOT_ID
+    existing = table.snapshots.find_many(range(earliest, latest.id)) | {latest.id: latest}
     for number in range(FIRST_SNAPSHOT_ID, latest.id + 1):
         snapshot = existing.get(number)
         if snapshot is None:
@@ -114,8 +117,8 @@ def _check_history(table: Table) -> Snapshot:
     return latest
 
 
-def _check_schemas(source: Table, target: Table) -> None:
-    schemas = source.stores.get_schema(), target.stores.get_schema()
+def _check_schemas(source: TableState, target: TableState) -> None:
+    schemas = source.schema, target.schema
     for table, schema in zip((source, target), schemas, strict=True):
         if schema.primary_keys or has_data_evolution(schema):
             kind = "a primary key" if schema.primary_keys else "data evolution"
@@ -136,13 +139,11 @@ def _check_schemas(source: Table, target: Table) -> None:
         )
 
 
-def _check_file_schemas(source: Table, target: Table, ids: set[int]) -> None:
+def _check_file_schemas(source: TableState, target: TableState, ids: set[int]) -> None:
     """Refuse files whose schema id means another schema in the target."""
-    known = set(target.stores.schemas.ids())
+    known = set(target.schemas.ids())
     for number in sorted(ids):
-        if number not in known or (
-            source.stores.schemas.get(number) != target.stores.schemas.get(number)
-        ):
+        if number not in known or (source.schemas.get(number) != target.schemas.get(number)):
             raise UnsupportedError(
                 f"files of {source.identifier} have the schema {number}, which "
                 f"{target.identifier} does not have; the branches cannot be merged. Nothing was "
@@ -156,7 +157,7 @@ def _clear_row_ids(entry: ManifestEntry) -> ManifestEntry:
 
 
 def commit(
-    table: Table, plan: MergeBranchPlan, _results: Sequence[bytes] = ()
+    _table: Table, plan: MergeBranchPlan, _results: Sequence[bytes] = ()
 ) -> MergeBranchResult:
     """Add the files in one snapshot; raises :class:`CommitConflictError` after another commit."""
     if not plan:
@@ -164,7 +165,7 @@ def commit(
     changes = CommitChanges(
         kind=CommitKind.APPEND, entries=plan.entries, expected_latest=plan.target_id
     )
-    snapshot = table.stores.new_commit(StepKind.WRITE_ROWS).commit(changes)
+    snapshot = plan.state.new_commit(StepKind.WRITE_ROWS).commit(changes)
     return MergeBranchResult(plan=plan, snapshot=snapshot)
 
 

@@ -4,7 +4,7 @@ Only metadata is rewritten. See docs/format/row-tracking.md#reassigning-row-ids.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -14,7 +14,6 @@ from paimon_orch.format.display import Displayable
 from paimon_orch.format.manifest.live_files import UNKNOWN
 from paimon_orch.format.options.core_options import DATA_EVOLUTION_REASSIGN_SKIP_ROW_COUNT
 from paimon_orch.format.options.table_option import StepKind
-from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.merge.tree.row_range_strategy import RowRanges
@@ -30,6 +29,7 @@ from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.commit.row_id_reassignment import RowIdReassignment, RowIdRuns
 from paimon_orch.table.scan.data_evolution import has_data_evolution
 from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import TableState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +37,7 @@ class ReassignRowIdsPlan(Displayable):
     """The partitions whose rows get new ids. The plan is falsy if there are none."""
 
     request: PartitionRequest
+    state: TableState = field(repr=False, compare=False)
     reassignment: RowIdReassignment | None = None
     rows: int = 0
     """The number of rows that get new ids, including deleted ones."""
@@ -69,24 +70,24 @@ def plan(table: Table, request: PartitionRequest) -> ReassignRowIdsPlan:
 
     Raises :class:`UnsupportedError` for tables without data evolution.
     """
-    table.stores.check_step(StepKind.COMPACT)
-    schema = table.stores.get_schema()
+    state = table.load()
+    state.check_step(StepKind.COMPACT)
+    schema, snapshot = state.schema, state.snapshot
     if not has_data_evolution(schema):
         raise UnsupportedError(
             f"{table.identifier}: only tables with 'data-evolution.enabled' = true can get new row "
             "ids; the rows of other tables have ids in their files"
         )
     refuse_blob_columns(table.identifier, schema, "an assignment of new row ids")
-    snapshot = table.stores.snapshots.latest()
     if snapshot is None or not schema.partition_keys:
-        return ReassignRowIdsPlan(request=request)
-    buckets = plan_live_buckets(table.stores, schema, snapshot, request)
+        return ReassignRowIdsPlan(request=request, state=state)
+    buckets = plan_live_buckets(state, schema, snapshot, request)
     files, rows = buckets.groups.files, buckets.groups.rows
     assert files.first_row_ids is not None
     if (files.first_row_ids[rows] == UNKNOWN).any():
         raise UnsupportedError(f"{table.identifier} has files without row ids; compact it first")
     if not len(rows):
-        return ReassignRowIdsPlan(request=request)
+        return ReassignRowIdsPlan(request=request, state=state)
     ranges = RowRanges.of(files, rows)
     limit = schema.typed_options.get(DATA_EVOLUTION_REASSIGN_SKIP_ROW_COUNT)
     first_row_id = next_row_id = snapshot.next_row_id or 0
@@ -99,10 +100,13 @@ def plan(table: Table, request: PartitionRequest) -> ReassignRowIdsPlan:
         runs[files.partitions[code]] = RowIdRuns(starts, ends, new_starts)
         next_row_id += int(offsets[-1])
     if not runs:
-        return ReassignRowIdsPlan(request=request)
+        return ReassignRowIdsPlan(request=request, state=state)
     reassignment = RowIdReassignment(snapshot_id=snapshot.id, runs=runs, next_row_id=next_row_id)
     return ReassignRowIdsPlan(
-        request=request, reassignment=reassignment, rows=next_row_id - first_row_id
+        request=request,
+        state=state,
+        reassignment=reassignment,
+        rows=next_row_id - first_row_id,
     )
 
 
@@ -129,23 +133,22 @@ def _sort_partitions(
     partitions: Sequence[bytes], codes: Sequence[int], schema: TableSchema
 ) -> list[int]:
     """Order partitions by their values, null first."""
-    types = [field.type for field in schema.partition_fields]
 
     def key(code: int) -> list[tuple[bool, object]]:
-        values = deserialize_row(partitions[code], types)
+        values = schema.decode_partition(partitions[code])
         return [(value is not None, value) for value in values]
 
     return sorted(codes, key=key)
 
 
 def commit(
-    table: Table, plan: ReassignRowIdsPlan, _results: Sequence[bytes] = ()
+    _table: Table, plan: ReassignRowIdsPlan, _results: Sequence[bytes] = ()
 ) -> ReassignRowIdsResult:
     """Commit the new ids in one snapshot; any other commit since the plan is a conflict."""
     if not plan:
         return ReassignRowIdsResult(plan=plan)
     changes = CommitChanges(kind=CommitKind.OVERWRITE, reassignment=plan.reassignment)
-    snapshot = table.stores.new_commit(StepKind.COMPACT).commit(changes)
+    snapshot = plan.state.new_commit(StepKind.COMPACT).commit(changes)
     return ReassignRowIdsResult(plan=plan, snapshot_id=snapshot.id)
 
 

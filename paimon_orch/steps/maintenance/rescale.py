@@ -5,7 +5,7 @@ See docs/format/procedures.md#rescale.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import gcd
 
 import numpy as np
@@ -42,6 +42,7 @@ from paimon_orch.table.metadata.live_buckets import LiveBuckets
 from paimon_orch.table.scan.bucket_reader import BucketReader
 from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import TableState
 from paimon_orch.table.write.bucket_routing import compute_row_buckets
 from paimon_orch.table.write.commit_message import CommitMessage
 
@@ -90,6 +91,7 @@ class RescalePlan(Displayable):
     """The partitions whose number of buckets changes. The plan is falsy if there are none."""
 
     request: RescaleRequest
+    state: TableState = field(repr=False, compare=False)
     io: RescaleIo | None = None
     snapshot_id: int | None = None
     buckets: int = 0
@@ -132,26 +134,28 @@ def plan(table: Table, request: RescaleRequest) -> RescalePlan:
     number of buckets. Raises :class:`UnsupportedError` for tables without fixed buckets, and
     :class:`InputError` if level 0 has rows that readers do not see.
     """
-    table.stores.check_step(StepKind.COMPACT)
-    schema = table.stores.get_schema()
+    state = table.load()
+    state.check_step(StepKind.COMPACT)
+    schema = state.schema
     bucket_num = schema.typed_options.bucket if request.bucket_num is None else request.bucket_num
     _check_rescalable(table, schema, bucket_num)
     refuse_chain_table(
         table.identifier, schema, "a rescale", "all partitions of a chain need the same buckets"
     )
-    scan = scan_latest_buckets(table.load(), PartitionRequest(partitions=request.partitions))
+    scan = scan_latest_buckets(state, PartitionRequest(partitions=request.partitions))
     if scan is None:
-        return RescalePlan(request=request)
+        return RescalePlan(request=request, state=state)
     by_partition: dict[bytes, list[BucketSplit]] = {}
     for split in scan.judge(_RescaleJudge(bucket_num)).chosen.build_splits():
         by_partition.setdefault(split.partition, []).append(split)
     splits = tuple(split for group in by_partition.values() for split in group)
     _check_no_unread_level0(table, schema, splits)
     rescaled = replace(schema, options=dict(schema.options) | {"bucket": str(bucket_num)})
-    factory = replace(table.stores.build_writer_factory(), schema=rescaled)
-    io = RescaleIo(table.stores.reader(), factory)
+    factory = replace(state.build_writer_factory(), schema=rescaled)
+    io = RescaleIo(state.reader(), factory)
     return RescalePlan(
         request=request,
+        state=state,
         io=io,
         snapshot_id=scan.snapshot.id,
         buckets=bucket_num,
@@ -310,7 +314,7 @@ def commit(table: Table, plan: RescalePlan, messages: Sequence[CommitMessage]) -
         overwrite=frozenset(split.partition for split in plan.splits).__contains__,
     )
     with discard_files_on_conflict(table, messages):
-        snapshot = table.stores.new_commit(StepKind.COMPACT).commit(changes)
+        snapshot = plan.state.new_commit(StepKind.COMPACT).commit(changes)
     return RescaleResult(plan=plan, snapshot=snapshot)
 
 

@@ -53,6 +53,7 @@ from paimon_orch.table.metadata.bitmap_index_version import choose_bitmap_versio
 from paimon_orch.table.metadata.live_buckets import LiveBuckets
 from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import TableState
 from paimon_orch.table.write.commit_message import CommitMessage
 
 logger = get_logger(__name__)
@@ -117,6 +118,7 @@ class FileIndexRewritePlan(Displayable):
     """The plan of a rewrite. It is falsy if there is nothing to do."""
 
     request: RewriteFileIndexRequest
+    state: TableState = field(repr=False, compare=False)
     snapshot_id: int | None = None
     reader: FileReader | None = None
     units: tuple[FileIndexRewriteUnit, ...] = ()
@@ -212,15 +214,16 @@ def plan(table: Table, request: RewriteFileIndexRequest) -> FileIndexRewritePlan
 
     Reads only the heads of index files.
     """
-    table.stores.check_step(StepKind.COMPACT)
-    schema = table.stores.get_schema()
+    state = table.load()
+    state.check_step(StepKind.COMPACT)
+    schema = state.schema
     specs = _build_index_specs(schema)
-    snapshot = table.stores.snapshots.latest()
+    snapshot = state.snapshot
     if snapshot is None:
-        return FileIndexRewritePlan(request=request)
-    buckets = plan_live_buckets(table.stores, schema, snapshot, request, with_indexed=True)
+        return FileIndexRewritePlan(request=request, state=state)
+    buckets = plan_live_buckets(state, schema, snapshot, request, with_indexed=True)
     buckets = buckets.take(np.flatnonzero(buckets.groups.buckets >= 0))
-    reader = open_reader(table.stores, schema, buckets)
+    reader = open_reader(state, schema, buckets)
     splits = _select_candidates(buckets, reader, specs).build_splits()
     files = [
         BucketFile(split.partition, split.bucket, file) for split in splits for file in split.files
@@ -231,7 +234,7 @@ def plan(table: Table, request: RewriteFileIndexRequest) -> FileIndexRewritePlan
         file.file.file_name for file, differs in zip(files, differences, strict=True) if differs
     }
     retired = _read_retired_identities(table, snapshot, selected) if selected else frozenset()
-    version = choose_bitmap_version(table.stores.manifests, reader, snapshot)
+    version = choose_bitmap_version(state.manifests, reader, snapshot)
     units = tuple(
         unit
         for split in splits
@@ -239,6 +242,7 @@ def plan(table: Table, request: RewriteFileIndexRequest) -> FileIndexRewritePlan
     )
     return FileIndexRewritePlan(
         request=request,
+        state=state,
         snapshot_id=snapshot.id,
         reader=reader,
         units=units,
@@ -467,7 +471,7 @@ def commit(
         return FileIndexRewriteResult()
     changes = CommitChanges(kind=CommitKind.COMPACT, entries=entries)
     with discard_files_on_conflict(table, messages):
-        snapshot = table.stores.new_commit(StepKind.COMPACT).commit(changes)
+        snapshot = plan.state.new_commit(StepKind.COMPACT).commit(changes)
     return replace(_build_result(snapshot, messages), units=plan.units)
 
 

@@ -19,6 +19,7 @@ from paimon_orch.table.metadata.rollback import find_rollback_target
 from paimon_orch.table.metadata.time_travel import SnapshotSelector
 from paimon_orch.table.older_state import check_same_rows_under_newest_options
 from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import TableState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +34,7 @@ class RollbackAsLatestPlan(Displayable):
     """The target and the changes of files."""
 
     request: RollbackAsLatestRequest
+    state: TableState = field(repr=False, compare=False)
     target: Snapshot
     previous_id: int
     added_files: int = 0
@@ -63,17 +65,18 @@ class RollbackAsLatestResult(StepOutcome):
 
 def plan(table: Table, request: RollbackAsLatestRequest) -> RollbackAsLatestPlan:
     """Find the target and compare its files with those of the newest snapshot."""
-    stores = table.stores
-    stores.check_step(StepKind.WRITE_ROWS | StepKind.METADATA)
-    latest = stores.snapshots.latest()
+    state = table.load()
+    state.check_step(StepKind.WRITE_ROWS | StepKind.METADATA)
+    latest = state.snapshot
     if latest is None:
         raise InputError(f"{table.identifier} has no snapshot to roll back from")
-    target = find_rollback_target(stores.snapshots, request.selector)
-    check_same_rows_under_newest_options(stores, target)
-    entries = compute_difference(stores.manifests, stores.get_schema(), latest, target)
+    target = find_rollback_target(state.snapshots, request.selector)
+    check_same_rows_under_newest_options(state, target)
+    entries = compute_difference(state.manifests, state.schema, latest, target)
     added = sum(entry.kind is FileKind.ADD for entry in entries)
     return RollbackAsLatestPlan(
         request=request,
+        state=state,
         target=target,
         previous_id=latest.id,
         added_files=added,
@@ -82,27 +85,27 @@ def plan(table: Table, request: RollbackAsLatestRequest) -> RollbackAsLatestPlan
 
 
 def commit(
-    table: Table, plan: RollbackAsLatestPlan, _results: Sequence[bytes] = ()
+    _table: Table, plan: RollbackAsLatestPlan, _results: Sequence[bytes] = ()
 ) -> RollbackAsLatestResult:
     """Commit the state in one snapshot.
 
     The target must keep a tag as long as a snapshot before the new one exists: when a snapshot
     that deleted its files expires in Java Paimon, only a tag protects them.
     """
-    stores, selector = table.stores, plan.request.selector
+    state, selector = plan.state, plan.request.selector
     tag, is_new = selector.tag, selector.tag is None
     if tag is None:
         tag = f"rollback-to-as-latest-{plan.target.id}-{uuid4()}"
-        stores.tags.create(tag, plan.target.id)
+        state.tags.create(tag, plan.target.id)
     changes = CommitChanges(kind=CommitKind.OVERWRITE, replacement=StateReplacement(plan.target))
-    committing = stores.new_commit(StepKind.METADATA)
+    committing = state.new_commit(StepKind.METADATA)
     try:
         snapshot = committing.commit(changes)
     except CommitOutcomeUnknownError:
         raise
     except PaimonError:
         if is_new and committing.created is None:
-            stores.tags.delete(tag)
+            state.tags.delete(tag)
         raise
     return RollbackAsLatestResult(plan=plan, snapshot=snapshot, tag=tag)
 

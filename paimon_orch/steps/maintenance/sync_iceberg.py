@@ -11,6 +11,7 @@ from paimon_orch.format.display import Displayable
 from paimon_orch.format.options.core_options import ICEBERG_STORAGE
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.paths import MAIN_BRANCH
+from paimon_orch.format.schema import TableSchema
 from paimon_orch.steps.common.step import (
     EmptyRequest,
     StepOutcome,
@@ -68,13 +69,14 @@ def plan(table: Table, request: EmptyRequest) -> IcebergSyncPlan:
 
     Raises :class:`InputError` for a table without Iceberg metadata.
     """
-    _check_publishes(table)
-    table.stores.check_step(StepKind.METADATA)
+    schema = table.stores.get_schema()
+    _check_publishes(table, schema)
+    table.stores.check_step(StepKind.METADATA, schema)
     return IcebergSyncPlan(request=request, status=_read_status(table))
 
 
-def _check_publishes(table: Table) -> None:
-    schema, option = table.stores.get_schema(), ICEBERG_STORAGE
+def _check_publishes(table: Table, schema: TableSchema) -> None:
+    option = ICEBERG_STORAGE
     if not is_iceberg_enabled(schema):
         raise InputError(
             f"{table.identifier} has no Iceberg metadata: its option '{option.key}' is not set. To "

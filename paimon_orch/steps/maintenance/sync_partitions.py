@@ -4,7 +4,7 @@ See docs/format/catalogs.md#partitions-of-a-metastore.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from paimon_orch.format.display import Displayable
 from paimon_orch.format.options.table_option import StepKind
@@ -12,6 +12,7 @@ from paimon_orch.steps.common.step import StepOutcome, build_metadata_step, run_
 from paimon_orch.table.catalog_reports import PartitionNames
 from paimon_orch.table.partition_marks import format_names
 from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import TableState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +28,7 @@ class PartitionSyncPlan(Displayable):
     """The difference between table and catalog. The plan is falsy if there is nothing to do."""
 
     request: SyncPartitionsRequest
+    state: TableState = field(repr=False, compare=False)
     missing: tuple[PartitionNames, ...] = ()
     """The partitions to add to the catalog."""
     surplus: tuple[PartitionNames, ...] = ()
@@ -63,20 +65,21 @@ def plan(table: Table, request: SyncPartitionsRequest) -> PartitionSyncPlan:
 
     Raises :class:`InputError` for a table without partitions in a catalog.
     """
-    table.stores.check_step(StepKind.METADATA)
-    difference = table.stores.build_catalog_reports().compare()
+    state = table.load()
+    state.check_step(StepKind.METADATA)
+    difference = state.build_catalog_reports().compare()
     return PartitionSyncPlan(
-        request=request, missing=difference.missing, surplus=difference.surplus
+        request=request, state=state, missing=difference.missing, surplus=difference.surplus
     )
 
 
 def commit(
-    table: Table, plan: PartitionSyncPlan, _results: Sequence[bytes] = ()
+    _table: Table, plan: PartitionSyncPlan, _results: Sequence[bytes] = ()
 ) -> PartitionSyncResult:
     """Drop surplus partitions if requested, then add the missing ones."""
     if not plan:
         return PartitionSyncResult(plan=plan)
-    reports, catalog = table.stores.build_catalog_reports(), table.environment.partitions
+    reports, catalog = plan.state.build_catalog_reports(), plan.state.environment.partitions
     assert catalog is not None
     dropped: tuple[PartitionNames, ...] = ()
     if plan.request.drop:

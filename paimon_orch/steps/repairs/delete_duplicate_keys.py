@@ -30,6 +30,7 @@ from paimon_orch.format.manifest.manifest_entry import (
     build_entries,
 )
 from paimon_orch.format.options.table_option import StepKind
+from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.merge.compact.bucket_deletion_vectors import (
     BucketDeletionVectors,
@@ -55,6 +56,7 @@ from paimon_orch.table.commit.conflict_detection import HashIndexGuard
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import TableState
 from paimon_orch.table.write.commit_message import CommitMessage
 from paimon_orch.table.write.dynamic_bucket import write_hash_index
 
@@ -72,6 +74,7 @@ class DuplicateKeysPlan:
     """The rows of keys with a newer row. The plan is falsy if there are none."""
 
     request: EmptyRequest = field(default_factory=EmptyRequest)
+    state: TableState = field(repr=False, compare=False)
     snapshot: Snapshot | None = None
     partitions: tuple[PartitionDuplicates, ...] = ()
 
@@ -104,32 +107,37 @@ def plan(table: Table, request: EmptyRequest) -> DuplicateKeysPlan:
     With deletion vectors, reads all files above level 0. Raises :class:`CorruptFileError` if files
     of a level overlap: these are merged before.
     """
-    schema, snapshot = table.stores.get_schema(), table.stores.snapshots.latest()
+    state = table.load()
+    schema, snapshot = state.schema, state.snapshot
     has_vectors = schema.typed_options.has_deletion_vectors
     if not schema.primary_keys or not (has_vectors or can_share_keys(schema)):
         raise UnsupportedError(
             f"{table.identifier}: readers merge the rows of a key, as the table has neither "
             "deletion vectors nor dynamic buckets; keys in several files are no damage"
         )
-    table.stores.check_step(StepKind.COMPACT)
+    state.check_step(StepKind.COMPACT)
     refuse_chain_table(
         table.identifier, schema, "the repair of duplicate keys", "drop the partitions instead"
     )
     if snapshot is None:
-        return DuplicateKeysPlan(request=request)
-    splits = [s for s in read_live_buckets(table, snapshot).build_splits() if s.bucket >= 0]
-    reader = open_reader(table.stores, schema, splits)
-    compared = (_find_duplicates(table, reader, group) for group in _group_splits(table, splits))
+        return DuplicateKeysPlan(request=request, state=state)
+    live = read_live_buckets(state.hold(), snapshot)
+    splits = [split for split in live.build_splits() if split.bucket >= 0]
+    reader = open_reader(state, schema, splits)
+    compared = (_find_duplicates(state, reader, group) for group in _group_splits(schema, splits))
     return DuplicateKeysPlan(
         request=request,
+        state=state,
         snapshot=snapshot,
         partitions=tuple(duplicates for duplicates in compared if duplicates.rows.keys),
     )
 
 
-def _group_splits(table: Table, splits: Sequence[BucketSplit]) -> Iterator[tuple[BucketSplit, ...]]:
+def _group_splits(
+    schema: TableSchema, splits: Sequence[BucketSplit]
+) -> Iterator[tuple[BucketSplit, ...]]:
     """Yield the buckets that can share keys."""
-    if not can_share_keys(table.stores.get_schema()):
+    if not can_share_keys(schema):
         yield from ((split,) for split in splits)
         return
     ordered = sorted(splits, key=lambda split: split.partition_bucket)
@@ -138,7 +146,7 @@ def _group_splits(table: Table, splits: Sequence[BucketSplit]) -> Iterator[tuple
 
 
 def _find_duplicates(
-    table: Table, reader: FileReader, splits: tuple[BucketSplit, ...]
+    state: TableState, reader: FileReader, splits: tuple[BucketSplit, ...]
 ) -> PartitionDuplicates:
     has_vectors = reader.schema.typed_options.has_deletion_vectors
     buckets = [_build_compared_bucket(reader, split) for split in splits]
@@ -149,7 +157,7 @@ def _find_duplicates(
     finder = DuplicateKeyFinder(reader, buckets, merges_buckets=not has_vectors)
     rows = finder.find()
     if rows.hashes:
-        _check_can_choose_bucket(table, splits)
+        _check_can_choose_bucket(state, splits)
     return PartitionDuplicates(splits=splits, rows=rows)
 
 
@@ -163,21 +171,21 @@ def _build_compared_bucket(reader: FileReader, split: BucketSplit) -> ComparedBu
     )
 
 
-def _check_can_choose_bucket(table: Table, splits: Sequence[BucketSplit]) -> None:
+def _check_can_choose_bucket(state: TableState, splits: Sequence[BucketSplit]) -> None:
     """Refuse to delete the rows of a key in all buckets but one, if that could lose values."""
-    schema = table.stores.get_schema()
+    schema = state.schema
     engine = create_merge_engine(schema)
     place = format_partition(splits[0].partition, schema) or "the table"
     if not engine.is_deduplicate and not engine.is_first_row:
         raise UnsupportedError(
-            f"{table.identifier}: keys are live in several buckets of {place}, and each bucket "
+            f"{state.identifier}: keys are live in several buckets of {place}, and each bucket "
             f"has a part of their values ('merge-engine' = {schema.typed_options.merge_engine}); "
             "rewrite the partition with an overwrite. Nothing was changed"
         )
     has_level0 = any(file.level == 0 for split in splits for file in split.files)
     if schema.typed_options.has_deletion_vectors and has_level0:
         raise UnsupportedError(
-            f"{table.identifier}: keys are live in several buckets of {place}, whose files of "
+            f"{state.identifier}: keys are live in several buckets of {place}, whose files of "
             "level 0 can have more rows of them; compact the table, and repeat the repair"
         )
 
@@ -188,7 +196,9 @@ def commit(
     """Put the rows aside, and commit the buckets without them in one snapshot."""
     if not plan or plan.snapshot is None:
         return DuplicateKeysResult(plan=plan)
-    folder, writer = Quarantine.of(table).build_folder_name(), _BucketWriter(table, plan.snapshot)
+    state = plan.state
+    quarantine, writer = Quarantine.of(table, state.schema), _BucketWriter(state, plan.snapshot)
+    folder = quarantine.build_folder_name()
     with ExitStack() as open_writers:
         for partition in plan.partitions:
             for split in partition.splits:
@@ -197,8 +207,8 @@ def commit(
                     rows = read_replaced_rows(
                         writer.reader(split), split.partition_bucket, split.files, positions
                     )
-                    name = f"{_get_directory(table, split.partition_bucket)}/duplicates.parquet"
-                    put_rows_aside(table, folder, name, rows)
+                    name = f"{_get_directory(state, split.partition_bucket)}/duplicates.parquet"
+                    put_rows_aside(quarantine, folder, name, rows)
                     writer.delete(split, positions, open_writers)
             writer.forget_hashes(partition)
     changes = CommitChanges(
@@ -210,18 +220,18 @@ def commit(
     )
     message = CommitMessage(entries=changes.entries, index=changes.index)
     with discard_files_on_conflict(table, [message]):
-        snapshot = table.stores.new_commit(StepKind.COMPACT).commit(changes)
+        snapshot = state.new_commit(StepKind.COMPACT).commit(changes)
     return DuplicateKeysResult(plan=plan, snapshot=snapshot)
 
 
 class _BucketWriter:
     """Writes the buckets without the replaced rows, and their indexes."""
 
-    def __init__(self, table: Table, snapshot: Snapshot) -> None:
-        self._table, self._schema = table, table.stores.get_schema()
+    def __init__(self, state: TableState, snapshot: Snapshot) -> None:
+        self._state, self._schema = state, state.schema
         self._hash_indexes = {
             entry.partition_bucket: entry
-            for entry in table.stores.manifests.read_index_entries(snapshot)
+            for entry in state.manifests.read_index_entries(snapshot)
             if entry.index_type == HASH_INDEX
         }
         self.entries = list[ManifestEntry]()
@@ -229,7 +239,7 @@ class _BucketWriter:
         self.guards = list[HashIndexGuard]()
 
     def reader(self, *splits: BucketSplit) -> FileReader:
-        return open_reader(self._table.stores, self._schema, splits)
+        return open_reader(self._state, self._schema, splits)
 
     def delete(
         self, split: BucketSplit, positions: Mapping[str, DeletionVector], open_writers: ExitStack
@@ -238,7 +248,7 @@ class _BucketWriter:
         if not self._schema.typed_options.has_deletion_vectors:
             self._rewrite_files(split, positions, open_writers)
             return
-        io, paths = self._table.io, self._table.paths
+        io, paths = self._state.io, self._state.paths
         stored = read_deletion_vectors(io, paths, self._schema, split.vectors)
         vectors = BucketDeletionVectors(stored)
         vectors.add(positions)
@@ -275,8 +285,8 @@ class _BucketWriter:
             entry = self._hash_indexes.get(bucket)
             if entry is None:
                 continue
-            path = self._table.paths.index_file(self._schema, entry)
-            stored = decode_hash_index(self._table.io.read_bytes(path), path)
+            path = self._state.paths.index_file(self._schema, entry)
+            stored = decode_hash_index(self._state.io.read_bytes(path), path)
             remaining = stored[~np.isin(stored, hashes)]
             if len(remaining) < len(stored):
                 write_hash_index(self.reader(*partition.splits), bucket, remaining, self.index)
@@ -298,9 +308,9 @@ def _keep_order(file: DataFileMeta, replaced: DataFileMeta) -> DataFileMeta:
     )
 
 
-def _get_directory(table: Table, bucket: PartitionBucket) -> str:
-    directory = table.paths.bucket_dir(table.stores.get_schema(), *bucket)
-    return directory.removeprefix(f"{table.paths.root}/")
+def _get_directory(state: TableState, bucket: PartitionBucket) -> str:
+    directory = state.paths.bucket_dir(state.schema, *bucket)
+    return directory.removeprefix(f"{state.paths.root}/")
 
 
 DELETE_DUPLICATE_KEYS = build_metadata_step(

@@ -36,6 +36,7 @@ from paimon_orch.table.commit.conflict_detection import BucketGuard
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import TableState
 
 
 def plan(table: Table, request: CompactRequest) -> CompactionPlan:
@@ -47,7 +48,7 @@ def plan(table: Table, request: CompactRequest) -> CompactionPlan:
     live = plan_live_buckets(state, schema, snapshot, request)
     live = live.take(np.flatnonzero(live.groups.buckets >= 0))
     splits = live.build_splits(live.levels.find_possible_overlaps())
-    units = [unit for split in splits for unit in _plan_units(table, split)]
+    units = [unit for split in splits for unit in _plan_units(state, split)]
     if not units:
         return CompactionPlan(request=request, state=state)
     state.check_step(StepKind.COMPACT)
@@ -71,28 +72,33 @@ def _build_guard(split: BucketSplit) -> BucketGuard:
     return BucketGuard.of(split.partition_bucket, files, split.vectors)
 
 
-def _plan_units(table: Table, split: BucketSplit) -> list[PrimaryKeyCompactionUnit]:
+def _plan_units(state: TableState, split: BucketSplit) -> list[PrimaryKeyCompactionUnit]:
     """Return the units of a bucket: one for each level with overlapping files, or one for all."""
     levels = sorted({file.level for file in split.files} - {0})
-    overlapping = {level: _find_overlapping(table, split, level) for level in levels}
+    overlapping = {level: _find_overlapping(state, split, level) for level in levels}
     selected = {level: files for level, files in overlapping.items() if files}
-    if selected and not _can_merge_levels_separately(table, split, levels):
+    if selected and not _can_merge_levels_separately(state, split, levels):
         selected = {levels[-1]: tuple(file for file in split.files if file.level > 0)}
     return [
         PrimaryKeyCompactionUnit(
             partition=split.partition,
             bucket=split.bucket,
             total_buckets=split.total_buckets,
-            partition_text=format_partition(split.partition, table.stores.get_schema()),
+            partition_text=format_partition(split.partition, state.schema),
             reason=CompactReason.OVERLAPPING_FILES,
-            task=_build_task(table, split, level, files, is_partial=len(selected) > 1),
+            task=_build_task(state, split, level, files, is_partial=len(selected) > 1),
         )
         for level, files in selected.items()
     ]
 
 
 def _build_task(
-    table: Table, split: BucketSplit, level: int, files: Sequence[DataFileMeta], *, is_partial: bool
+    state: TableState,
+    split: BucketSplit,
+    level: int,
+    files: Sequence[DataFileMeta],
+    *,
+    is_partial: bool,
 ) -> CompactionTask:
     has_other_files = any(file.level > 0 and file not in files for file in split.files)
     return CompactionTask(
@@ -103,49 +109,54 @@ def _build_task(
         # Below the highest level, a merge writes no changelog.
         max_level=level + 1,
         # Another level can have older rows, although it is a lower one.
-        drop_delete=table.stores.get_schema().typed_options.has_deletion_vectors
-        or not has_other_files,
+        drop_delete=state.schema.typed_options.has_deletion_vectors or not has_other_files,
         vectors=split.vectors,
         is_partial=is_partial,
     )
 
 
-def _can_merge_levels_separately(table: Table, split: BucketSplit, levels: Sequence[int]) -> bool:
+def _can_merge_levels_separately(
+    state: TableState, split: BucketSplit, levels: Sequence[int]
+) -> bool:
     """Return whether merging the files of each level keeps the merged rows of the bucket.
 
     Aggregations and partial updates need the rows of a key in the order of their sequence numbers.
     """
-    engine = create_merge_engine(table.stores.get_schema())
+    engine = create_merge_engine(state.schema)
     if engine.is_deduplicate or engine.is_first_row:
         return True
     oldest_first = [[f for f in split.files if f.level == level] for level in levels[::-1]]
     if has_ascending_sequences(oldest_first):
         return True
-    if table.stores.get_schema().typed_options.changelog_producer == "full-compaction":
+    if state.schema.typed_options.changelog_producer == "full-compaction":
         raise UnsupportedError(
-            f"{table.identifier}: files of several levels have rows of the same time, and merging "
+            f"{state.identifier}: files of several levels have rows of the same time, and merging "
             "them would leave out rows of the changelog ('changelog-producer' = full-compaction); "
             "rewrite the partition with an overwrite. Nothing was changed"
         )
     return False
 
 
-def _find_overlapping(table: Table, split: BucketSplit, level: int) -> tuple[DataFileMeta, ...]:
+def _find_overlapping(
+    state: TableState, split: BucketSplit, level: int
+) -> tuple[DataFileMeta, ...]:
     """Return the files of a level that share a range of keys with others of this level."""
     files = [file for file in split.files if file.level == level]
-    sections = split_into_sections(files, table.stores.get_schema().key_fields)
+    sections = split_into_sections(files, state.schema.key_fields)
     return tuple(file for runs in sections if len(runs) > 1 for run in runs for file in run)
 
 
 def _put_replaced_rows_aside(table: Table, plan: CompactionPlan) -> CompactionPlan:
     """Write the rows that the merge replaces to the quarantine, before anything is merged."""
     assert plan.reader is not None
-    folder = Quarantine.of(table).build_folder_name()
+    state = plan.state
+    quarantine = Quarantine.of(table, state.schema)
+    folder = quarantine.build_folder_name()
     for unit in select_primary_key_units(plan):
-        directory = table.paths.bucket_dir(table.stores.get_schema(), unit.partition, unit.bucket)
-        bucket = directory.removeprefix(f"{table.paths.root}/")
+        directory = state.paths.bucket_dir(state.schema, unit.partition, unit.bucket)
+        bucket = directory.removeprefix(f"{state.paths.root}/")
         rows = _read_replaced_rows(plan.reader, unit)
-        put_rows_aside(table, folder, f"{bucket}/level-{unit.output_level}.parquet", rows)
+        put_rows_aside(quarantine, folder, f"{bucket}/level-{unit.output_level}.parquet", rows)
     return plan
 
 

@@ -28,6 +28,7 @@ from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.commit.conflict_detection import HashIndexGuard
 from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import TableState
 from paimon_orch.table.write.commit_message import CommitMessage
 from paimon_orch.table.write.dynamic_bucket import HashIndex, write_hash_index
 
@@ -37,6 +38,7 @@ class HashIndexPlan:
     """The dynamic buckets without a hash index. The plan is falsy if there are none."""
 
     request: EmptyRequest = field(default_factory=EmptyRequest)
+    state: TableState = field(repr=False, compare=False)
     snapshot: Snapshot | None = None
     buckets: tuple[BucketSplit, ...] = ()
 
@@ -55,6 +57,7 @@ class StaleVectorsPlan:
     """The deletion vectors of files that are not live. The plan is falsy if there are none."""
 
     request: EmptyRequest = field(default_factory=EmptyRequest)
+    state: TableState = field(repr=False, compare=False)
     snapshot: Snapshot | None = None
     stale: tuple[DeletionVectorRange, ...] = ()
 
@@ -73,15 +76,16 @@ class IndexRepairResult(StepOutcome):
 
 def plan_hash_indexes(table: Table, request: EmptyRequest) -> HashIndexPlan:
     """Find the dynamic buckets of the latest snapshot whose hash index is missing."""
-    snapshot = table.stores.snapshots.latest()
+    state = table.load()
+    snapshot, stored = state.snapshot, state.hold()
     if snapshot is None:
-        return HashIndexPlan(request=request)
-    live = read_live_buckets(table, snapshot)
-    buckets = find_index_damage(table, snapshot, live).unindexed_buckets
+        return HashIndexPlan(request=request, state=state)
+    live = read_live_buckets(stored, snapshot)
+    buckets = find_index_damage(stored, snapshot, live).unindexed_buckets
     if len(buckets):
-        table.stores.check_step(StepKind.COMPACT)
+        state.check_step(StepKind.COMPACT)
     splits = live.build_splits(buckets) if len(buckets) else []
-    return HashIndexPlan(request=request, snapshot=snapshot, buckets=tuple(splits))
+    return HashIndexPlan(request=request, state=state, snapshot=snapshot, buckets=tuple(splits))
 
 
 def commit_hash_indexes(
@@ -90,7 +94,7 @@ def commit_hash_indexes(
     """Read the keys of the buckets, and commit their hash indexes in one snapshot."""
     if not plan or plan.snapshot is None:
         return IndexRepairResult(plan=plan)
-    reader = open_reader(table.stores, table.stores.get_schema(), plan.buckets)
+    reader = open_reader(plan.state, plan.state.schema, plan.buckets)
     index = HashIndex(reader, {}, {s.partition_bucket: s.files for s in plan.buckets})
     entries: list[IndexManifestEntry] = []
     for bucket in index.unindexed_files:
@@ -98,7 +102,7 @@ def commit_hash_indexes(
     # The manifest may name a file that does not exist.
     listed = {
         entry.partition_bucket: entry.file_name
-        for entry in table.stores.manifests.read_index_entries(plan.snapshot)
+        for entry in plan.state.manifests.read_index_entries(plan.snapshot)
         if entry.index_type == HASH_INDEX
     }
     changes = CommitChanges(
@@ -111,21 +115,22 @@ def commit_hash_indexes(
         expected_latest=plan.snapshot.id,
     )
     with discard_files_on_conflict(table, [CommitMessage(index=changes.index)]):
-        snapshot = table.stores.new_commit(StepKind.COMPACT).commit(changes)
+        snapshot = plan.state.new_commit(StepKind.COMPACT).commit(changes)
     return IndexRepairResult(plan=plan, snapshot=snapshot)
 
 
 def plan_stale_vectors(table: Table, request: EmptyRequest) -> StaleVectorsPlan:
     """Find the deletion vectors of the latest snapshot whose data file is not live."""
-    snapshot = table.stores.snapshots.latest()
+    state = table.load()
+    snapshot, stored = state.snapshot, state.hold()
     if snapshot is None:
-        return StaleVectorsPlan(request=request)
-    entries = table.stores.manifests.read_index_entries(snapshot)
+        return StaleVectorsPlan(request=request, state=state)
+    entries = stored.manifests.read_index_entries(snapshot)
     vectors = [entry for entry in entries if entry.index_type == DELETION_VECTORS_INDEX]
-    stale = find_stale_vectors(vectors, read_live_buckets(table, snapshot))
+    stale = find_stale_vectors(vectors, read_live_buckets(stored, snapshot))
     if stale:
-        table.stores.check_step(StepKind.COMPACT)
-    return StaleVectorsPlan(request=request, snapshot=snapshot, stale=stale)
+        state.check_step(StepKind.COMPACT)
+    return StaleVectorsPlan(request=request, state=state, snapshot=snapshot, stale=stale)
 
 
 def commit_stale_vectors(
@@ -134,12 +139,12 @@ def commit_stale_vectors(
     """Commit the index files of the buckets without the stale deletion vectors."""
     if not plan or plan.snapshot is None:
         return IndexRepairResult(plan=plan)
-    entries = tuple(rewrite_deletion_vectors(table, {item.data_file for item in plan.stale}))
+    entries = tuple(rewrite_deletion_vectors(plan.state, {item.data_file for item in plan.stale}))
     changes = CommitChanges(
         kind=CommitKind.COMPACT, index=entries, expected_latest=plan.snapshot.id
     )
     with discard_files_on_conflict(table, [CommitMessage(index=entries)]):
-        snapshot = table.stores.new_commit(StepKind.COMPACT).commit(changes)
+        snapshot = plan.state.new_commit(StepKind.COMPACT).commit(changes)
     return IndexRepairResult(plan=plan, snapshot=snapshot)
 
 

@@ -10,6 +10,7 @@ from paimon_orch.errors import NotFoundError
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.steps.cleanup.quarantine import Quarantine
 from paimon_orch.steps.common.step import EmptyRequest, StepOutcome, build_metadata_step
+from paimon_orch.storage.concurrency import map_concurrently, start_call
 from paimon_orch.table.metadata.snapshot_store import EARLIEST, LATEST, SnapshotStore
 from paimon_orch.table.table import Table
 
@@ -50,11 +51,15 @@ class HintsResult(StepOutcome):
 
 def find_wrong_hints(store: SnapshotStore) -> list[WrongHint]:
     """Return the hints to write; none if a catalog decides which snapshot is the newest."""
-    ids = store.ids()
-    if store.catalog is not None or not ids:
+    if store.catalog is not None:
+        return []
+    read_ids = start_call(store.io, store.ids)
+    names = (LATEST, EARLIEST)
+    values = dict(zip(names, map_concurrently(store.io, store.hint, names), strict=True))
+    ids = read_ids()
+    if not ids:
         return []
     hints = [(LATEST, ids[-1]), (EARLIEST, ids[0])]
-    values = {name: store.hint(name) for name, _ in hints}
     if ids[0] == 1 and values[EARLIEST] is None:
         # Writers other than Java Paimon write EARLIEST at the first expiration.
         hints.pop()

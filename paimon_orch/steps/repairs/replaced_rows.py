@@ -13,7 +13,6 @@ from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.steps.cleanup.quarantine import Quarantine
-from paimon_orch.table.table import Table
 
 FILE_COLUMN = "_FILE"
 """The column with the name of the data file of a row."""
@@ -36,7 +35,9 @@ def read_replaced_rows(
             yield pa.Table.from_batches([batch]).append_column(FILE_COLUMN, names)
 
 
-def put_rows_aside(table: Table, folder: str, name: str, parts: Iterator[pa.Table]) -> int:
+def put_rows_aside(
+    quarantine: Quarantine, folder: str, name: str, parts: Iterator[pa.Table]
+) -> int:
     """Write rows to a Parquet file of the quarantine; return their number.
 
     Writes no file if there are no rows.
@@ -46,7 +47,7 @@ def put_rows_aside(table: Table, folder: str, name: str, parts: Iterator[pa.Tabl
         return 0
     count = 0
     with (
-        Quarantine.of(table).open_rows(folder, name) as sink,
+        quarantine.open_rows(folder, name) as sink,
         pq.ParquetWriter(sink, first.schema) as writer,
     ):
         for part in (first, *parts):

@@ -4,12 +4,13 @@ The tag keeps the files of the state, also after its snapshot has expired. See
 docs/how-to/recover-from-a-bad-commit.md.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from paimon_orch.errors import REFUSED_COMMIT_ERRORS
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.steps.cleanup.quarantine import Quarantine
+from paimon_orch.storage.concurrency import map_concurrently
 from paimon_orch.table.table import Table
 
 _PREFIX = "before-repair-"
@@ -21,11 +22,18 @@ def tag_before_repair(table: Table, snapshot: Snapshot) -> str:
     Returns the existing one if the snapshot has such a tag: a repair of several steps, or one that
     is repeated after a failure, needs only one.
     """
+    return _tag(table, snapshot, table.tags.names())
+
+
+def _tag(table: Table, snapshot: Snapshot, names: Sequence[str]) -> str:
+    """Create the tag unless one of the existing tags is the same."""
     store = table.stores.snapshots
-    for name in store.tags():
-        if name.startswith(_PREFIX) and store.tag(name).id == snapshot.id:
+    candidates = [name for name in names if name.startswith(_PREFIX)]
+    tagged = map_concurrently(store.io, store.tag, candidates)
+    for name, other in zip(candidates, tagged, strict=True):
+        if other.id == snapshot.id:
             return name
-    name = f"{_PREFIX}{Quarantine.of(table).build_folder_name()}"
+    name = f"{_PREFIX}{Quarantine(table.io, table.paths.root).build_folder_name()}"
     table.tags.create(name, snapshot.id)
     return name
 
@@ -34,7 +42,7 @@ def tag_before_repair(table: Table, snapshot: Snapshot) -> str:
 def tagged_before_repair(table: Table, snapshot: Snapshot) -> Iterator[str]:
     """Tag the newest snapshot; a tag that was created is deleted if the commit is refused."""
     before = table.tags.names()
-    name = tag_before_repair(table, snapshot)
+    name = _tag(table, snapshot, before)
     try:
         yield name
     except REFUSED_COMMIT_ERRORS:

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +25,8 @@ from paimon_orch.format.options.core_options import (
 from paimon_orch.format.partition_path import escape_path_name, unescape_path_name
 from paimon_orch.format.paths import MANAGED_BLOB_SUFFIX, TablePaths
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.storage import FileIO
+from paimon_orch.storage import FileInfo, FileIO
+from paimon_orch.storage.concurrency import map_concurrently
 from paimon_orch.table.cleanup.safe_delete import is_plain_path, list_data_roots
 from paimon_orch.table.filter.partition_spec import build_directory_names, build_partition_matcher
 from paimon_orch.table.metadata.changelog_store import CHANGELOG_PREFIX
@@ -40,6 +41,8 @@ _BRANCH_FOLDERS = {
 }
 _TEMPORARY_FOLDERS = ("schema", "tag", "consumer")
 _SHARED_FOLDERS = ("manifest", "index", "statistics")
+_TABLE_FOLDERS = ("schema", "snapshot")
+"""A directory with one of these is a table."""
 _DirectoryNames = Mapping[str, set[str]]  # directory names by partition column
 # Manifests do not list these files; only the side files of data files reference them.
 
@@ -82,6 +85,72 @@ class ListingUnit:
 
 
 @dataclass(frozen=True, slots=True)
+class ListedUnit:
+    """Files that are listed already, on a store without directories."""
+
+    files: tuple[FileInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FileTree:
+    """All files below the directories of a table, from a store without directories."""
+
+    directories: Mapping[str, Sequence[FileInfo]]
+
+    @classmethod
+    def read(cls, io: FileIO, roots: Iterable[str]) -> "FileTree | None":
+        """List all files below some directories; return None if the store has directories."""
+        directories = dict[str, list[FileInfo]]()
+        for root in roots:
+            files = io.list_tree(root)
+            if files is None:
+                return None
+            for info in files:
+                directories.setdefault(info.path.rpartition("/")[0], []).append(info)
+        return cls(directories)
+
+    def list_dir(self, path: str) -> Sequence[FileInfo]:
+        """Return the files directly below a path."""
+        return self.directories.get(path, ())
+
+    def find_files(
+        self, paths: TablePaths, roots: Iterable[str], schema: TableSchema
+    ) -> Iterator[FileInfo]:
+        """Yield the metadata and index files, and the files of all buckets below data roots."""
+        for directory in list_shared_directories(paths):
+            yield from self.list_dir(directory.path)
+        for root in roots:
+            for path in self._find_buckets(_build_root(root, schema, None).path, schema):
+                yield from self.list_dir(path)
+
+    def _find_buckets(self, top: str, schema: TableSchema) -> Iterator[str]:
+        """Yield the bucket directories; leaves out those of another table, as _expand_directory."""
+        keys = [escape_path_name(key) for key in schema.partition_keys]
+        tables, buckets = set[tuple[str, ...]](), list[tuple[str, tuple[str, ...]]]()
+        for path, files in self.directories.items():
+            if not path.startswith(f"{top}/"):
+                continue
+            parts = tuple(path.removeprefix(f"{top}/").split("/"))
+            names = [*parts[: len(keys) + 1]]
+            if len(parts) <= len(keys) and any(info.name in _TABLE_FOLDERS for info in files):
+                tables.add(parts)
+            tables.update(
+                parts[:level] for level in range(1, len(names)) if names[level] in _TABLE_FOLDERS
+            )
+            is_bucket = len(parts) == len(keys) + 1 and parts[-1].startswith("bucket-")
+            if is_bucket and all(map(_is_partition_of, parts, keys)):
+                buckets.append((path, parts))
+        for path, parts in buckets:
+            if not any(parts[:level] in tables for level in range(1, len(parts))):
+                yield path
+
+
+def _is_partition_of(name: str, key: str) -> bool:
+    """Return whether a directory has a value of a partition column, whose name is escaped."""
+    return name.partition("=")[:2] == (key, "=")
+
+
+@dataclass(frozen=True, slots=True)
 class OrphanCandidate:
     """A file that is old enough to be an orphan; ``size`` is in bytes."""
 
@@ -105,7 +174,7 @@ _LISTING_COLUMNS = ("name", "directory", "size")
 
 
 def list_names_by_part(
-    search: OrphanSearch, unit: ListingUnit | ManifestUnit, parts: int
+    search: OrphanSearch, unit: ListingUnit | ListedUnit | ManifestUnit, parts: int
 ) -> list[tuple[int, bytes]]:
     """List old files of directories, or referenced files of manifests: the map side of a shuffle.
 
@@ -115,6 +184,8 @@ def list_names_by_part(
     """
     if isinstance(unit, ListingUnit):
         table, summary = _list_directories(search, unit)
+    elif isinstance(unit, ListedUnit):
+        table, summary = _select_listed_files(search, unit), {}
     else:
         table, summary = _read_manifests(search.reader, unit)
     codes = _compute_parts(table["name"].to_pylist(), parts)
@@ -143,34 +214,58 @@ def _list_directories(
     search: OrphanSearch, unit: ListingUnit
 ) -> tuple[pa.Table, dict[str, object]]:
     """Return the old files, and the empty directories."""
-    before = _compute_safe_cutoff(search.io, search.before)
-    names: list[bytes] = []
-    directories: list[int] = []
-    sizes: list[int] = []
-    paths: list[bytes] = []
-    empty = []
-    below = (found for each in unit.directories for found in _find_listed_directories(search, each))
-    for number, directory in enumerate(below):
-        entries = 0
-        paths.append(_encode_name(directory.path))
-        for info in search.io.list_dir(directory.path):
-            entries += 1
-            if info.is_dir or info.is_link or info.modified >= before:
-                continue
-            name = info.name
-            if not name.endswith(MANAGED_BLOB_SUFFIX):
-                names.append(_encode_name(name))
-                directories.append(number)
-                sizes.append(info.size)
+    below = [found for each in unit.directories for found in _find_listed_directories(search, each)]
+
+    def list_directory(directory: SearchedDirectory) -> list[FileInfo]:
+        return list(search.io.list_dir(directory.path))
+
+    files, empty = _OldFiles(_compute_safe_cutoff(search.io, search.before)), []
+    listings = map_concurrently(search.io, list_directory, below)
+    for directory, entries in zip(below, listings, strict=True):
+        files.add(directory.path, entries)
         is_old = directory.modified is not None and directory.modified < search.before
         if not entries and is_old:
             empty.append(directory.path)
-    columns = [
-        pa.array(names, pa.binary()),
-        pa.array(paths, pa.binary()).take(pa.array(directories, pa.int64())),
-        pa.array(sizes, pa.int64()),
-    ]
-    return pa.Table.from_arrays(columns, names=_LISTING_COLUMNS), {"empty": empty}
+    return files.to_table(), {"empty": empty}
+
+
+def _select_listed_files(search: OrphanSearch, unit: ListedUnit) -> pa.Table:
+    files = _OldFiles(_compute_safe_cutoff(search.io, search.before))
+    for directory, entries in groupby(unit.files, lambda info: info.path.rpartition("/")[0]):
+        files.add(directory, entries)
+    return files.to_table()
+
+
+@dataclass(slots=True)
+class _OldFiles:
+    """The columns of the files that were last written before a time in epoch seconds."""
+
+    before: float
+    names: list[bytes] = field(default_factory=list)
+    directories: list[int] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+    paths: list[bytes] = field(default_factory=list)
+
+    def add(self, directory: str, entries: Iterable[FileInfo]) -> None:
+        """Add the old files of a directory."""
+        number = len(self.paths)
+        self.paths.append(_encode_name(directory))
+        for info in entries:
+            if info.is_dir or info.is_link or info.modified >= self.before:
+                continue
+            if not info.name.endswith(MANAGED_BLOB_SUFFIX):
+                self.names.append(_encode_name(info.name))
+                self.directories.append(number)
+                self.sizes.append(info.size)
+
+    def to_table(self) -> pa.Table:
+        """Return the columns of listed files."""
+        columns = [
+            pa.array(self.names, pa.binary()),
+            pa.array(self.paths, pa.binary()).take(pa.array(self.directories, pa.int64())),
+            pa.array(self.sizes, pa.int64()),
+        ]
+        return pa.Table.from_arrays(columns, names=_LISTING_COLUMNS)
 
 
 def _read_manifests(
@@ -179,15 +274,20 @@ def _read_manifests(
     """Return the names of referenced files, and their number in each manifest that was read."""
     arrays = [pa.array([], pa.binary())]
     read = {}
-    for meta in unit.metas:
+
+    def read_names(meta: ManifestFileMeta) -> list[str] | None:
         try:
             manifest = reader.open(meta)
-            names = [*manifest.names, *manifest.extra_file_names()]
+            return [*manifest.names, *manifest.extra_file_names()]
         except PaimonError as error:  # the caller reads the manifest, and raises the error
             raise_if_temporary(error)
-            continue
-        arrays.append(pa.array(list(map(_encode_name, names)), pa.binary()))
-        read[meta.file_name] = len(names)
+            return None
+
+    found = map_concurrently(reader.io, read_names, unit.metas)
+    for meta, names in zip(unit.metas, found, strict=True):
+        if names is not None:
+            arrays.append(pa.array(list(map(_encode_name, names)), pa.binary()))
+            read[meta.file_name] = len(names)
     return pa.Table.from_arrays([pa.concat_arrays(arrays)], names=["name"]), {"read": read}
 
 
@@ -353,7 +453,7 @@ def _find_reason_to_refuse(io: FileIO, root: str, path: str) -> str | None:
         info.name == name and info.is_link for info in io.list_dir(parent)
     ):
         return "it is a symbolic link"
-    if any(info.name in ("schema", "snapshot") for info in io.list_dir(path)):
+    if any(info.name in _TABLE_FOLDERS for info in io.list_dir(path)):
         return "it contains another table"
     other = _find_table_with_same_path(io, root, path)
     return None if other is None else f"the table {other} may have files there too"
@@ -431,7 +531,7 @@ def _expand_directory(
     assert levels is not None
     entries = list(io.list_dir(directory.path))
     is_top = levels == len(partition_keys)
-    if not is_top and any(info.name in ("schema", "snapshot") for info in entries):
+    if not is_top and any(info.name in _TABLE_FOLDERS for info in entries):
         return
     for info in entries:
         if not info.is_dir:
@@ -441,10 +541,10 @@ def _expand_directory(
                 yield SearchedDirectory(info.path, modified=info.modified)
             continue
         key = partition_keys[-levels]
-        name, separator, value = info.name.partition("=")
-        if not separator or name != escape_path_name(key):
+        if not _is_partition_of(info.name, escape_path_name(key)):
             continue
-        specs = _filter_specs(directory.specs, key, unescape_path_name(value))
+        value = unescape_path_name(info.name.partition("=")[2])
+        specs = _filter_specs(directory.specs, key, value)
         if specs is None or specs:
             yield SearchedDirectory(info.path, levels - 1, specs)
 
@@ -471,15 +571,27 @@ def _filter_specs(
 
 
 def find_unfinished_files(
-    io: FileIO, paths: TablePaths, before: float
+    io: FileIO, paths: TablePaths, before: float, tree: FileTree | None = None
 ) -> Iterator[OrphanCandidate]:
-    """Yield old unfinished files of a branch's directories, which readers ignore by their names."""
-    for folder, prefixes in _BRANCH_FOLDERS.items():
-        yield from _list_old_files(
-            io, f"{paths.branch_root}/{folder}", before, _build_unknown_name_filter(prefixes)
-        )
-    for folder in _TEMPORARY_FOLDERS:
-        yield from _list_old_files(io, f"{paths.branch_root}/{folder}", before, _is_temporary_name)
+    """Yield old unfinished files of a branch's directories, which readers ignore by their names.
+
+    They are searched in ``tree``, if there is one.
+    """
+    folders = dict.fromkeys(_TEMPORARY_FOLDERS, _is_temporary_name) | {
+        folder: _build_unknown_name_filter(prefixes) for folder, prefixes in _BRANCH_FOLDERS.items()
+    }
+
+    def list_folder(folder: str) -> list[FileInfo]:
+        path = f"{paths.branch_root}/{folder}"
+        return list(io.list_dir(path) if tree is None else tree.list_dir(path))
+
+    limit = _compute_safe_cutoff(io, before)
+    listings = map_concurrently(io, list_folder, folders)
+    for is_candidate, infos in zip(folders.values(), listings, strict=True):
+        for info in infos:
+            is_file = not info.is_dir and not info.is_link
+            if is_file and info.modified < limit and is_candidate(info.name):
+                yield OrphanCandidate(info.path, info.size)
 
 
 def _build_unknown_name_filter(prefixes: tuple[str, ...]) -> Callable[[str], bool]:
@@ -488,17 +600,3 @@ def _build_unknown_name_filter(prefixes: tuple[str, ...]) -> Callable[[str], boo
 
 def _is_temporary_name(name: str) -> bool:
     return name.startswith(".") and name.endswith(".tmp")
-
-
-def _list_old_files(
-    io: FileIO, directory: str, before: float, is_candidate: Callable[[str], bool]
-) -> Iterator[OrphanCandidate]:
-    limit = _compute_safe_cutoff(io, before)
-    for info in io.list_dir(directory):
-        if (
-            not info.is_dir
-            and not info.is_link
-            and info.modified < limit
-            and is_candidate(info.name)
-        ):
-            yield OrphanCandidate(info.path, info.size)

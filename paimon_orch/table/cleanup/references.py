@@ -1,215 +1,31 @@
-"""Lists the snapshots, tags and changelogs of all branches, and the files that they reference.
+"""Finds the files that the snapshots, tags and changelogs of all branches reference.
 
 Every deletion checks these references first. A metadata file that cannot be read is an error; only
-files that are optional in the format may be missing. Here, a *version* of a table is a snapshot, a
-tag, or the changelog of an expired snapshot.
+files that are optional in the format may be missing. These reads by-pass the cache of the process.
 
 See docs/format/snapshot-expiration.md and docs/format/tags-branches-consumers.md.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from dataclasses import dataclass, field
+from functools import partial
 
-from paimon_orch.errors import MissingFileError, NotFoundError, PaimonError, StorageError
+from paimon_orch.errors import MissingFileError, PaimonError
 from paimon_orch.format.manifest.columnar_manifest import Manifest
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
-from paimon_orch.format.paths import MAIN_BRANCH, TablePaths
+from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.snapshot import Snapshot
-from paimon_orch.retry_policy import REFERENCE_READ, SNAPSHOT_LISTING
+from paimon_orch.retry_policy import REFERENCE_READ
 from paimon_orch.storage import FileIO
-from paimon_orch.table.metadata.branches import Branches
-from paimon_orch.table.metadata.changelog_store import ChangelogStore
+from paimon_orch.storage.concurrency import map_concurrently, start_call
+from paimon_orch.table.cleanup.retained_snapshots import (
+    RetainedSnapshot,
+    RetainedSnapshotStore,
+)
 from paimon_orch.table.metadata.manifest_io import ManifestReader
-from paimon_orch.table.metadata.schema_store import SchemaStore
-from paimon_orch.table.metadata.snapshot_store import EARLIEST, SnapshotStore
-
-
-class RetainedSnapshotKind(StrEnum):
-    """The kind of file that retains a snapshot."""
-
-    SNAPSHOT = "snapshot"
-    TAG = "tag"
-    CHANGELOG = "changelog"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetainedSnapshot:
-    """A version of a table: a snapshot file, a tag, or the changelog of an expired snapshot."""
-
-    kind: RetainedSnapshotKind
-    branch: str
-    name: str
-    path: str
-    snapshot: Snapshot
-    is_complete: bool = True
-    """False for a snapshot before the hint EARLIEST, whose expiration is not finished."""
-
-    keeps_changelog: bool = True
-    """False for tags and tagged snapshots, whose changelog files expiration may have deleted."""
-
-    def __str__(self) -> str:
-        where = "" if self.branch == MAIN_BRANCH else f" of branch {self.branch}"
-        return f"{self.kind} {self.name}{where}"
-
-    @property
-    def state_lists(self) -> tuple[tuple[str, int | None], ...]:
-        """Return the name and size of the manifest lists of data files."""
-        snapshot = self.snapshot
-        if (
-            self.kind is RetainedSnapshotKind.CHANGELOG
-            and snapshot.changelog_manifest_list is not None
-        ):
-            return ()
-        return (
-            (snapshot.base_manifest_list, snapshot.base_manifest_list_size),
-            (snapshot.delta_manifest_list, snapshot.delta_manifest_list_size),
-        )
-
-    @property
-    def may_lack_state(self) -> bool:
-        """Return whether expiration may have deleted the manifest lists of the data files.
-
-        Java Paimon keeps a changelog for each expired snapshot. In tables with a changelog
-        producer, the changelogs of snapshots without changes (compactions) have no list.
-        """
-        return not self.is_complete or self.kind is RetainedSnapshotKind.CHANGELOG
-
-    @property
-    def changelog_list(self) -> tuple[tuple[str, int | None], ...]:
-        """Return the name and size of the manifest list of changelog files, if it exists."""
-        snapshot = self.snapshot
-        if snapshot.changelog_manifest_list is None:
-            return ()
-        return ((snapshot.changelog_manifest_list, snapshot.changelog_manifest_list_size),)
-
-    @property
-    def index_manifest(self) -> str | None:
-        """Return the name of the index manifest, or None for changelogs."""
-        return None if self.kind is RetainedSnapshotKind.CHANGELOG else self.snapshot.index_manifest
-
-    @property
-    def statistics(self) -> str | None:
-        """Return the name of the statistics file, or None for changelogs."""
-        return None if self.kind is RetainedSnapshotKind.CHANGELOG else self.snapshot.statistics
-
-
-@dataclass(frozen=True, slots=True)
-class RetainedSnapshotStore:
-    """The snapshots, tags and changelogs of all branches of a table."""
-
-    io: FileIO
-    root: str
-    on_error: Callable[[PaimonError], None] | None = None
-    """Receives the errors of files that cannot be decoded; by default they are raised."""
-
-    def branches(self) -> list[TablePaths]:
-        """Return all branches; raises :class:`NotFoundError` if a branch has no schema."""
-        names = [MAIN_BRANCH, *Branches(self.io, self.root).names()]
-        branches = [TablePaths(self.root, name) for name in names]
-        for paths in branches:
-            if not SchemaStore(self.io, paths).ids():
-                raise NotFoundError(
-                    f"{paths.branch_root} has no schema, so the files it refers to are unknown. "
-                    "Nothing was deleted; remove the branch if it is not needed, or restore its "
-                    "schema"
-                )
-        return branches
-
-    def all(self) -> dict[str, RetainedSnapshot]:
-        """Read all versions, by path, as they existed at one point in time.
-
-        If a version is deleted during the read, all are listed and read again, because another
-        version may have been created after the listing.
-        """
-        versions = SNAPSHOT_LISTING.call_until_result(self._read_stable)
-        if versions is None:
-            raise StorageError(
-                f"{self.root}: snapshots are expiring faster than they can be listed; nothing was "
-                "deleted. Try again"
-            )
-        return versions
-
-    def _read_stable(self) -> dict[str, RetainedSnapshot] | None:
-        """Read all versions; return None if one of them was deleted during the read."""
-        vanished: list[str] = []
-        versions = {
-            version.path: version
-            for paths in self.branches()
-            for version in self.read_branch(paths, vanished)
-        }
-        return None if vanished else versions
-
-    def read_branch(
-        self, paths: TablePaths, vanished: list[str] | None = None
-    ) -> Iterator[RetainedSnapshot]:
-        """Yield the versions of a branch; adds paths deleted during the read to ``vanished``."""
-        deleted = [] if vanished is None else vanished
-        store = SnapshotStore(self.io, paths)
-        earliest, ids = store.hint(EARLIEST), store.ids()
-        first = earliest if earliest is not None and earliest in ids else 0
-        tagged = set()
-        for name in store.tags():
-            version = self._read(
-                RetainedSnapshotKind.TAG, paths, name, f"{paths.tag_dir}/tag-{name}", deleted
-            )
-            if version is not None:
-                tagged.add(version.snapshot.id)
-                yield replace(version, keeps_changelog=False)
-        for number in ids:
-            version = self._read(
-                RetainedSnapshotKind.SNAPSHOT, paths, str(number), store.path(number), deleted
-            )
-            if version is not None:
-                is_complete = number >= first
-                has_changelog = is_complete and paths.branch == MAIN_BRANCH and number not in tagged
-                yield replace(version, is_complete=is_complete, keeps_changelog=has_changelog)
-        yield from self._read_changelogs(paths, deleted)
-
-    def _read_changelogs(
-        self, paths: TablePaths, vanished: list[str]
-    ) -> Iterator[RetainedSnapshot]:
-        store = ChangelogStore(self.io, paths)
-        ids, earliest = store.ids(), store.hint(EARLIEST)
-        first = earliest if earliest is not None and earliest in ids else 0
-        for number in ids:
-            version = self._read(
-                RetainedSnapshotKind.CHANGELOG, paths, str(number), store.path(number), vanished
-            )
-            if version is not None:
-                is_complete = number >= first
-                yield replace(version, is_complete=is_complete, keeps_changelog=is_complete)
-
-    def _read(
-        self,
-        kind: RetainedSnapshotKind,
-        paths: TablePaths,
-        name: str,
-        path: str,
-        vanished: list[str],
-    ) -> RetainedSnapshot | None:
-        try:
-            data = self.io.read_bytes(path)
-        except FileNotFoundError:
-            vanished.append(path)
-            return None
-        except OSError as error:
-            raise StorageError(f"{path} cannot be read ({error.strerror or error})") from error
-        try:
-            return RetainedSnapshot(
-                kind=kind,
-                branch=paths.branch,
-                name=name,
-                path=path,
-                snapshot=Snapshot.from_json(data, path),
-            )
-        except PaimonError as error:
-            if self.on_error is None:
-                raise
-            self.on_error(error)
-            return None
 
 
 @dataclass(slots=True)
@@ -224,6 +40,42 @@ class ReferenceReader:
     def of(cls, io: FileIO, root: str) -> "ReferenceReader":
         """Return a reader for one table; all branches share the manifest directory."""
         return cls(ManifestReader(io, TablePaths(root)))
+
+    @property
+    def io(self) -> FileIO:
+        """Return the file system of the table."""
+        return self.manifests.io
+
+    def read_ahead(self, versions: Iterable[RetainedSnapshot]) -> None:
+        """Read the manifest lists and index manifests of versions, several at the same time.
+
+        Files that cannot be read are left to the other methods, which raise their errors.
+        """
+        if not self.io.remote:
+            return  # the other methods read them when they are needed
+        versions = list(versions)
+        lists = {name: size for v in versions for name, size in (*v.state_lists, *v.changelog_list)}
+        indexes = dict.fromkeys(v.index_manifest for v in versions)
+        reads: list[Callable[[], object]] = [
+            *(partial(self._read_list, *each) for each in lists.items()),
+            *(partial(self._read_index, name) for name in indexes if name is not None),
+        ]
+
+        def try_read(read: Callable[[], object]) -> None:
+            with suppress(PaimonError):
+                read()
+
+        deque(map_concurrently(self.io, try_read, reads), maxlen=0)
+
+    def _read_list(self, name: str, size: int | None) -> tuple[ManifestFileMeta, ...]:
+        if name not in self._lists:
+            self._lists[name] = tuple(self.manifests.manifest_list(name, size))
+        return self._lists[name]
+
+    def _read_index(self, name: str) -> tuple[IndexManifestEntry, ...]:
+        if name not in self._indexes:
+            self._indexes[name] = tuple(self.manifests.index_manifest(name))
+        return self._indexes[name]
 
     def state(self, version: RetainedSnapshot) -> list[ManifestFileMeta]:
         """Return the manifests of a version's data files, in the order of their lists."""
@@ -242,29 +94,31 @@ class ReferenceReader:
         name = version.index_manifest
         if name is None:
             return ()
-        if name not in self._indexes:
-            try:
-                self._indexes[name] = tuple(self.manifests.index_manifest(name))
-            except MissingFileError:
-                if version.is_complete:
-                    raise
-                return ()
-        return self._indexes[name]
+        try:
+            return self._read_index(name)
+        except MissingFileError:
+            if version.is_complete:
+                raise
+            return ()
 
     def _read_metas(
         self, lists: Iterable[tuple[str, int | None]], *, optional: bool
     ) -> list[ManifestFileMeta]:
         metas: list[ManifestFileMeta] = []
         for name, size in lists:
-            if name not in self._lists:
-                try:
-                    self._lists[name] = tuple(self.manifests.manifest_list(name, size))
-                except MissingFileError:
-                    if optional:
-                        continue
+            try:
+                metas += self._read_list(name, size)
+            except MissingFileError:
+                if not optional:
                     raise
-            metas += self._lists[name]
         return metas
+
+    def read_lists(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
+        """Return the manifests of a snapshot's data files."""
+        base = (snapshot.base_manifest_list, snapshot.base_manifest_list_size)
+        delta = (snapshot.delta_manifest_list, snapshot.delta_manifest_list_size)
+        read_base = start_call(self.io, partial(self._read_list, *base))
+        return [*self._read_list(*delta), *read_base()]
 
     def open(self, meta: ManifestFileMeta, *, optional: bool = False) -> Manifest | None:
         """Read a manifest; return None if it is missing and ``optional`` is true."""
@@ -274,6 +128,14 @@ class ReferenceReader:
             if optional:
                 return None
             raise
+
+    def try_read_names(self, meta: ManifestFileMeta) -> set[str] | None:
+        """Return the names of a manifest's files, or None if it cannot be read."""
+        try:
+            manifest = self.manifests.open(meta)
+            return {*manifest.names, *manifest.extra_file_names()}
+        except PaimonError:
+            return None
 
 
 def list_metadata_names(reader: ReferenceReader, version: RetainedSnapshot) -> set[str]:
@@ -299,13 +161,19 @@ class ReferencedFiles:
     store: RetainedSnapshotStore
     names: set[str] = field(default_factory=set)
     versions: dict[str, RetainedSnapshot] = field(default_factory=dict)
+    branches: tuple[TablePaths, ...] = ()
+    """The branches of the last listing."""
     _opened: set[str] = field(default_factory=set)
+    _listed: Mapping[str, RetainedSnapshot] = field(default_factory=dict)
+    _pending: list[RetainedSnapshot] | None = None
     _reader: ReferenceReader | None = field(default=None, repr=False)
 
     def list_unread_manifests(self) -> list[ManifestFileMeta]:
         """Return the distinct manifests of the current versions that were not read yet."""
         reader, metas = self._lists(), dict[str, ManifestFileMeta]()
-        for version in self._list_pending_versions():
+        self._pending = self._list_pending_versions()
+        reader.read_ahead(self._pending)
+        for version in self._pending:
             with suppress(MissingFileError):  # update raises this error
                 for meta in (*reader.state(version), *reader.changelog(version)):
                     metas.setdefault(meta.file_name, meta)
@@ -315,18 +183,23 @@ class ReferencedFiles:
         """Exclude manifests from :meth:`update`, because another process compares their names."""
         self._opened.update(manifests)
 
-    def update(self) -> bool:
+    def update(self, *, is_listed: bool = False) -> bool:
         """Read all versions that were not read yet; return whether there were any.
 
+        With ``is_listed``, reads those of :meth:`list_unread_manifests`, without a new listing.
         If a version expires during the read, the versions are listed and read again. If a file of
         an existing version is missing, an expiration may be running: the read is repeated for one
         second before :class:`MissingFileError` is raised.
         """
         has_new_versions = False
+        if not is_listed:
+            self._pending = None
 
         def read_pending() -> None:
             nonlocal has_new_versions
-            pending = self._list_pending_versions()
+            pending, self._pending = self._pending, None
+            if pending is None:
+                pending = self._list_pending_versions()
             has_new_versions |= bool(pending)
             self._read(pending)
 
@@ -336,6 +209,14 @@ class ReferencedFiles:
         self._reader = None  # the manifest lists of these versions are no longer needed
         return has_new_versions
 
+    def count_entries(self, snapshot: Snapshot) -> int | None:
+        """Return the number of manifest entries of a snapshot; None if its lists cannot be read."""
+        try:
+            metas = self._lists().read_lists(snapshot)
+        except PaimonError:
+            return None
+        return sum(meta.num_added_files + meta.num_deleted_files for meta in metas)
+
     def _lists(self) -> ReferenceReader:
         if self._reader is None:
             self._reader = ReferenceReader.of(self.store.io, self.store.root)
@@ -343,14 +224,19 @@ class ReferencedFiles:
 
     def _list_pending_versions(self) -> list[RetainedSnapshot]:
         """Return the versions that were created or replaced since the last read."""
-        versions = self.store.all()
+        versions = self.store.all(self._listed)
+        self.branches, self._listed = versions.branches, versions.by_path
         return [
-            v for path, v in versions.items() if not _has_same_snapshot(self.versions.get(path), v)
+            version
+            for path, version in versions.by_path.items()
+            if not _has_same_snapshot(self.versions.get(path), version)
         ]
 
     def _read(self, pending: Sequence[RetainedSnapshot]) -> None:
         """Read all pending versions, then raise the last :class:`MissingFileError`, if any."""
         reader, failure = self._lists(), None
+        reader.read_ahead(pending)
+        self._read_manifests(reader, pending)
         for version in pending:
             try:
                 self._add(reader, version)
@@ -362,6 +248,24 @@ class ReferencedFiles:
         if failure is not None:
             raise failure
 
+    def _read_manifests(self, reader: ReferenceReader, pending: Sequence[RetainedSnapshot]) -> None:
+        """Add the names of manifests, some of which are read at the same time.
+
+        Manifests that cannot be read are left to :meth:`_add`, which raises their errors.
+        """
+        metas = dict[str, ManifestFileMeta]()
+        for version in pending:
+            with suppress(PaimonError):
+                metas |= {m.file_name: m for m in reader.state(version)}
+                metas |= {m.file_name: m for m in reader.changelog(version)}
+        unread = [meta for name, meta in metas.items() if name not in self._opened]
+        for meta, names in zip(
+            unread, map_concurrently(reader.io, reader.try_read_names, unread), strict=True
+        ):
+            if names is not None:
+                self.names.update(names)
+                self._opened.add(meta.file_name)
+
     def _add(self, reader: ReferenceReader, version: RetainedSnapshot) -> None:
         names = list_metadata_names(reader, version)
         kinds = (
@@ -372,6 +276,7 @@ class ReferencedFiles:
             for meta in metas:
                 if meta.file_name in self._opened:
                     continue
+                # it could not be read with the others
                 manifest = reader.open(meta, optional=optional)
                 if manifest is not None:
                     self.names.update(manifest.names)

@@ -20,12 +20,9 @@ from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.table.cleanup.references import (
-    ReferenceReader,
-    RetainedSnapshot,
-    RetainedSnapshotKind,
-    list_metadata_names,
-)
+from paimon_orch.storage.concurrency import map_concurrently
+from paimon_orch.table.cleanup.references import ReferenceReader, list_metadata_names
+from paimon_orch.table.cleanup.retained_snapshots import RetainedSnapshot, RetainedSnapshotKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,17 +130,22 @@ class SnapshotDeletionPlanner:
 
     def _read(self, metas: Iterable[ManifestFileMeta], *, keep: bool = False) -> Iterator[Manifest]:
         """Open manifests; ``keep`` keeps those that retained versions share until the next call."""
-        for meta in metas:
-            name = meta.file_name
-            manifest = self._opened.pop(name, None)
-            if manifest is None:
-                # An interrupted run may have deleted a manifest that no retained version needs.
-                manifest = self.reader.open(meta, optional=name not in self._shared_manifests)
+        metas = list(metas)
+        manifests = map_concurrently(self.reader.io, self._open, metas)
+        for meta, manifest in zip(metas, manifests, strict=True):
             if manifest is None:
                 continue
-            if keep and name in self._shared_manifests:
-                self._opened[name] = manifest
+            if keep and meta.file_name in self._shared_manifests:
+                self._opened[meta.file_name] = manifest
             yield manifest
+
+    def _open(self, meta: ManifestFileMeta) -> Manifest | None:
+        manifest = self._opened.pop(meta.file_name, None)
+        if manifest is None:
+            # An interrupted run may have deleted a manifest that no retained version needs.
+            is_optional = meta.file_name not in self._shared_manifests
+            manifest = self.reader.open(meta, optional=is_optional)
+        return manifest
 
     def _add(self, metas: Iterable[ManifestFileMeta], kind: FileKind) -> None:
         for manifest in self._read(metas, keep=True):
@@ -189,10 +191,10 @@ class SnapshotDeletionPlanner:
             for meta in (*self.reader.state(version), *self.reader.changelog(version))
         }
         # Entries are compared only for candidates that a manifest of a retained version deletes.
+        with_deletes = [meta for meta in metas.values() if meta.num_deleted_files]
         entries = {
-            name: self._read_candidates(meta)
-            for name, meta in metas.items()
-            if meta.num_deleted_files
+            meta.file_name: manifest.entries(_find_rows(manifest, self._names))
+            for meta, manifest in self._read_retained(with_deletes)
         }
         deleted = {
             entry.file.file_name
@@ -200,9 +202,12 @@ class SnapshotDeletionPlanner:
             for entry in group
             if entry.kind is FileKind.DELETE
         }
-        for name, meta in metas.items():
-            if name not in entries:
-                entries[name] = self._add_references(references, meta, deleted)
+        others = [meta for name, meta in metas.items() if name not in entries]
+        for meta, manifest in self._read_retained(others):
+            references.add_names(manifest, exclude=deleted)
+            entries[meta.file_name] = (
+                manifest.entries(_find_rows(manifest, deleted)) if deleted else []
+            )
         references.add(
             entry
             for group in entries.values()
@@ -221,17 +226,11 @@ class SnapshotDeletionPlanner:
                 references.add(filter_live_entries(changelog))
         return references
 
-    def _read_candidates(self, meta: ManifestFileMeta) -> list[ManifestEntry]:
-        [manifest] = self._read([meta])
-        return manifest.entries(_find_rows(manifest, self._names))
-
-    def _add_references(
-        self, references: "_CandidateReferences", meta: ManifestFileMeta, deleted: Collection[str]
-    ) -> list[ManifestEntry]:
-        """Add the files of a manifest without DELETE entries; return the entries of ``deleted``."""
-        [manifest] = self._read([meta])
-        references.add_names(manifest, exclude=deleted)
-        return manifest.entries(_find_rows(manifest, deleted)) if deleted else []
+    def _read_retained(
+        self, metas: Sequence[ManifestFileMeta]
+    ) -> Iterator[tuple[ManifestFileMeta, Manifest]]:
+        """Open manifests of retained versions, none of which may be missing."""
+        return zip(metas, self._read(metas), strict=True)
 
     def _exclude_referenced(
         self,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from paimon_orch.errors import PaimonError
 from paimon_orch.format.iceberg.iceberg_metadata import IcebergMetadata
+from paimon_orch.format.schema import TableSchema
 from paimon_orch.safe_text import format_names
 from paimon_orch.table.iceberg.catalog_entry import EntryState
 from paimon_orch.table.iceberg.iceberg_settings import build_iceberg_settings
@@ -58,13 +59,16 @@ def read_iceberg_status(publisher: IcebergPublisher) -> IcebergStatus | None:
 
     Raises :class:`StorageError` if the directory of the metadata cannot be listed.
     """
-    settings = build_iceberg_settings(publisher.schemas.latest(), publisher.snapshots.paths)
+    schema: TableSchema | None = publisher.schemas.latest()
+    assert schema is not None
+    settings = build_iceberg_settings(schema, publisher.snapshots.paths)
     if settings is None:
         return None
     store = IcebergMetadataStore(publisher.snapshots.io, settings.directory)
     status = IcebergStatus(is_current=True)
     for _ in range(_MAX_READS):
-        table = read_table_state(publisher.schemas, publisher.snapshots)
+        table = read_table_state(publisher.schemas, publisher.snapshots, schema)
+        schema = None  # the next read needs the newest
         if table is None:
             return IcebergStatus(is_current=True)
         status = _compare(publisher, store, table)

@@ -5,7 +5,6 @@ See docs/format/iceberg-metadata.md#publishing.
 
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -23,11 +22,10 @@ from paimon_orch.format.options.core_options import (
 )
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.storage.concurrency import map_concurrently, start_call
 from paimon_orch.table.iceberg.iceberg_settings import IcebergSettings, build_iceberg_settings
 from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.metadata.snapshot_store import EARLIEST, SnapshotStore
-
-_MAX_CONCURRENT_READS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,28 +71,37 @@ class TableState:
         ]
 
 
-def read_table_state(schemas: SchemaStore, snapshots: SnapshotStore) -> TableState | None:
-    """Return the state of the table, or None if there is nothing to publish."""
-    schema = schemas.latest()
+def read_table_state(
+    schemas: SchemaStore, snapshots: SnapshotStore, schema: TableSchema | None = None
+) -> TableState | None:
+    """Return the state of the table, or None if there is nothing to publish.
+
+    ``schema`` is the newest schema if it was just read.
+    """
+    schema = schema or schemas.latest()
     settings = build_iceberg_settings(schema, snapshots.paths)
-    latest = None if settings is None else snapshots.latest()
-    if settings is None or latest is None:
+    if settings is None:
         return None
-    hint, earliest = snapshots.hint(EARLIEST), snapshots.earliest_id() or 0
+    read_latest = start_call(snapshots.io, snapshots.latest)
+    read_hint = start_call(snapshots.io, partial(snapshots.hint, EARLIEST))
+    ids, hint = snapshots.ids(), read_hint()
+    latest = read_latest()
+    if latest is None:
+        return None
+    earliest = hint if hint in ids else min(ids, default=0)
     return TableState(
         schema=schema,
         settings=settings,
         latest=latest,
         earliest_hint=hint,
-        snapshot_ids=frozenset(i for i in snapshots.ids() if i >= earliest),
+        snapshot_ids=frozenset(number for number in ids if number >= earliest),
         tags=_read_tags(snapshots),
     )
 
 
 def _read_tags(snapshots: SnapshotStore) -> dict[str, int]:
     names = snapshots.tags()
-    with ThreadPoolExecutor(_MAX_CONCURRENT_READS) as pool:
-        ids = pool.map(partial(_find_tagged_snapshot, snapshots), names)
+    ids = map_concurrently(snapshots.io, partial(_find_tagged_snapshot, snapshots), names)
     return {name: number for name, number in zip(names, ids, strict=True) if number is not None}
 
 

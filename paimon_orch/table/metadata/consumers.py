@@ -5,7 +5,7 @@ See docs/format/tags-branches-consumers.md#consumers.
 
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from paimon_orch.errors import InputError, wrap_decode_errors
@@ -15,6 +15,7 @@ from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.text import parse_integer, parse_json_object, select_names
 from paimon_orch.storage import FileIO
+from paimon_orch.storage.concurrency import map_concurrently
 from paimon_orch.table.metadata.name_lookup import check_path_component, resolve_name
 
 _CONSUMER_PREFIX = "consumer-"
@@ -37,8 +38,13 @@ class ConsumerStore:
         Leaves out expired consumers (``consumer.expiration-time``). Raises
         :class:`CorruptFileError`.
         """
-        expired = set(self.find_expired())
-        return self._read_files(path for path in self._list_files() if path not in expired)
+        return self.read_progress()[0]
+
+    def read_progress(self) -> tuple[dict[str, int], list[str]]:
+        """Return the next snapshots as above, and the files of expired consumers; lists once."""
+        modified = self._list_files()
+        expired = self._select_expired(modified)
+        return self._read_files([path for path in modified if path not in expired]), expired
 
     def read_all(self) -> dict[str, int]:
         """Return the next snapshot of each consumer by id, sorted; includes expired consumers.
@@ -50,25 +56,22 @@ class ConsumerStore:
 
     def _read_files(self, paths: Iterable[str]) -> dict[str, int]:
         """Return the next snapshots by path; leaves out files that were deleted meanwhile."""
-        next_snapshots = {}
-        for path in paths:
-            try:
-                data = self.io.read_bytes(path)
-            except FileNotFoundError:
-                continue
-            with wrap_decode_errors(path):
-                next_snapshots[path] = _parse_next_snapshot(data)
-        return next_snapshots
+        paths = list(paths)
+        found = zip(paths, map_concurrently(self.io, self._read_file, paths), strict=True)
+        return {path: number for path, number in found if number is not None}
 
-    def read_next_snapshot(self, name: str) -> int | None:
-        """Return the id of the next snapshot of a consumer, or None for an unknown consumer."""
-        path = self._get_path(name)
+    def _read_file(self, path: str) -> int | None:
+        """Return the next snapshot in a file, or None if there is no such file."""
         try:
             data = self.io.read_bytes(path)
         except FileNotFoundError:
             return None
         with wrap_decode_errors(path):
             return _parse_next_snapshot(data)
+
+    def read_next_snapshot(self, name: str) -> int | None:
+        """Return the id of the next snapshot of a consumer, or None for an unknown consumer."""
+        return self._read_file(self._get_path(name))
 
     def record(self, name: str, next_snapshot: int) -> None:
         """Record the next snapshot of a consumer; expiration keeps it and all later ones."""
@@ -105,13 +108,13 @@ class ConsumerStore:
         check_path_component("consumer", name)
         return f"{self.paths.branch_root}/consumer/{_CONSUMER_PREFIX}{name}"
 
-    def find_expired(self) -> list[str]:
+    def _select_expired(self, files: Mapping[str, float]) -> list[str]:
         """Return the files of consumers that made no progress for ``consumer.expiration-time``."""
         expiration_time = self.options.get(CONSUMER_EXPIRATION_TIME)
         if expiration_time is None:
             return []
         before = self.clock() - expiration_time.total_seconds()
-        return [path for path, modified in self._list_files().items() if modified < before]
+        return [path for path, modified in files.items() if modified < before]
 
     def _list_files(self) -> dict[str, float]:
         entries = self.io.list_dir(f"{self.paths.branch_root}/consumer")

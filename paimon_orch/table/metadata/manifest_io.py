@@ -356,7 +356,8 @@ class ManifestWriter:
                 continue
             name, size = self._add(self._names.next("manifest-"), data)
             fields = self._schema.partition_fields
-            added.append(ManifestFileMeta.of(name, size, part, fields, self._schema.id))
+            with wrap_decode_errors(self._paths.manifest_dir):  # entries may be copied
+                added.append(ManifestFileMeta.of(name, size, part, fields, self._schema.id))
             start += len(part)
         return added
 

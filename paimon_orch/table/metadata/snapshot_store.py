@@ -4,7 +4,7 @@
 See docs/format/snapshot.md#hint-files.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
@@ -32,6 +32,7 @@ from paimon_orch.table.metadata.metadata_io import (
 T = TypeVar("T")
 
 SNAPSHOT_PREFIX = "snapshot-"
+TAG_PREFIX = "tag-"
 LATEST = "LATEST"
 EARLIEST = "EARLIEST"
 _MAX_HINT_READS = 3
@@ -62,6 +63,14 @@ def number_files(entries: Iterable[FileInfo], prefix: str) -> dict[int, FileInfo
     return {int(text): info for text, info in files.items()}
 
 
+def list_tag_files(io: FileIO, paths: TablePaths) -> list[FileInfo]:
+    """Return the files of all tags of a branch, sorted by name."""
+    # The directory tag-success-file contains files of the option 'tag.create-success-file'.
+    files = [info for info in list_metadata_directory(io, paths.tag_dir) if not info.is_dir]
+    tags = (info for info in files if info.name.startswith(TAG_PREFIX))
+    return sorted(tags, key=lambda info: info.name)
+
+
 def read_hint(io: FileIO, path: str) -> int | None:
     """Return the number in a hint file, or None if it is missing or not a positive number.
 
@@ -85,6 +94,21 @@ def describe_lost_snapshot(hint: int, newest: int) -> str:
         else "or delete LATEST if the table never had rows"
     )
     return f"is missing, but LATEST names snapshot {hint}; {existing}. Restore the file, {advice}"
+
+
+@dataclass(slots=True)
+class LatestHint:
+    """The hint LATEST that showed that a table exists, for the first load of the table.
+
+    It may be old: the load looks for newer snapshots, as it does after it has read the hint.
+    """
+
+    snapshot_id: int | None = None
+
+    def take(self) -> int | None:
+        """Return the hint once, as later loads find another one."""
+        taken, self.snapshot_id = self.snapshot_id, None
+        return taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +180,10 @@ class SnapshotStore:
         Its files would look unreferenced. Raises :class:`UnsupportedError`, and without a catalog
         the same errors as :meth:`latest_id`.
         """
-        latest = self.latest_id()
+        self.require_file(self.latest_id())
+
+    def require_file(self, latest: int | None) -> None:
+        """Refuse as :meth:`require_latest_file`, for the newest snapshot that was just read."""
         if self.catalog is not None and latest is not None and not self.exists(latest):
             raise UnsupportedError(
                 f"{self.paths.root}: no file was deleted, because {self.path(latest)} does not "
@@ -226,18 +253,25 @@ class SnapshotStore:
         newest = self._find_newest(self._read_file)
         return None if newest is None else self._decode(*newest)
 
-    def latest_since(self, known: Snapshot | None) -> Snapshot | None:
-        """Read the newest snapshot; ``known`` was the newest one at an earlier time.
+    def latest_since(self, newest_id: int | None) -> Snapshot | None:
+        """Read the newest snapshot; ``newest_id`` was its id at an earlier time.
 
-        If it still is, these are two requests at once. It is read again, because after a rollback
-        another snapshot can have its id.
+        If it still is, these are two requests at once. The snapshot is read again, because after a
+        rollback another one can have its id.
         """
-        if known is None or self.catalog is not None:
+        if newest_id is None or self.catalog is not None:
             return self.latest()
-        same, later = map_concurrently(self.io, self._read_file, (known.id, known.id + 1))
+        same, later = map_concurrently(self.io, self._read_file, (newest_id, newest_id + 1))
         if same is None or later is not None:
             return self.latest()
-        return self._decode(known.id, same)
+        return self._decode(newest_id, same)
+
+    def latest_among(self, found: Mapping[int, Snapshot]) -> Snapshot | None:
+        """Read the newest snapshot as :meth:`latest` does, but no file that was just ``found``."""
+        if self.catalog is not None:
+            return self.latest()
+        newest = self._find_newest(lambda number: found.get(number) or self.find(number))
+        return None if newest is None else newest[1]
 
     def walk_back(self) -> Iterator[Snapshot]:
         """Yield the snapshots that are not expired, newest first."""
@@ -276,10 +310,8 @@ class SnapshotStore:
 
     def tags(self) -> list[str]:
         """Return the names of all tags, sorted."""
-        # The directory tag-success-file contains files of the option 'tag.create-success-file'.
-        entries = list_metadata_directory(self.io, self.paths.tag_dir)
-        names = (info.name for info in entries if not info.is_dir)
-        return sorted(name.removeprefix("tag-") for name in names if name.startswith("tag-"))
+        files = list_tag_files(self.io, self.paths)
+        return [info.name.removeprefix(TAG_PREFIX) for info in files]
 
     def write_hint(self, name: str, snapshot_id: int) -> None:
         """Overwrite a hint file."""

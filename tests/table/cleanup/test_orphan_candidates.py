@@ -55,6 +55,11 @@ class Storage:
     directories: list[list[FileInfo]]
     manifests: list[list[tuple[str, list[str]]] | None]
     time_precision_seconds: float = 0.0
+    remote: bool = False
+
+    @property
+    def io(self) -> Storage:
+        return self
 
     def list_dir(self, path: str) -> list[Any]:
         if path == "/t":

@@ -26,11 +26,9 @@ from paimon_orch.format.manifest.manifest_entry import (
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.row.binary_row import EMPTY_ROW
 from paimon_orch.format.snapshot import CommitKind, Snapshot
-from paimon_orch.table.cleanup.references import (
-    ReferenceReader,
-    RetainedSnapshot,
-    RetainedSnapshotKind,
-)
+from paimon_orch.storage import LocalFileIO
+from paimon_orch.table.cleanup.references import ReferenceReader
+from paimon_orch.table.cleanup.retained_snapshots import RetainedSnapshot, RetainedSnapshotKind
 from paimon_orch.table.cleanup.snapshot_deletion import SnapshotDeletionPlanner
 from paimon_orch.table.table import Table
 
@@ -61,6 +59,7 @@ class Metadata:
     manifests: list[list[ManifestEntry]]
     decodes: list[bool]
     opened: list[str] = field(default_factory=list)
+    io: LocalFileIO = field(default_factory=LocalFileIO)
 
     def open(self, meta: ManifestFileMeta) -> Manifest:
         self.opened.append(meta.file_name)

@@ -22,7 +22,7 @@ from paimon_orch.table.table import Table
 def buckets_of(table: Table) -> LiveBuckets:
     snapshot = table.snapshot()
     assert snapshot is not None
-    return read_live_buckets(table, snapshot)
+    return read_live_buckets(table.load(), snapshot)
 
 
 def table_with_vectors(path: Path) -> Table:

@@ -1,0 +1,348 @@
+"""Lists and reads the snapshots, tags and changelogs of all branches of a table.
+
+Here, a *version* of a table is a snapshot, a tag, or the changelog of an expired snapshot.
+
+See docs/format/snapshot-expiration.md and docs/format/tags-branches-consumers.md.
+"""
+
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import partial
+from types import MappingProxyType
+from typing import Any, Final
+
+from paimon_orch.errors import NotFoundError, PaimonError, StorageError
+from paimon_orch.format.paths import MAIN_BRANCH, TablePaths
+from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.retry_policy import SNAPSHOT_LISTING
+from paimon_orch.storage import FileInfo, FileIO
+from paimon_orch.storage.concurrency import map_concurrently, start_call
+from paimon_orch.table.metadata.branches import Branches
+from paimon_orch.table.metadata.changelog_store import CHANGELOG_PREFIX, ChangelogStore
+from paimon_orch.table.metadata.metadata_io import list_metadata_directory, read_metadata_file
+from paimon_orch.table.metadata.schema_store import SchemaStore
+from paimon_orch.table.metadata.snapshot_store import (
+    EARLIEST,
+    SNAPSHOT_PREFIX,
+    TAG_PREFIX,
+    SnapshotStore,
+    list_tag_files,
+    number_files,
+)
+
+_NONE: Final = MappingProxyType[Any, Any]({})
+
+
+class RetainedSnapshotKind(StrEnum):
+    """The kind of file that retains a snapshot."""
+
+    SNAPSHOT = "snapshot"
+    TAG = "tag"
+    CHANGELOG = "changelog"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetainedSnapshot:
+    """A version of a table: a snapshot file, a tag, or the changelog of an expired snapshot."""
+
+    kind: RetainedSnapshotKind
+    branch: str
+    name: str
+    path: str
+    snapshot: Snapshot
+    is_complete: bool = True
+    """False for a snapshot before the hint EARLIEST, whose expiration is not finished."""
+
+    keeps_changelog: bool = True
+    """False for tags and tagged snapshots, whose changelog files expiration may have deleted."""
+
+    listed: FileInfo | None = field(default=None, repr=False, compare=False)
+    """The file in the listing before it was read."""
+
+    def __str__(self) -> str:
+        where = "" if self.branch == MAIN_BRANCH else f" of branch {self.branch}"
+        return f"{self.kind} {self.name}{where}"
+
+    @property
+    def state_lists(self) -> tuple[tuple[str, int | None], ...]:
+        """Return the name and size of the manifest lists of data files."""
+        snapshot = self.snapshot
+        if (
+            self.kind is RetainedSnapshotKind.CHANGELOG
+            and snapshot.changelog_manifest_list is not None
+        ):
+            return ()
+        return (
+            (snapshot.base_manifest_list, snapshot.base_manifest_list_size),
+            (snapshot.delta_manifest_list, snapshot.delta_manifest_list_size),
+        )
+
+    @property
+    def may_lack_state(self) -> bool:
+        """Return whether expiration may have deleted the manifest lists of the data files.
+
+        Java Paimon keeps a changelog for each expired snapshot. In tables with a changelog
+        producer, the changelogs of snapshots without changes (compactions) have no list.
+        """
+        return not self.is_complete or self.kind is RetainedSnapshotKind.CHANGELOG
+
+    @property
+    def changelog_list(self) -> tuple[tuple[str, int | None], ...]:
+        """Return the name and size of the manifest list of changelog files, if it exists."""
+        snapshot = self.snapshot
+        if snapshot.changelog_manifest_list is None:
+            return ()
+        return ((snapshot.changelog_manifest_list, snapshot.changelog_manifest_list_size),)
+
+    @property
+    def index_manifest(self) -> str | None:
+        """Return the name of the index manifest, or None for changelogs."""
+        return None if self.kind is RetainedSnapshotKind.CHANGELOG else self.snapshot.index_manifest
+
+    @property
+    def statistics(self) -> str | None:
+        """Return the name of the statistics file, or None for changelogs."""
+        return None if self.kind is RetainedSnapshotKind.CHANGELOG else self.snapshot.statistics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetainedVersions:
+    """The versions of a table at one point in time."""
+
+    branches: tuple[TablePaths, ...]
+    by_path: Mapping[str, RetainedSnapshot]
+    """The versions: by branch, first tags, then snapshots, then changelogs."""
+    newest_schemas: Mapping[str, int]
+    """The id of the newest schema by branch, for branches whose schemas were listed."""
+
+    def of_branch(self, branch: str) -> list[RetainedSnapshot]:
+        """Return the versions of one branch."""
+        return [version for version in self.by_path.values() if version.branch == branch]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ListedVersion:
+    """A version whose file is not read yet."""
+
+    kind: RetainedSnapshotKind
+    branch: str
+    name: str
+    info: FileInfo
+    is_complete: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class RetainedSnapshotStore:
+    """The snapshots, tags and changelogs of all branches of a table."""
+
+    io: FileIO
+    root: str
+    on_error: Callable[[PaimonError], None] | None = None
+    """Receives the errors of files that cannot be decoded; by default they are raised."""
+    with_schema: Collection[str] = ()
+    """Branches of which the caller has read a schema, so that it is not searched again."""
+
+    def list_snapshots(self, paths: TablePaths) -> dict[int, FileInfo]:
+        """List the snapshot files of a branch, by id."""
+        entries = list_metadata_directory(self.io, paths.snapshot_dir)
+        return number_files(entries, SNAPSHOT_PREFIX)
+
+    def read_snapshot(
+        self, paths: TablePaths, number: int, info: FileInfo
+    ) -> RetainedSnapshot | None:
+        """Read a listed snapshot; return None if it was deleted."""
+        kind = RetainedSnapshotKind.SNAPSHOT
+        listed = _ListedVersion(kind=kind, branch=paths.branch, name=str(number), info=info)
+        return self._read_file(_NONE, listed)
+
+    def all(
+        self,
+        known: Mapping[str, RetainedSnapshot] | None = None,
+        snapshots: Mapping[str, Mapping[int, FileInfo]] | None = None,
+    ) -> RetainedVersions:
+        """Read all versions, as they existed at one point in time.
+
+        All are listed, except ``snapshots``, the snapshots by branch that the caller has just
+        listed. On a store where each read is a request, the versions of ``known`` whose files have
+        not changed since are not read again: the listing says that they are the same files. If a
+        version is deleted during the read, all are listed and read again, because another version
+        may have been created after the listing. Raises :class:`NotFoundError` if a branch has no
+        schema.
+        """
+        listings = [dict(snapshots or {})]
+
+        def read_stable() -> RetainedVersions | None:
+            vanished: list[str] = []
+            listed = listings.pop() if listings else {}
+            versions = self.read(vanished, known=known or {}, snapshots=listed)
+            return None if vanished else versions
+
+        versions = SNAPSHOT_LISTING.call_until_result(read_stable)
+        if versions is None:
+            raise StorageError(
+                f"{self.root}: snapshots are expiring faster than they can be listed; nothing was "
+                "deleted. Try again"
+            )
+        return versions
+
+    def read(
+        self,
+        vanished: list[str],
+        *,
+        known: Mapping[str, RetainedSnapshot] = _NONE,
+        snapshots: Mapping[str, Mapping[int, FileInfo]] = _NONE,
+    ) -> RetainedVersions:
+        """Read all versions once; adds paths that were deleted during the read to ``vanished``.
+
+        The listings are in an order in which no version is missed that another process moves: a
+        snapshot is copied to a tag or a changelog, and a tag to a branch, before it is deleted.
+        """
+        main = TablePaths(self.root)
+        find_schema = start_call(self.io, partial(self._find_newest_schema, main))
+        listed = self._list_branch(snapshots, main)
+        newest_schemas = {main.branch: find_schema()}
+        list_branches = start_call(self.io, Branches(self.io, self.root).names)
+        versions = self._read_all(listed, known, vanished)
+        others = [TablePaths(self.root, name) for name in list_branches()]
+        list_branch = partial(self._list_checked_branch, snapshots)
+        for paths, (schema, listed) in zip(
+            others, list(map_concurrently(self.io, list_branch, others)), strict=True
+        ):
+            newest_schemas[paths.branch] = schema
+            versions += self._read_all(listed, known, vanished)
+        return RetainedVersions(
+            branches=(main, *others),
+            by_path={version.path: version for version in versions},
+            newest_schemas={
+                name: schema for name, schema in newest_schemas.items() if schema is not None
+            },
+        )
+
+    def _list_checked_branch(
+        self, snapshots: Mapping[str, Mapping[int, FileInfo]], paths: TablePaths
+    ) -> tuple[int | None, list[_ListedVersion]]:
+        return self._find_newest_schema(paths), self._list_branch(snapshots, paths)
+
+    def _find_newest_schema(self, paths: TablePaths) -> int | None:
+        """Return the id of a branch's newest schema, or None if the caller has read it."""
+        if paths.branch in self.with_schema:
+            return None
+        ids = SchemaStore(self.io, paths).ids()
+        if not ids:
+            raise NotFoundError(
+                f"{paths.branch_root} has no schema, so the files it refers to are unknown. "
+                "Nothing was deleted; remove the branch if it is not needed, or restore its "
+                "schema"
+            )
+        return ids[-1]
+
+    def _list_branch(
+        self, snapshots: Mapping[str, Mapping[int, FileInfo]], paths: TablePaths
+    ) -> list[_ListedVersion]:
+        """List the versions of a branch: first its snapshots, then what they can become."""
+        read_earliest = start_call(self.io, partial(SnapshotStore(self.io, paths).hint, EARLIEST))
+        files = snapshots.get(paths.branch)
+        if files is None:
+            files = self.list_snapshots(paths)
+        list_changelogs = start_call(self.io, partial(self._list_changelogs, paths))
+        build = partial(_ListedVersion, branch=paths.branch)
+        tags = [
+            build(kind=RetainedSnapshotKind.TAG, name=info.name.removeprefix(TAG_PREFIX), info=info)
+            for info in list_tag_files(self.io, paths)
+        ]
+        numbered = _number(
+            partial(build, kind=RetainedSnapshotKind.SNAPSHOT), files, read_earliest()
+        )
+        return [*tags, *numbered, *list_changelogs()]
+
+    def _list_changelogs(self, paths: TablePaths) -> list[_ListedVersion]:
+        entries = list_metadata_directory(self.io, paths.changelog_dir)
+        files = number_files(entries, CHANGELOG_PREFIX)
+        earliest = ChangelogStore(self.io, paths).hint(EARLIEST) if files else None
+        kind = RetainedSnapshotKind.CHANGELOG
+        return _number(partial(_ListedVersion, branch=paths.branch, kind=kind), files, earliest)
+
+    def _read_all(
+        self,
+        listed: Sequence[_ListedVersion],
+        known: Mapping[str, RetainedSnapshot],
+        vanished: list[str],
+    ) -> list[RetainedSnapshot]:
+        """Read the versions of one branch; reports the errors of files that cannot be decoded."""
+        versions = list[RetainedSnapshot]()
+        found = map_concurrently(self.io, partial(self._try_read, known), listed)
+        for each, version in zip(listed, found, strict=True):
+            if version is None:
+                vanished.append(each.info.path)
+            elif isinstance(version, RetainedSnapshot):
+                versions.append(version)
+            elif self.on_error is None:
+                raise version
+            else:
+                self.on_error(version)
+        tagged = {v.snapshot.id for v in versions if v.kind is RetainedSnapshotKind.TAG}
+        return [_decide_changelog(version, tagged) for version in versions]
+
+    def _try_read(
+        self, known: Mapping[str, RetainedSnapshot], listed: _ListedVersion
+    ) -> RetainedSnapshot | PaimonError | None:
+        """Read a version; return the error if its content cannot be decoded."""
+        try:
+            return self._read_file(known, listed)
+        except StorageError:
+            raise
+        except PaimonError as error:
+            return error
+
+    def _read_file(
+        self, known: Mapping[str, RetainedSnapshot], listed: _ListedVersion
+    ) -> RetainedSnapshot | None:
+        """Read a version, unless its known file is unchanged; return None if it was deleted."""
+        path = listed.info.path
+        same = known.get(path)
+        if same is not None and self.io.remote and _is_unchanged(same.listed, listed.info):
+            return replace(same, is_complete=listed.is_complete, listed=listed.info)
+        try:
+            data = read_metadata_file(self.io, path)
+        except FileNotFoundError:
+            return None
+        return RetainedSnapshot(
+            kind=listed.kind,
+            branch=listed.branch,
+            name=listed.name,
+            path=path,
+            snapshot=Snapshot.from_json(data, path),
+            is_complete=listed.is_complete,
+            listed=listed.info,
+        )
+
+
+def _number(
+    build: Callable[..., _ListedVersion], files: Mapping[int, FileInfo], earliest: int | None
+) -> list[_ListedVersion]:
+    """Return numbered versions; those before the hint EARLIEST are not complete."""
+    first = earliest if earliest is not None and earliest in files else 0
+    return [
+        build(name=str(number), info=files[number], is_complete=number >= first)
+        for number in sorted(files)
+    ]
+
+
+def _decide_changelog(version: RetainedSnapshot, tagged: Container[int]) -> RetainedSnapshot:
+    """Set whether the changelog files of a version still exist."""
+    keeps_changelog = version.is_complete
+    if version.kind is RetainedSnapshotKind.TAG:
+        keeps_changelog = False
+    elif version.kind is RetainedSnapshotKind.SNAPSHOT:
+        keeps_changelog &= version.branch == MAIN_BRANCH and version.snapshot.id not in tagged
+    return replace(version, keeps_changelog=keeps_changelog)
+
+
+def _is_unchanged(before: FileInfo | None, now: FileInfo) -> bool:
+    """Return whether a listed file is the one that was listed before it was read.
+
+    The version alone may be a hash of the content: a tag that was moved and moved back, between
+    which it was read, has the same hash, but was modified later.
+    """
+    return before is not None and bool(now.version) and before == now

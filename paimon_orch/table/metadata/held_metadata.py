@@ -1,0 +1,102 @@
+"""The metadata of one branch as one examination sees it: each file and listing is read once.
+
+An examination must not meet the cache of the process, which would hide that a file is missing or
+damaged, but needs the same files for several of its findings.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from paimon_orch.errors import PaimonError
+from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.storage.concurrency import map_concurrently
+from paimon_orch.table.metadata.manifest_io import ManifestReader
+from paimon_orch.table.metadata.snapshot_store import EARLIEST, SnapshotStore
+
+T = TypeVar("T")
+
+_MAX_HELD_BYTES = 64 << 20
+"""The size of manifests and their lists that are held; others are read again."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldSnapshotStore(SnapshotStore):
+    """The snapshots as they were when they were read first."""
+
+    _held: dict[object, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    def _hold(self, key: object, read: Callable[[], T]) -> T:
+        if key not in self._held:
+            self._held[key] = read()
+        result: T = self._held[key]
+        return result
+
+    def latest(self) -> Snapshot | None:
+        """Return the newest snapshot."""
+        return self._hold("latest", lambda: SnapshotStore.latest(self))
+
+    def latest_id(self) -> int | None:
+        """Return the id of the newest snapshot."""
+        latest = self.latest()
+        return None if latest is None else latest.id
+
+    def earliest_id(self) -> int | None:
+        """Return the oldest snapshot id that is not expired."""
+        ids, hint = self.ids(), self.hint(EARLIEST)
+        return hint if hint in ids else min(ids, default=None)
+
+    def ids(self) -> list[int]:
+        """Return all snapshot ids, ascending."""
+        return self._hold("ids", lambda: SnapshotStore.ids(self))
+
+    def hint(self, name: str) -> int | None:
+        """Return the number in a hint file."""
+        return self._hold(name, lambda: SnapshotStore.hint(self, name))
+
+    def _read_file(self, snapshot_id: int) -> bytes | None:
+        return self._hold(snapshot_id, lambda: SnapshotStore._read_file(self, snapshot_id))  # noqa: SLF001
+
+
+@dataclass(frozen=True, slots=True)
+class HeldManifestReader(ManifestReader):
+    """Manifests and their lists; in another process, an ordinary reader without a cache."""
+
+    _held: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)
+
+    def __reduce__(self) -> tuple[type[ManifestReader], tuple[object, ...]]:
+        """Return what creates the reader in another process."""
+        return ManifestReader, (self.io, self.paths)
+
+    def _read_bytes(self, name: str, size: int | None = None) -> tuple[bytes, str]:
+        data = self._held.get(name)
+        if data is not None and size in (None, len(data)):
+            return data, self._path(name)
+        data, path = ManifestReader._read_bytes(self, name, size)  # noqa: SLF001 - its own class
+        if sum(map(len, self._held.values())) + len(data) <= _MAX_HELD_BYTES:
+            self._held[name] = data
+        return data, path
+
+    def read_ahead(self, snapshots: Iterable[Snapshot]) -> None:
+        """Read the manifest lists of snapshots, several at the same time.
+
+        Lists that cannot be read are left to the other methods, which raise their errors.
+        """
+        if not self.io.remote:
+            return  # the other methods read them when they are needed
+        lists = {
+            name: size
+            for snapshot in snapshots
+            for name, size in (
+                (snapshot.base_manifest_list, snapshot.base_manifest_list_size),
+                (snapshot.delta_manifest_list, snapshot.delta_manifest_list_size),
+            )
+        }
+
+        def try_read(item: tuple[str, int | None]) -> None:
+            with suppress(PaimonError):
+                self._read_bytes(*item)
+
+        deque(map_concurrently(self.io, try_read, lists.items()), maxlen=0)
