@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -100,9 +100,18 @@ class Class:
 class _Module:
     functions: dict[str, Function] = field(default_factory=dict)
     imports: dict[str, str] = field(default_factory=dict)
-    """The qualified names of what is imported anywhere in the module."""
+    """The qualified names of what is imported."""
     other_modules: set[str] = field(default_factory=set)
     """The names of modules of other packages."""
+
+    def add_imports(self, nodes: Iterable[ast.AST]) -> None:
+        """Add what is imported, anywhere in the module."""
+        for node in nodes:
+            if isinstance(node, ast.ImportFrom) and node.module:
+                for alias in node.names:
+                    self.imports[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+            elif isinstance(node, ast.Import):
+                self.other_modules.update(alias.asname or alias.name for alias in node.names)
 
 
 class Package:
@@ -135,13 +144,8 @@ class Package:
         ]
 
     def _add_module(self, name: str, tree: ast.Module) -> None:
-        module = self.modules[name] = _Module()
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ImportFrom) and node.module:
-                for alias in node.names:
-                    module.imports[alias.asname or alias.name] = f"{node.module}.{alias.name}"
-            elif isinstance(node, ast.Import):
-                module.other_modules.update(alias.asname or alias.name for alias in node.names)
+        module, first = _Module(), len(self.functions)
+        self.modules[name] = module
         for node in tree.body:
             if isinstance(node, _Definition):
                 function = Function(name, node.name, None, node, list(ast.walk(node)))
@@ -149,6 +153,12 @@ class Package:
                 self.functions.append(function)
             elif isinstance(node, ast.ClassDef):
                 self._add_class(name, node)
+
+        for function in self.functions[first:]:
+            module.add_imports(function.nodes)
+        for node in tree.body:
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                module.add_imports(ast.walk(node))
 
     def _add_class(self, module: str, node: ast.ClassDef) -> None:
         bases = [name for base in node.bases if (name := _name_class(base))]
