@@ -86,8 +86,10 @@ class Catalog:
 
         ``allowed_external_paths`` and ``allowed_hosts`` say which directories outside of its own,
         and which hosts, a table may use if its options ask for them; by default none. In a path,
-        ``{database}`` and ``{table}`` stand for the names of the table. The options
-        ``allowed-external-paths`` and ``allowed-hosts``, texts with commas, add to them.
+        ``{database}`` and ``{table}`` stand for the names of the table; a path without them allows
+        the directory ``<path>/<database>.db/<table>``, and a path that ends with ``/*`` is open to
+        all tables. The options ``allowed-external-paths`` and ``allowed-hosts``, texts with commas,
+        add to them.
         """
         self.allowances = allowances
         self.name, resolved = resolve_options(uri, options)
@@ -190,6 +192,7 @@ class Catalog:
                 command_argument=self._command_argument,
                 permissions=self.permissions,
             ),
+            hint=entry.hint,
         )
 
     @property

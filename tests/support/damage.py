@@ -70,6 +70,18 @@ def _replace_file(entry: ManifestEntry, **changes: Any) -> ManifestEntry:
     return replace(entry, file=replace(entry.file, **of_file), **of_entry)
 
 
+def edit_partitions(table: Table, snapshot_id: int, partition: bytes) -> None:
+    """Change the partition of every file that a snapshot added, which may be any bytes."""
+    snapshot = table.stores.snapshots.get(snapshot_id)
+    [meta] = table.stores.manifests.manifest_list(snapshot.delta_manifest_list)
+    entries = table.stores.manifests.open(meta).entries()
+    data = encode_manifest([replace(entry, partition=partition) for entry in entries])
+    (Path(table.paths.manifest_dir) / meta.file_name).write_bytes(data)
+    changed = replace(meta, file_size=len(data))
+    for name in ("base_manifest_list", "delta_manifest_list"):
+        _edit_list(table, snapshot_id, name, changed)
+
+
 def edit_index(
     table: Table,
     snapshot_id: int,

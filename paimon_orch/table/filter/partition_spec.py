@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from paimon_orch.errors import InputError, NotFoundError, wrap_decode_errors
+from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.files.arrow_conversion import convert_to_arrow_type
 from paimon_orch.files.stats.collector import to_internal_value
 from paimon_orch.format.options import Options
@@ -15,7 +15,6 @@ from paimon_orch.format.partition_path import (
     format_partition_values,
     unescape_path_name,
 )
-from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import Field, type_to_sql
@@ -97,7 +96,6 @@ def build_partition_matcher(spec: PartitionSpec, schema: TableSchema) -> Callabl
     for name in spec:
         _check_partition_column(name, schema)
     fields, options = schema.partition_fields, schema.typed_options
-    types = [field.type for field in fields]
     typed = {
         field.name: _convert_to_internal(spec[field.name], to_arrow_type(field.type))
         for field in fields
@@ -105,7 +103,7 @@ def build_partition_matcher(spec: PartitionSpec, schema: TableSchema) -> Callabl
     }
 
     def matches(partition: bytes) -> bool:
-        values = deserialize_row(partition, types)
+        values = schema.decode_partition(partition)
         names = format_partition_values(values, fields, options)
         return all(
             spec[field.name] == names[field.name]
@@ -185,7 +183,5 @@ def build_any_partition_matcher(
 
 def format_partition(partition: bytes, schema: TableSchema) -> str:
     """Format a serialized partition as ``k1=v1/k2=v2``, or "" if there are no partition columns."""
-    fields = schema.partition_fields
-    with wrap_decode_errors(f"partition {partition[:32].hex()} in a manifest"):
-        values = deserialize_row(partition, [field.type for field in fields])
-    return build_partition_path(values, fields, schema.typed_options).rstrip("/")
+    values = schema.decode_partition(partition)
+    return build_partition_path(values, schema.partition_fields, schema.typed_options).rstrip("/")
