@@ -20,6 +20,7 @@ from paimon_orch.format.paths import MAIN_BRANCH, TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.safe_text import get_logger
+from paimon_orch.storage.concurrency import map_concurrently
 from paimon_orch.table.catalog_environment import (
     CatalogEnvironment,
     CatalogPartitions,
@@ -274,14 +275,18 @@ class CatalogReports:
     def _read_names_of_other_branches(self) -> set[tuple[tuple[str, str], ...]]:
         """Return the partitions with rows in the table's other branches."""
         io, paths = self.snapshots.io, self.snapshots.paths
-        names = set[tuple[tuple[str, str], ...]]()
-        for branch in {MAIN_BRANCH, *Branches(io, paths.root).names()} - {paths.branch}:
+        branches = sorted({MAIN_BRANCH, *Branches(io, paths.root).names()} - {paths.branch})
+
+        def read_names(branch: str) -> Iterable[tuple[tuple[str, str], ...]]:
             other = TablePaths(paths.root, branch)
             schemas = SchemaStore(io, other)
-            if schemas.ids():
-                store, manifests = SnapshotStore(io, other), ManifestReader(io, other)
-                names |= _read_names(store, manifests, schemas.latest()).keys()
-        return names
+            ids = schemas.ids()
+            if not ids:
+                return ()
+            store, manifests = SnapshotStore(io, other), ManifestReader(io, other)
+            return _read_names(store, manifests, schemas.get(ids[-1]))
+
+        return {key for keys in map_concurrently(io, read_names, branches) for key in keys}
 
     @contextmanager
     def _warn_on_failure(self, consequence: str) -> Iterator[None]:

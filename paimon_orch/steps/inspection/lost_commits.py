@@ -6,8 +6,9 @@ one remain. A commit that was interrupted or rolled back, or whose branch was de
 same; most of these are recognized because no snapshot was committed at about the same time.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from paimon_orch.format.manifest.columnar_manifest import Manifest
 from paimon_orch.format.manifest.manifest_entry import FileKind
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.storage import FileInfo
+from paimon_orch.storage.concurrency import map_concurrently
 from paimon_orch.table.cleanup.retained_snapshots import (
     RetainedSnapshot,
     RetainedSnapshotKind,
@@ -63,12 +65,11 @@ def find_lost_files(table: Table, now: float) -> LostFiles | None:
     unread = list(_select_unread(stored, versions))
     if not unread:
         return None
-    manifests = table.stores.manifests
+    manifests = ManifestReader(table.io, table.paths)  # not cached: files may be missing
     known = {meta.file_name: meta for meta in _read_metas(manifests, versions)}
     lost = {
         meta.file_name: meta
-        for info in unread
-        for meta in _read_list(manifests, info.name)
+        for meta in _read_lists(manifests, [info.name for info in unread])
         if meta.file_name not in known
     }
     return _count_files(manifests, lost.values(), known.values(), max(i.modified for i in unread))
@@ -103,8 +104,12 @@ def _read_metas(
         if not version.may_lack_state
         for name, _ in (*version.state_lists, *version.changelog_list)
     }
-    for name in sorted(lists):
-        yield from _read_list(manifests, name)
+    yield from _read_lists(manifests, sorted(lists))
+
+
+def _read_lists(manifests: ManifestReader, names: Sequence[str]) -> Iterator[ManifestFileMeta]:
+    for metas in map_concurrently(manifests.io, partial(_read_list, manifests), names):
+        yield from metas
 
 
 def _read_list(manifests: ManifestReader, name: str) -> list[ManifestFileMeta]:
@@ -131,8 +136,7 @@ def _count_files(
 ) -> LostFiles | None:
     """Return the files that only the lost manifests add."""
     added = dict[str, tuple[int, int]]()
-    for meta in lost:
-        manifest = _open(manifests, meta)
+    for manifest in map_concurrently(manifests.io, partial(_open, manifests), lost):
         if manifest is None:
             continue
         is_added = manifest.kinds == FileKind.ADD
@@ -140,8 +144,8 @@ def _count_files(
         sizes = manifest.read_file_numbers("_FILE_SIZE")
         for index in np.flatnonzero(is_added).tolist():
             added[manifest.names[index]] = int(counts[index]), int(sizes[index])
-    for meta in known if added else ():
-        manifest = _open(manifests, meta)
+    opened = map_concurrently(manifests.io, partial(_open, manifests), known if added else ())
+    for manifest in opened:
         for name in () if manifest is None else manifest.names:
             added.pop(name, None)
     if not added:

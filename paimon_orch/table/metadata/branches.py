@@ -4,7 +4,7 @@ See docs/format/tags-branches-consumers.md#overview-of-the-files.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from paimon_orch.errors import (
@@ -16,6 +16,7 @@ from paimon_orch.errors import (
 from paimon_orch.format.paths import MAIN_BRANCH, TablePaths
 from paimon_orch.safe_text import format_names
 from paimon_orch.storage import FileInfo, FileIO
+from paimon_orch.storage.concurrency import map_concurrently
 from paimon_orch.table.catalog_environment import CatalogBranches
 from paimon_orch.table.metadata.name_lookup import check_path_component, resolve_name
 from paimon_orch.table.metadata.schema_store import SchemaStore
@@ -121,15 +122,19 @@ class Branches:
         """Return path and content of a new branch's files: schemas, tag, and the tag's snapshot."""
         main, branch = SnapshotStore(self.io, TablePaths(self.root)), SnapshotStore(self.io, paths)
         schemas, tagged = SchemaStore(self.io, main.paths), dict[str, bytes]()
-        newest = schemas.latest().id
+        ids = schemas.ids()
+        if not ids:
+            schemas.latest()  # raises the error
+        newest = ids[-1]
         if tag is not None:
             snapshot, path = main.tag(tag), Tags(main).path(tag)
             data, newest = self.io.read_bytes(path), snapshot.schema_id
             tagged[Tags(branch).path(tag)] = data
             tagged[branch.path(snapshot.id)] = extract_snapshot(data, path)
         copies = SchemaStore(self.io, paths)
-        numbers = [number for number in schemas.ids() if number <= newest]
-        return {copies.path(i): self.io.read_bytes(schemas.path(i)) for i in numbers} | tagged
+        numbers = [number for number in ids if number <= newest]
+        contents = map_concurrently(self.io, self.io.read_bytes, map(schemas.path, numbers))
+        return dict(zip(map(copies.path, numbers), contents, strict=True)) | tagged
 
     def _is_partially_created(self, paths: TablePaths, files: dict[str, bytes]) -> bool:
         """Return whether the creation of a branch was interrupted."""
@@ -218,11 +223,21 @@ class Branches:
         def is_replaced(path: str) -> bool:  # files that are equal on main and on the branch remain
             return path not in sources or not self._have_equal_content(path, sources[path])
 
-        snapshots = [i for i in main.ids() if i >= first and is_replaced(main.path(i))]
-        tags = [
-            t for t in main.tags() if main.tag(t).id >= first and is_replaced(Tags(main).path(t))
-        ]
-        old_schemas = (main_schemas.path(i) for i in main_schemas.ids() if i >= first_schema)
+        def select_replaced(paths: Iterable[str]) -> set[str]:
+            candidates = list(paths)
+            flags = map_concurrently(self.io, is_replaced, candidates)
+            return {path for path, flag in zip(candidates, flags, strict=True) if flag}
+
+        later = [number for number in main.ids() if number >= first]
+        replaced = select_replaced(map(main.path, later))
+        snapshots = [number for number in later if main.path(number) in replaced]
+        names = main.tags()
+        tagged = map_concurrently(self.io, main.tag, names)
+        later_tags = [t for t, each in zip(names, tagged, strict=True) if each.id >= first]
+        replaced = select_replaced(map(Tags(main).path, later_tags))
+        tags = [tag for tag in later_tags if Tags(main).path(tag) in replaced]
+        old_schemas = [main_schemas.path(i) for i in main_schemas.ids() if i >= first_schema]
+        replaced = select_replaced(old_schemas)
         return FastForwardPlan(
             branch=name,
             snapshots=ids,
@@ -232,7 +247,7 @@ class Branches:
             deleted_paths=[
                 *map(main.path, reversed(snapshots)),
                 *map(Tags(main).path, tags),
-                *reversed([*filter(is_replaced, old_schemas)]),
+                *(path for path in reversed(old_schemas) if path in replaced),
             ],
             sources=sources,
         )
@@ -287,11 +302,10 @@ class Branches:
     def find_existing(self, name: str) -> TablePaths:
         """Return the paths of a branch; raises :class:`NotFoundError` if it does not exist."""
         check_path_component("branch", name)
-        if name == MAIN_BRANCH or name not in self.names():
+        names = self.names()
+        if name == MAIN_BRANCH or name not in names:
             self._get_paths(name)
-            raise NotFoundError(
-                f"{self.root} has no branch {name!r}; it has {format_names(self.names())}"
-            )
+            raise NotFoundError(f"{self.root} has no branch {name!r}; it has {format_names(names)}")
         return TablePaths(self.root, name)
 
     def _get_paths(self, name: str) -> TablePaths:

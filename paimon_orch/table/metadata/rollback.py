@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from paimon_orch.errors import CommitConflictError, InputError, NotFoundError
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.safe_text import format_names
+from paimon_orch.storage.concurrency import map_concurrently
 from paimon_orch.table.metadata.changelog_store import ChangelogStore
 from paimon_orch.table.metadata.snapshot_store import EARLIEST, LATEST, SnapshotStore
 from paimon_orch.table.metadata.tags import Tags, extract_snapshot
@@ -62,12 +63,13 @@ def plan_rollback(store: SnapshotStore, selector: SnapshotSelector) -> RollbackP
 
     Raises :class:`NotFoundError` if the snapshot does not exist or is being expired.
     """
-    target = find_rollback_target(store, selector)
+    target, tags = find_rollback_target(store, selector), store.tags()
+    tagged = map_concurrently(store.io, store.tag, tags)
     return RollbackPlan(
         target=target,
         tag=selector.tag,
         snapshots=_find_later_snapshots(store, target),
-        tags=[name for name in store.tags() if store.tag(name).id > target.id],
+        tags=[name for name, each in zip(tags, tagged, strict=True) if each.id > target.id],
     )
 
 

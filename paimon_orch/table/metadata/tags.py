@@ -13,6 +13,7 @@ from typing import Any
 from paimon_orch.errors import InputError, NotFoundError, wrap_decode_errors
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.text import encode_json, parse_json_object
+from paimon_orch.storage.concurrency import map_concurrently
 from paimon_orch.table.metadata.name_lookup import check_path_component, resolve_name
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 from paimon_orch.table.metadata.time_travel import SnapshotSelector
@@ -146,8 +147,12 @@ class Tags:
 
     def _find_tag_of(self, snapshot_id: int, *, exclude: str = "") -> str | None:
         """Return a tag of a snapshot other than ``exclude``, or None if it has no such tag."""
-        names = (name for name in self.names() if name != exclude)
-        return next((name for name in names if self.snapshots.tag(name).id == snapshot_id), None)
+        names = [name for name in self.names() if name != exclude]
+        tagged = map_concurrently(self.snapshots.io, self.snapshots.tag, names)
+        for name, snapshot in zip(names, tagged, strict=True):
+            if snapshot.id == snapshot_id:
+                return name
+        return None
 
     def _build_content(
         self, snapshot_id: int | None, time_retained: timedelta | None
