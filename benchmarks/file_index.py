@@ -55,9 +55,9 @@ class CountingIO(LocalFileIO):
 
     count = 0
 
-    def open_input(self, path: str) -> IO[bytes]:
+    def open_input(self, path: str, size: int | None = None) -> IO[bytes]:
         """Open a file whose reads are counted."""
-        return cast("IO[bytes]", _CountingFile(super().open_input(path), self))
+        return cast("IO[bytes]", _CountingFile(super().open_input(path, size), self))
 
 
 class _CountingFile:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from paimon_orch.catalog.backend import CatalogBackend, SnapshotBackend
+from paimon_orch.catalog.backend import CatalogBackend, CatalogTable, SnapshotBackend
 from paimon_orch.catalog.catalog_options import (
     ALLOWED_EXTERNAL_PATHS,
     ALLOWED_HOSTS,
@@ -160,11 +160,22 @@ class Catalog:
             raise NotFoundError(self._describe_missing_table(parsed))
         return table
 
+    def locate(self, identifier: str) -> Table:
+        """Return a table as :meth:`table` does; if its name tells its place, without a request.
+
+        The table may not exist. Use this to read a file of the table that shows whether it does.
+        """
+        if not isinstance(self.backend, FileSystemBackend):
+            return self.table(identifier)
+        parsed = TableIdentifier.parse(identifier)
+        return self._open_table(parsed, self.backend.locate_table(parsed))
+
     def _find_table(self, identifier: TableIdentifier) -> Table | None:
         """Return a table or branch, or None if it does not exist."""
         entry = self.backend.load_table(identifier)
-        if entry is None:
-            return None
+        return None if entry is None else self._open_table(identifier, entry)
+
+    def _open_table(self, identifier: TableIdentifier, entry: CatalogTable) -> Table:
         # Tables share the directory of Iceberg metadata, so it may have links of other writers.
         published = list_metadata_directories(entry.root)[1:]
         anchor = published[0].rsplit("/", 3)[0] if published else ""

@@ -79,10 +79,14 @@ class FileSystemBackend:
 
     def load_table(self, identifier: TableIdentifier) -> CatalogTable | None:
         """Return a table or branch that has a schema."""
-        root = self._get_table_root(identifier)
-        if not SchemaStore(self.io, TablePaths(root, identifier.branch)).ids():
-            return None
-        return CatalogTable(io=self.io, root=root)
+        table = self.locate_table(identifier)
+        schemas = SchemaStore(self.io, TablePaths(table.root, identifier.branch))
+        # almost all tables keep their first schema
+        return table if self.io.exists(schemas.path(0)) or schemas.ids() else None
+
+    def locate_table(self, identifier: TableIdentifier) -> CatalogTable:
+        """Return a table or branch that may not exist; sends no request."""
+        return CatalogTable(io=self.io, root=self._get_table_root(identifier))
 
     def create_table(
         self, identifier: TableIdentifier, schema: TableSchema, location: str | None

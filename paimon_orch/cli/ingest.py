@@ -71,6 +71,7 @@ from paimon_orch.table.commit.commit import CommitId
 from paimon_orch.table.filter.partition_spec import PartitionSpec, parse_partition_spec
 from paimon_orch.table.schema_change.schema_changes import AddColumn
 from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import TableState
 from paimon_orch.table.write.table_write import write_rows
 from paimon_orch.table.write.text_formats import TextFormats
 from paimon_orch.table.write.write_plan import WritePlan
@@ -264,7 +265,14 @@ class _Load:
             if text is not None and form == "parquet":
                 raise InputError(f"{option} is for CSV and JSON only: the files are {form}")
 
-    def plan(self, columns: Sequence[str], *, are_complete: bool = True) -> WritePlan:
+    def plan(
+        self,
+        columns: Sequence[str],
+        *,
+        are_complete: bool = True,
+        state: TableState | None = None,
+        in_process: bool = False,
+    ) -> WritePlan:
         """Check the columns of the rows, and plan the write."""
         request = IngestRequest(
             columns=[name for name in columns if name not in self.ignored],
@@ -276,7 +284,7 @@ class _Load:
             partitions=self.partitions,
             commit_id=self.commit_id,
         )
-        return ingest_step.plan(self.table, request)
+        return ingest_step.plan(self.table, request, state=state, in_process=in_process)
 
 
 def _confirm_overwrite(trial: _Load, runner: ChoosingExecutor, master: str | None) -> None:
@@ -307,8 +315,9 @@ def _run(
 
 
 def _run_here(load: _Load) -> IngestResult | IngestPreview:
-    rows = read_input_files(load.paths, load.table.stores.get_schema(), csv_format=load.csv_format)
-    plan = load.plan(rows.columns)
+    state = load.table.load()
+    rows = read_input_files(load.paths, state.schema, csv_format=load.csv_format)
+    plan = load.plan(rows.columns, state=state, in_process=True)
     _note_missing_columns(plan, rows.columns)
 
     def read() -> Iterator[pa.Table]:
@@ -366,8 +375,9 @@ def _merge_schema(load: _Load, open_catalog: Callable[[], Catalog]) -> tuple[_Lo
 def _find_new_columns(load: _Load) -> dict[str, DataType]:
     """Return the columns of the files that the table lacks, if all other columns can be written."""
     columns = find_columns(load.paths, load.table.io, csv_format=load.csv_format)
-    row_kind = load.row_kind or load.table.stores.get_schema().typed_options.get(ROWKIND_FIELD)
-    new = find_new_columns(columns, load.table.stores.get_schema(), row_kind=row_kind)
+    schema = load.table.stores.get_schema()
+    row_kind = load.row_kind or schema.typed_options.get(ROWKIND_FIELD)
+    new = find_new_columns(columns, schema, row_kind=row_kind)
     assert columns is not None
     load.plan([name for name in columns.names if name not in new])
     return new

@@ -18,7 +18,9 @@ from paimon_orch.errors import NotFoundError
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.steps.compaction.policy import CompactionDecision, CompactionPolicy, decide
 from paimon_orch.table.filter.partition_spec import format_partition
+from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import TableState
 
 _MAX_SNAPSHOTS_BACK = 100
 _DATA_COMMIT_KINDS = (CommitKind.APPEND, CommitKind.OVERWRITE)
@@ -47,6 +49,7 @@ class CompactionDecider:
     """A table and the policy that decides about its partitions."""
 
     table: Table
+    state: TableState
     policy: CompactionPolicy
     can_compact_fully: bool = True
     """Whether runs compact single partitions, so that one of them can be rewritten fully."""
@@ -65,38 +68,39 @@ class CompactionDecider:
             partitions=specs,
             overdue=overdue,
             may_be_full=self.can_compact_fully,
+            state=self.state,
         )
         return tuple(decisions)
 
 
-def is_latest_snapshot(table: Table, handled: SnapshotIdentity) -> bool:
-    """Return whether a snapshot is still the latest one; reads only this snapshot.
+def is_latest_snapshot(snapshots: SnapshotStore, handled: SnapshotIdentity) -> bool:
+    """Return whether a snapshot is still the latest one; looks up two snapshots at once.
 
     Unlike the hint LATEST, this detects that the table was recreated and has another snapshot with
     the same id.
     """
-    try:
-        is_same = SnapshotIdentity.of(table.stores.snapshots.get(handled.snapshot_id)) == handled
-    except NotFoundError:
-        return False
-    return is_same and not table.stores.snapshots.exists(handled.snapshot_id + 1)
+    number = handled.snapshot_id
+    found = snapshots.find_many((number, number + 1))
+    return set(found) == {number} and SnapshotIdentity.of(found[number]) == handled
 
 
 def collect_changes(
-    decider: CompactionDecider, cursor: Cursor | None, latest: Snapshot, limit: int
+    decider: CompactionDecider, cursor: Cursor | None, limit: int
 ) -> ChangesSinceCursor:
     """Read at most ``limit`` snapshots after the cursor, and evaluate the partitions they changed.
 
-    Evaluates all partitions if there is no cursor, if the table was rolled back or recreated, or if
+    The table has a snapshot. Evaluates all partitions if there is no cursor, if the table was rolled back or recreated, or if
     snapshots after the cursor have expired.
     """
-    table, identity = decider.table, get_table_identity(decider.table)
+    state, identity = decider.state, get_table_identity(decider.state)
+    latest = state.snapshot
+    assert latest is not None
     if cursor is None:
         changes = _evaluate_all_partitions(decider, identity, latest, "first evaluation")
         return replace(changes, touched_partitions=frozenset())
     if cursor.table != identity:
         return _evaluate_all_partitions(decider, identity, latest, "the table was recreated")
-    if latest.id < cursor.handled.snapshot_id or _is_replaced(table, cursor.handled):
+    if latest.id < cursor.handled.snapshot_id or _is_replaced(state, cursor.handled):
         # The sensor may have requested the same partitions for an earlier snapshot with this id.
         suffix = f" after {cursor.handled}"
         reason = "the table was rolled back"
@@ -108,29 +112,27 @@ def collect_changes(
         return _evaluate_all_partitions(decider, identity, latest, reason)
 
 
-def _is_replaced(table: Table, handled: SnapshotIdentity) -> bool:
+def _is_replaced(state: TableState, handled: SnapshotIdentity) -> bool:
     """Return whether the id now belongs to another snapshot; False if the snapshot has expired."""
-    try:
-        return SnapshotIdentity.of(table.stores.snapshots.get(handled.snapshot_id)) != handled
-    except NotFoundError:
-        return False
+    latest = state.snapshot
+    is_latest = latest is not None and latest.id == handled.snapshot_id
+    snapshot = latest if is_latest else state.snapshots.find(handled.snapshot_id)
+    return snapshot is not None and SnapshotIdentity.of(snapshot) != handled
 
 
 def _evaluate_changes(
     decider: CompactionDecider, cursor: Cursor, latest: Snapshot, limit: int
 ) -> ChangesSinceCursor:
-    table, previous = decider.table, cursor.handled
+    state, previous = decider.state, cursor.handled
     last_id = min(latest.id, previous.snapshot_id + limit)
-    snapshots = [
-        table.stores.snapshots.get(n) for n in range(previous.snapshot_id + 1, last_id + 1)
-    ]
+    snapshots = _read_snapshots(state, latest, range(previous.snapshot_id + 1, last_id + 1))
     data_snapshots = [s for s in snapshots if s.commit_kind in _DATA_COMMIT_KINDS]
     overdue = cursor.find_overdue(decider.policy.wait_millis)
     suffixes = {path: f"{previous} and {cursor.waiting[path]}" for path in overdue}
     suffixes |= cursor.pending
     for snapshot in data_snapshots:
         suffix = str(SnapshotIdentity.of(snapshot))
-        suffixes |= dict.fromkeys(_find_touched_partitions(table, snapshot), suffix)
+        suffixes |= dict.fromkeys(_find_touched_partitions(state, snapshot), suffix)
     handled = SnapshotIdentity.of(snapshots[-1]) if snapshots else previous
     decisions = decider.decide(suffixes, overdue)
     next_cursor = Cursor(
@@ -165,9 +167,16 @@ def _compute_waiting_since(
     }
 
 
-def _find_touched_partitions(table: Table, snapshot: Snapshot) -> set[str]:
-    schema = table.stores.schemas.get(snapshot.schema_id)
-    partitions = {entry.partition for entry in table.stores.manifests.read_delta_entries(snapshot)}
+def _read_snapshots(state: TableState, latest: Snapshot, ids: range) -> list[Snapshot]:
+    """Read snapshots, some at the same time; raises :class:`NotFoundError` for expired ones."""
+    found = state.snapshots.find_many(number for number in ids if number != latest.id)
+    found[latest.id] = latest
+    return [found.get(number) or state.snapshots.get(number) for number in ids]
+
+
+def _find_touched_partitions(state: TableState, snapshot: Snapshot) -> set[str]:
+    schema = state.schemas.get(snapshot.schema_id)
+    partitions = {entry.partition for entry in state.manifests.read_delta_entries(snapshot)}
     return {format_partition(partition, schema) for partition in partitions}
 
 
@@ -180,22 +189,22 @@ def _evaluate_all_partitions(
     return ChangesSinceCursor(
         cursor=Cursor(identity, handled, pending, _compute_waiting_since(decisions, {})),
         run_key_suffix=run_key_suffix,
-        data_snapshots=tuple(_find_latest_data_snapshot(decider.table, latest)),
+        data_snapshots=tuple(_find_latest_data_snapshot(decider.state, latest)),
         whole_table_reason=reason,
         decisions=decisions,
     )
 
 
-def _find_latest_data_snapshot(table: Table, latest: Snapshot) -> Iterator[Snapshot]:
+def _find_latest_data_snapshot(state: TableState, latest: Snapshot) -> Iterator[Snapshot]:
     """Yield the newest snapshot that changed data.
 
     Yields nothing if it is not among the last ``_MAX_SNAPSHOTS_BACK`` snapshots.
     """
-    snapshot = latest
+    snapshot: Snapshot | None = latest
     for previous_id in range(latest.id - 1, latest.id - _MAX_SNAPSHOTS_BACK, -1):
+        if snapshot is None:
+            return
         if snapshot.commit_kind in _DATA_COMMIT_KINDS:
             yield snapshot
             return
-        if previous_id < 1 or not table.stores.snapshots.exists(previous_id):
-            return
-        snapshot = table.stores.snapshots.get(previous_id)
+        snapshot = state.snapshots.find(previous_id) if previous_id >= 1 else None

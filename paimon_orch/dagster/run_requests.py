@@ -19,6 +19,7 @@ from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.safe_text import clean_line, format_names
 from paimon_orch.steps.compaction.policy import CompactionDecision, CompactionMetrics
 from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import TableState
 
 DynamicPartitionsRequest = dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest
 PartitionsDef = dg.PartitionsDefinition[str]
@@ -32,6 +33,7 @@ class CompactionTarget:
     """The compaction asset of a table, in one evaluation of a sensor or schedule."""
 
     table: Table
+    state: TableState
     partitions_def: PartitionsDef | None
     key_prefix: Sequence[str]
     max_partitions_per_run: int
@@ -40,12 +42,12 @@ class CompactionTarget:
     @property
     def can_compact_fully(self) -> bool:
         """Whether runs compact single partitions, so that one of them can be rewritten fully."""
-        return self.partitions_def is not None or not self.table.stores.get_schema().partition_keys
+        return self.partitions_def is not None or not self.state.schema.partition_keys
 
     def find_refusal(self) -> str:
         """Return why the table's options forbid compaction, or an empty string if they allow it."""
         try:
-            self.table.stores.check_step(StepKind.COMPACT)
+            self.state.check_step(StepKind.COMPACT)
         except UnsupportedError as error:
             return str(error)
         return ""
@@ -102,7 +104,7 @@ class CompactionTarget:
         partitions_def: PartitionsDef,
         dimensions: Sequence[Sequence[str]],
     ) -> dict[str, str]:
-        partition_keys = PartitionKeys.of(self.table.stores.get_schema(), partitions_def)
+        partition_keys = PartitionKeys.of(self.state.schema, partitions_def)
         values = [set(dimension) for dimension in dimensions]
         candidates = {path: _find_key(partition_keys, path) for path in paths}
         keys = {
@@ -169,7 +171,7 @@ class CompactionTarget:
         """
         if self.partitions_def is None:
             return []
-        partition_keys = PartitionKeys.of(self.table.stores.get_schema(), self.partitions_def)
+        partition_keys = PartitionKeys.of(self.state.schema, self.partitions_def)
         present_keys = _find_keys(partition_keys, present)
         lost_keys = None if touched is None else _find_keys(partition_keys, touched) - present_keys
         is_multi = isinstance(self.partitions_def, dg.MultiPartitionsDefinition)

@@ -80,6 +80,7 @@ def build_compaction_schedule(  # noqa: PLR0913 - keywords of a factory
             return dg.SkipReason(str(error))
         target = CompactionTarget(
             table=loaded,
+            state=loaded.load(),
             partitions_def=partitions_def,
             key_prefix=key_prefix,
             max_partitions_per_run=max_partitions_per_run,
@@ -99,7 +100,9 @@ def _build_tick_requests(
 ) -> list[dg.RunRequest] | dg.SkipReason:
     """Return the run requests of a tick; a schedule cannot add dynamic partitions."""
     table = target.table
-    decider = CompactionDecider(table, policy, can_compact_fully=target.can_compact_fully)
+    decider = CompactionDecider(
+        table, target.state, policy, can_compact_fully=target.can_compact_fully
+    )
     decisions = decider.decide(overdue=None)
     for decision in decisions:
         context.log.info("%s: %s", table.identifier, clean_line(str(decision)))
@@ -110,7 +113,7 @@ def _build_tick_requests(
         context.instance.add_dynamic_partitions(
             request.partitions_def_name, [*request.partition_keys]
         )
-    origin = get_table_identity(table)
+    origin = get_table_identity(target.state)
     suffix = context.scheduled_execution_time.isoformat()
     suffixes = dict.fromkeys(["", *(decision.partition for decision in due)], suffix)
     runs = target.plan_runs(due)

@@ -34,6 +34,7 @@ from paimon_orch.safe_text import clean_line
 from paimon_orch.steps.compaction.policy import CompactionPolicy
 from paimon_orch.steps.inspection.inspect import inspect
 from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import TableState
 
 SnapshotEvent = dg.AssetObservation | dg.AssetMaterialization
 
@@ -98,13 +99,15 @@ def build_latest_snapshot_sensor(  # noqa: PLR0913 - keywords of a factory
     ) -> dg.SensorResult | dg.SkipReason:
         try:
             catalog = paimon.catalog()
-            if skip := _skip_by_catalog(context.cursor, catalog, table, policy):
+            if skip := _skip_without_new_snapshot(context.cursor, catalog, table, policy):
                 return skip
             loaded = add_allowances(catalog.table(table), allowances)
+            state = loaded.load()
         except NotFoundError as error:
             return dg.SkipReason(str(error))
         target = CompactionTarget(
             table=loaded,
+            state=state,
             partitions_def=partitions_def,
             key_prefix=key_prefix,
             max_partitions_per_run=max_partitions_per_run,
@@ -121,16 +124,16 @@ def build_latest_snapshot_sensor(  # noqa: PLR0913 - keywords of a factory
         asset_events: list[SnapshotEvent | dg.AssetCheckEvaluation] = [*events]
         is_new = changes.data_snapshots or context.cursor is None
         if table_checks and is_new and not result.run_requests:
-            asset_events += _evaluate_checks(context, table_checks, loaded)
+            asset_events += _evaluate_checks(context, table_checks, target)
         return result._replace(asset_events=asset_events)
 
     return latest_snapshot
 
 
-def _skip_by_catalog(
+def _skip_without_new_snapshot(
     cursor_text: str | None, catalog: Catalog, table: str, policy: CompactionPolicy | None
 ) -> dg.SkipReason | None:
-    """Skip a tick without a new snapshot, if one request to the catalog shows this.
+    """Skip a tick if one request to the catalog, or two to the store, show no new snapshot.
 
     Returns None if the table must be loaded. As in :func:`is_latest_snapshot`, a snapshot of a
     recreated table has another commit time.
@@ -139,13 +142,12 @@ def _skip_by_catalog(
     if cursor is None or not _is_idle(cursor, policy or CompactionPolicy()):
         return None
     latest = catalog.served_snapshot(table)
-    if latest is None or SnapshotIdentity.of(latest) != cursor.handled:
-        return None
-    return _skip_handled_snapshot(table, cursor)
-
-
-def _skip_handled_snapshot(table: str, cursor: Cursor) -> dg.SkipReason:
-    return dg.SkipReason(f"{table}: snapshot {cursor.handled.snapshot_id} was already handled")
+    if latest is None:
+        is_handled = is_latest_snapshot(catalog.locate(table).stores.snapshots, cursor.handled)
+    else:
+        is_handled = SnapshotIdentity.of(latest) == cursor.handled
+    number = cursor.handled.snapshot_id
+    return dg.SkipReason(f"{table}: snapshot {number} was already handled") if is_handled else None
 
 
 def _evaluate_changes(
@@ -156,14 +158,15 @@ def _evaluate_changes(
 ) -> ChangesSinceCursor | dg.SkipReason:
     """Log and return the changes since the cursor, or return the reason to skip the tick."""
     table, cursor = target.table, Cursor.from_json(context.cursor)
-    policy = policy or CompactionPolicy()
-    if cursor and _is_idle(cursor, policy) and is_latest_snapshot(table, cursor.handled):
-        return _skip_handled_snapshot(table.identifier, cursor)
-    latest = table.stores.snapshots.latest()
-    if latest is None:
+    if target.state.snapshot is None:
         return dg.SkipReason(f"{table.identifier} has no snapshot yet")
-    decider = CompactionDecider(table, policy, can_compact_fully=target.can_compact_fully)
-    changes = collect_changes(decider, cursor, latest, limit)
+    decider = CompactionDecider(
+        table,
+        target.state,
+        policy or CompactionPolicy(),
+        can_compact_fully=target.can_compact_fully,
+    )
+    changes = collect_changes(decider, cursor, limit)
     _log_decisions(context, table, changes)
     return changes
 
@@ -242,18 +245,18 @@ def _build_report(
 
 
 def _evaluate_checks(
-    context: dg.SensorEvaluationContext, checks: TableChecks, table: Table
+    context: dg.SensorEvaluationContext, checks: TableChecks, target: CompactionTarget
 ) -> list[dg.AssetCheckEvaluation]:
     """Return evaluations of the checks, or none if the manifests are large."""
-    snapshot = table.stores.snapshots.latest()
+    snapshot = target.state.snapshot
     assert snapshot is not None, "the tick has seen a snapshot"
-    if not _has_small_manifests(table, snapshot):
+    if not _has_small_manifests(target.state, snapshot):
         return []
-    return checks.build_evaluations(table, context.log)
+    return checks.build_evaluations(target.table, context.log)
 
 
-def _has_small_manifests(table: Table, snapshot: Snapshot) -> bool:
-    manifests = table.stores.manifests.manifests(snapshot)
+def _has_small_manifests(state: TableState, snapshot: Snapshot) -> bool:
+    manifests = state.manifests.manifests(snapshot)
     return sum(meta.file_size for meta in manifests) <= _MAX_MANIFEST_BYTES
 
 
@@ -279,7 +282,7 @@ def _build_asset_events(
     return [
         event(
             key,
-            metadata=_build_snapshot_metadata(target.table, changes, snapshot),
+            metadata=_build_snapshot_metadata(target, changes, snapshot),
             tags={"dagster/data_version": str(snapshot.id)},
         )
         for snapshot in snapshots
@@ -287,7 +290,7 @@ def _build_asset_events(
 
 
 def _build_snapshot_metadata(
-    table: Table, changes: ChangesSinceCursor, snapshot: Snapshot
+    target: CompactionTarget, changes: ChangesSinceCursor, snapshot: Snapshot
 ) -> dict[str, Any]:
     """Return the metadata of a snapshot; for the newest one, also that of its table."""
     commit = f"Snapshot {snapshot.id} ({snapshot.commit_kind.value})"
@@ -300,31 +303,31 @@ def _build_snapshot_metadata(
         "paimon/commit_time": dg.MetadataValue.timestamp(snapshot.time_millis / 1000),
     }
     if snapshot is changes.data_snapshots[-1]:
-        metadata["paimon/summary"] = f"{commit}{_summarize_decisions(table, changes)}."
+        metadata["paimon/summary"] = f"{commit}{_summarize_decisions(target.state, changes)}."
         metadata |= build_decisions_metadata(changes.decisions)
-        metadata |= _build_table_metadata(table, snapshot)
+        metadata |= _build_table_metadata(target, snapshot)
     return metadata
 
 
-def _summarize_decisions(table: Table, changes: ChangesSinceCursor) -> str:
+def _summarize_decisions(state: TableState, changes: ChangesSinceCursor) -> str:
     if not changes.decisions:
         return ""
     due = sum(decision.compact for decision in changes.decisions)
-    if not table.stores.get_schema().partition_keys:
+    if not state.schema.partition_keys:
         return f": {'a' if due else 'no'} compaction is due"
     return f": compaction is due in {due} of {format_count(len(changes.decisions), 'partition')}"
 
 
-def _build_table_metadata(table: Table, snapshot: Snapshot) -> dict[str, Any]:
+def _build_table_metadata(target: CompactionTarget, snapshot: Snapshot) -> dict[str, Any]:
     """Return the columns and the path of a table; if its manifests are small, also its size."""
     metadata: dict[str, Any] = {
-        "dagster/uri": clean_line(table.paths.root),
-        "dagster/column_schema": build_column_schema(table.stores.get_schema()),
+        "dagster/uri": clean_line(target.table.paths.root),
+        "dagster/column_schema": build_column_schema(target.state.schema),
     }
     try:
-        if not _has_small_manifests(table, snapshot):
+        if not _has_small_manifests(target.state, snapshot):
             return metadata
-        report = inspect(table, snapshot.id)
+        report = inspect(target.table, snapshot.id)
     except PaimonError as error:  # expired meanwhile; the other metadata is known
         raise_if_temporary(error)
         return metadata

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from paimon_orch.dagster.partitions import parse_partition_path
 from paimon_orch.errors import InputError
 from paimon_orch.format.snapshot import Snapshot
-from paimon_orch.table.table import Table
+from paimon_orch.table.table_stores import TableStores
 
 CURSOR_VERSION = 1
 
@@ -75,10 +75,9 @@ class Cursor:
 _CURSOR_ADAPTER = TypeAdapter(Cursor)
 
 
-def get_table_identity(table: Table) -> str:
+def get_table_identity(stores: TableStores) -> str:
     """Return a string that identifies a table; it changes if the table is recreated."""
-    first_schema = table.stores.schemas.get(min(table.stores.schemas.ids()))
-    return f"{table.paths.branch_root}@{first_schema.time_millis}"
+    return f"{stores.paths.branch_root}@{stores.schemas.earliest().time_millis}"
 
 
 def now_millis() -> int:

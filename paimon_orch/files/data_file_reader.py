@@ -3,7 +3,6 @@
 See docs/format/data-files.md.
 """
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cache, partial
@@ -69,6 +68,7 @@ from paimon_orch.format.types.predicate import (
     iterate_leaves,
 )
 from paimon_orch.storage import FileIO
+from paimon_orch.storage.recent_inputs import RecentInputs
 
 ROW_POSITION = f"{KEY_PREFIX}POSITION"  # the prefix is reserved, so no table column has this name
 SYSTEM_FIELDS = (SEQUENCE_NUMBER, VALUE_KIND)
@@ -123,6 +123,7 @@ class FileReader:
     """Text columns that :meth:`read` returns as dictionary arrays."""
     variant_values: Mapping[str, Sequence[VariantValue]] = field(default_factory=dict)
     """VARIANT columns of which only some values are needed; :meth:`read` may omit others."""
+    inputs: RecentInputs = field(default_factory=RecentInputs, compare=False, repr=False)
 
     def path(self, bucket_file: BucketFile) -> str:
         """Return the path of a data file."""
@@ -130,6 +131,17 @@ class FileReader:
         if partition is None:
             partition = bucket_file.partition
         return self.paths.data_file(self.schema, partition, bucket_file.bucket, bucket_file.file)
+
+    def open_input(self, path: str, file: DataFileMeta) -> IO[bytes]:
+        """Open a data file; raises :class:`CorruptFileError` if its metadata has another size."""
+        return self.inputs.open(self.io, path, file.file_size)
+
+    def open_ahead(self, bucket_files: Iterable[BucketFile]) -> None:
+        """Start to open files that will be read next, as far as memory allows."""
+        if self.io.remote:
+            for each in bucket_files:
+                if not self.inputs.start(self.io, self.path(each), each.file.file_size):
+                    return
 
     def read(
         self,
@@ -206,8 +218,7 @@ class FileReader:
     def read_blob_lengths(self, bucket_file: BucketFile) -> Int64Array:
         """Return the lengths in the index of a BLOB file; see docs/format/blob.md."""
         path = self.path(bucket_file)
-        with wrap_decode_errors(path), self.io.open_input(path) as source:
-            _check_file_size(path, source, bucket_file.file)
+        with wrap_decode_errors(path), self.open_input(path, bucket_file.file) as source:
             lengths = read_blob_lengths(source, path)
         _check_row_count(path, len(lengths), bucket_file.file)
         return lengths
@@ -235,7 +246,7 @@ class FileReader:
                 continue
             bucket_file = BucketFile(*partition_bucket, file)
             path = self.path(bucket_file)
-            with wrap_decode_errors(path), self.io.open_input(path) as source:
+            with wrap_decode_errors(path), self.open_input(path, bucket_file.file) as source:
                 reader = self._open(bucket_file, path, source)
                 assert isinstance(reader, OrcFileReader)
                 sources = self._columns(bucket_file, columns, reader.names)
@@ -248,7 +259,7 @@ class FileReader:
         Merges and writers handle dictionary arrays of these columns faster than their values.
         """
         path = self.path(bucket_file)
-        with wrap_decode_errors(path), self.io.open_input(path) as source:
+        with wrap_decode_errors(path), self.open_input(path, bucket_file.file) as source:
             reader = self._open(bucket_file, path, source)
             if not isinstance(reader, ParquetFileReader):
                 return []
@@ -266,7 +277,7 @@ class FileReader:
         """
         path = self.path(bucket_file)
         deleted = _build_deleted_mask(deletions, bucket_file, path)
-        with wrap_decode_errors(path), self.io.open_input(path) as source:
+        with wrap_decode_errors(path), self.open_input(path, bucket_file.file) as source:
             reader = self._open(bucket_file, path, source)
             (column,) = self._columns(bucket_file, [key], reader.names)
 
@@ -299,7 +310,6 @@ class FileReader:
                 yield RowGroup(rows, bounds, partial(read, group))
 
     def _open(self, bucket_file: BucketFile, path: str, source: IO[bytes]) -> FormatReader:
-        _check_file_size(path, source, bucket_file.file)
         system = SYSTEM_FIELDS if self.schema.primary_keys else ROW_TRACKING_FIELDS
         stored_fields = [
             *self._stored_columns(bucket_file),
@@ -365,7 +375,7 @@ class FileReader:
         selected: Positions | None,
     ) -> Iterator[NumberedBatch]:
         """Yield all rows, or the selected rows of the row groups that are found."""
-        with wrap_decode_errors(path), self.io.open_input(path) as source:
+        with wrap_decode_errors(path), self.open_input(path, bucket_file.file) as source:
             reader = self._open(bucket_file, path, source)
             columns = self._columns(bucket_file, fields, reader.names)
             physical_names = _unique(
@@ -515,15 +525,6 @@ class FileReader:
         """Return the key columns that precede the value columns; thin files do not have them."""
         schema = self._file_schema(bucket_file)
         return [replace(f, name=KEY_PREFIX + f.name) for f in schema.key_fields]
-
-
-def _check_file_size(path: str, source: IO[bytes], file: DataFileMeta) -> None:
-    size = source.seek(0, os.SEEK_END)
-    source.seek(0)
-    if size != file.file_size:
-        raise CorruptFileError(
-            path, f"has {size} bytes, but its manifest entry states {file.file_size}"
-        )
 
 
 def _check_row_count(path: str, row_count: int, file: DataFileMeta) -> None:

@@ -6,7 +6,6 @@ that it covers are read as if they had no index.
 See docs/format/global-index-files.md.
 """
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
@@ -66,12 +65,8 @@ def open_global_index(
     """
     meta = entry.global_index
     assert meta is not None
-    with wrap_decode_errors(path), io.open_input(path) as source:
-        size = source.seek(0, os.SEEK_END)
-        if size != entry.file_size:
-            raise CorruptFileError(
-                path, f"has {size} bytes, but its manifest entry states {entry.file_size}"
-            )
+    with wrap_decode_errors(path), io.open_input(path, entry.file_size) as source:
+        size = entry.file_size
 
         def read(position: int, count: int) -> bytes:
             source.seek(position)

@@ -66,7 +66,7 @@ class CopyableFiles:
         file, path = bucket_file.file, self._find_path(bucket_file)
         assert self._layout is not None
         with wrap_decode_errors(path):
-            source = self.reader.io.open_input(path)
+            source = self.reader.open_input(path, file)
         with source:
             with wrap_decode_errors(path):
                 groups = RowGroupSource.open(

@@ -72,10 +72,17 @@ class IngestResult(StepOutcome):
         return StepIo(rows_written=self.rows, files_written=self.files, bytes_written=self.bytes)
 
 
-def plan(table: Table, request: IngestRequest, *, state: TableState | None = None) -> WritePlan:
+def plan(
+    table: Table,
+    request: IngestRequest,
+    *,
+    state: TableState | None = None,
+    in_process: bool = False,
+) -> WritePlan:
     """Check the columns of the rows to load, and plan the write.
 
-    ``state`` is the table, if the caller has loaded it.
+    ``state`` is the table, if the caller has loaded it. ``in_process``: this process writes the
+    rows.
     """
     state, partitions = state or table.load(), request.partitions
     if partitions is not None and request.mode != "overwrite":
@@ -88,7 +95,9 @@ def plan(table: Table, request: IngestRequest, *, state: TableState | None = Non
         partitions=partitions,
         commit_id=request.commit_id,
     )
-    planned = builder.plan(request.row_kind or state.schema.typed_options.get(ROWKIND_FIELD))
+    planned = builder.plan(
+        request.row_kind or state.schema.typed_options.get(ROWKIND_FIELD), in_process=in_process
+    )
     columns = list(request.columns)
     if not request.are_columns_complete:
         expected = [*planned.schema.names, *([planned.row_kind] if planned.row_kind else [])]

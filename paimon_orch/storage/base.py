@@ -74,8 +74,11 @@ class FileIO(Protocol):
         """Raise :class:`NotAllowedError` if a path may not be read; does not open the file."""
         ...
 
-    def open_input(self, path: str) -> IO[bytes]:
-        """Open for random reads."""
+    def open_input(self, path: str, size: int | None = None) -> IO[bytes]:
+        """Open for random reads; an object store needs no request for the size if it is given.
+
+        Raises :class:`CorruptFileError` if ``size`` in bytes is not the size of the file.
+        """
         ...
 
     def open_output(self, path: str) -> IO[bytes]:
@@ -114,12 +117,24 @@ class FileIO(Protocol):
         """Return whether a file or directory exists."""
         ...
 
+    def file_exists(self, path: str) -> bool:
+        """Return whether a file exists; an object store needs one request."""
+        ...
+
     def size(self, path: str) -> int:
         """Return the size of a file in bytes."""
         ...
 
     def delete(self, path: str) -> None:
         """Delete one file; a missing file is not an error."""
+        ...
+
+    def delete_many(self, paths: Sequence[str]) -> None:
+        """Delete files; a missing file is not an error.
+
+        An object store may delete many files in one request. An error is raised by the name of its
+        file; some of the other files are then not deleted.
+        """
         ...
 
     def delete_dir(self, path: str) -> None:
@@ -170,6 +185,11 @@ def check_path(path: str) -> str:
             path, "is refused: an empty, '.' or '..' component could point outside the table"
         )
     return path
+
+
+def build_size_error(path: str, size: int, expected: int) -> CorruptFileError:
+    """Return the error for a file whose size in bytes differs from its metadata."""
+    return CorruptFileError(path, f"has {size} bytes, but its manifest entry states {expected}")
 
 
 def find_root(path: str, roots: Sequence[str]) -> str | None:

@@ -67,7 +67,7 @@ def map_concurrently(io: FileIO, function: Callable[[T], R], items: Iterable[T])
     run at the same time or have a result that is not consumed yet. Raises the error of the first
     call that fails; calls that have started then end before it is raised.
     """
-    if not io.remote or _pool.is_worker:  # a worker that waits for other workers could block them
+    if not can_overlap(io):  # a worker that waits for other workers could block them
         yield from map(function, items)
         return
     pool, limit = _Pool.get(), read_concurrency()
@@ -85,12 +85,17 @@ def map_concurrently(io: FileIO, function: Callable[[T], R], items: Iterable[T])
         wait(pending)
 
 
+def can_overlap(io: FileIO) -> bool:
+    """Return whether a call of :func:`start_call` runs while the caller does something else."""
+    return io.remote and not _pool.is_worker
+
+
 def start_call(io: FileIO, function: Callable[[], R]) -> Callable[[], R]:
     """Start a call that only reads; return a function that returns its result or raises its error.
 
     The call has ended already unless each call waits for the network.
     """
-    if not io.remote or _pool.is_worker:
+    if not can_overlap(io):
         result = function()
         return lambda: result
     return _Pool.get().submit(function).result

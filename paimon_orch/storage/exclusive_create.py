@@ -92,7 +92,7 @@ class ExclusiveCreator:
         start = time.monotonic()
         try:
             with FileLock(lock_path, timeout=self.lock_seconds):
-                if self.io.exists(path):
+                if self.io.file_exists(path):
                     return False
                 self.fs.makedirs(head, exist_ok=True)
                 self.fs.pipe_file(temporary, data)

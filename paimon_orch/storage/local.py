@@ -13,7 +13,7 @@ from uuid import uuid4
 from paimon_orch.decode_limits import LIMIT_FACTOR_VARIABLE, get_max_whole_file_bytes
 from paimon_orch.errors import CorruptFileError, NotAllowedError, StorageError, UnsupportedError
 from paimon_orch.retry_policy import LOCAL_CREATE
-from paimon_orch.storage.base import FileInfo, check_path
+from paimon_orch.storage.base import FileInfo, build_size_error, check_path
 from paimon_orch.storage.modes import make_directory, open_new_file
 from paimon_orch.storage.open_directory import (
     InDirectory,
@@ -53,8 +53,17 @@ class LocalFileIO:
         if self.roots:
             self.exists(path)
 
-    def open_input(self, path: str) -> IO[bytes]:
-        """Open for random reads."""
+    def open_input(self, path: str, size: int | None = None) -> IO[bytes]:
+        """Open for random reads, and check the size if it is given."""
+        source = self._open_input(path)
+        if size is not None:
+            actual = os.fstat(source.fileno()).st_size
+            if actual != size:
+                source.close()
+                raise build_size_error(path, actual, size)
+        return source
+
+    def _open_input(self, path: str) -> IO[bytes]:
 
         def open_in(directory: int, name: str, flags: int) -> IO[bytes]:
             def open_name(_: str, mode: int) -> int:
@@ -137,6 +146,10 @@ class LocalFileIO:
             return False
         return True
 
+    def file_exists(self, path: str) -> bool:
+        """Return whether a file or directory exists; a directory costs no more than a file."""
+        return self.exists(path)
+
     def size(self, path: str) -> int:
         """Return the size of a file in bytes."""
         return self._stat(path).st_size
@@ -145,6 +158,11 @@ class LocalFileIO:
         """Delete one file; a missing file is not an error."""
         with suppress(FileNotFoundError):
             self._unlink(path)
+
+    def delete_many(self, paths: Sequence[str]) -> None:
+        """Delete files; a missing file is not an error."""
+        for path in paths:
+            self.delete(path)
 
     def delete_dir(self, path: str) -> None:
         """Delete a directory with its content; a missing one is not an error."""

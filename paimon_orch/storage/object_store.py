@@ -1,11 +1,14 @@
 """Object stores through fsspec; only packages with trusted exclusive creation can write."""
 
 import errno
+import re
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
+from itertools import chain
 from typing import IO, Any, Self, TypeVar
 from urllib.parse import urlparse
 
@@ -19,10 +22,11 @@ from paimon_orch.errors import (
 )
 from paimon_orch.optional_packages import require_package
 from paimon_orch.retry_policy import OBJECT_READ
-from paimon_orch.storage.base import FileInfo, check_path, find_root
+from paimon_orch.storage.base import FileInfo, build_size_error, check_path, find_root
+from paimon_orch.storage.concurrency import map_concurrently, read_concurrency, start_call
 from paimon_orch.storage.exclusive_create import ExclusiveCreator, check_trusted
 from paimon_orch.storage.object_store_options import StorageCredentials, StorageOptions
-from paimon_orch.storage.streams import ObjectInput, ObjectOutput
+from paimon_orch.storage.streams import ObjectInput, ObjectOutput, find_end_start
 
 T = TypeVar("T")
 
@@ -31,12 +35,14 @@ PACKAGE_BY_SCHEME = (
     | dict.fromkeys(("abfs", "abfss", "az"), "adlfs")
     | {"oss": "ossfs"}
 )
-# with its default concurrency, s3fs requests the size of an object before it reads the object
-_DEFAULT_OPTIONS: dict[str, dict[str, Any]] = {
-    name: {"max_concurrency": 1} for name in ("s3", "s3a")
-}
+_S3_SCHEMES = ("s3", "s3a")
+# Stores that return the bytes up to the end for a range that ends after it. OSS returns the object.
+_SHORTENS_RANGES = {*_S3_SCHEMES, "gs", "gcs", "abfs", "abfss", "az", "memory", "local", "file"}
+_MAX_KEYS_PER_DELETION = 1_000
+_BOTOCORE_CONNECTIONS = 10
 # the default of s3fs, 50 MiB per upload part, needs too much memory if many buckets are written
 _PART_BYTES = 16 << 20
+_RANGE_REFUSAL = re.compile("range is not satisfiable|range not satisfiable|InvalidRange")
 _PERMANENT_ERRORS = (
     FileExistsError,
     FileNotFoundError,
@@ -47,6 +53,10 @@ _PERMANENT_ERRORS = (
     TypeError,
     ValueError,
 )
+
+
+class _RangeRefusedError(PaimonError):
+    """A store refused to read a range, because the object ends before it starts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +92,10 @@ class FsspecFileIO:
         """Return the file system; fsspec caches one per process and options."""
         import fsspec
 
-        scheme = self.root.partition("://")[0]
-        options = (
-            _DEFAULT_OPTIONS.get(scheme, {})
-            | self.options.resolve()
-            | {"use_listings_cache": False}
-        )
+        scheme = self._scheme
+        options = self.options.resolve() | {"use_listings_cache": False}
+        if scheme in _S3_SCHEMES:
+            options = _add_s3_defaults(options)
         try:
             fs = fsspec.url_to_fs(self.root, **options)[0]
         except Exception as error:  # noqa: BLE001 - each package has its own errors
@@ -112,21 +120,49 @@ class FsspecFileIO:
         """Raise :class:`NotAllowedError` for a path outside of the roots."""
         self._check_path(path)
 
-    def open_input(self, path: str) -> IO[bytes]:
-        """Open for random reads."""
-        size = self.size(path)
+    def open_input(self, path: str, size: int | None = None) -> IO[bytes]:
+        """Open for random reads; reads the end of an object of known size, which proves the size."""
+        end = b""
+        if size is not None and self._scheme in _SHORTENS_RANGES:
+            end = self._read_end(path, size)
+        else:
+            actual = self.size(path)
+            if size is not None and actual != size:
+                raise build_size_error(path, actual, size)
+            size = actual
 
         def fetch(start: int, end: int) -> bytes:
-            data = self._retry_read(
-                path, "read", lambda: self._fs.cat_file(path, start=start, end=end)
-            )
+            data = self._read_range(path, start, end)
             if len(data) != end - start:
                 raise CorruptFileError(
                     path, f"has fewer than {end} bytes, but was larger when it was opened"
                 )
-            return bytes(data)
+            return data
 
-        return ObjectInput(fetch, size)  # type: ignore[return-value]  # an IO by its methods
+        start = partial(start_call, self)
+        return ObjectInput(fetch, size, end=end, start_call=start)  # type: ignore[return-value]  # an IO by its methods
+
+    def _read_end(self, path: str, size: int) -> bytes:
+        """Return the end of an object, or a small object as a whole.
+
+        Raises :class:`CorruptFileError` if the object does not have this size.
+        """
+        self._check_path(path)
+        start = find_end_start(size)
+        try:
+            data = self._read_range(path, start, size + 1)  # one byte more of a larger object
+        except _RangeRefusedError:
+            data = b""  # the object ends before the range starts
+        if len(data) != size - start:
+            actual = self.size(path)
+            if actual != size:
+                raise build_size_error(path, actual, size)
+            if size:
+                raise StorageError(
+                    f"{path} cannot be read: the store returned {len(data)} bytes for the range "
+                    f"from {start} to {size}"
+                )
+        return data
 
     def open_output(self, path: str) -> IO[bytes]:
         """Open a new object for writing; it becomes visible when it is closed."""
@@ -195,6 +231,17 @@ class FsspecFileIO:
             return False
         return True
 
+    def file_exists(self, path: str) -> bool:
+        """Return whether there is an object with this name; does not list names below it."""
+        self._check_path(path)
+        try:
+            self._read_range(path, 0, 1, action="looked up")
+        except FileNotFoundError:
+            return False
+        except _RangeRefusedError:
+            return True  # an empty object
+        return True
+
     def size(self, path: str) -> int:
         """Return the size of an object in bytes."""
         info = self._read_info(path)
@@ -209,18 +256,34 @@ class FsspecFileIO:
 
     def delete(self, path: str) -> None:
         """Delete one object; a missing object is not an error."""
-        fs = self._get_writable_fs(path)
-        with suppress(FileNotFoundError), self.options.wrap_errors(path, "deleted"):
-            fs.rm_file(path)  # fs.rm would treat * and ? in a name as a pattern
+        self._delete_object(self._get_writable_fs(path), path)
+
+    def delete_many(self, paths: Sequence[str]) -> None:
+        """Delete objects; S3 deletes up to 1,000 in one request."""
+        for path in paths:
+            self._check_path(path)
+        if paths:
+            self._delete_objects(self._get_writable_fs(paths[0]), list(dict.fromkeys(paths)))
 
     def delete_dir(self, path: str) -> None:
         """Delete all objects below a name."""
         fs = self._get_writable_fs(path)
         below = f"{fs._strip_protocol(path)}/"  # noqa: SLF001 - fsspec compares names in this form
         with suppress(FileNotFoundError), self.options.wrap_errors(path, "deleted"):
-            for name in fs.find(path):
-                if name.startswith(below):
-                    fs.rm_file(name)
+            self._delete_objects(fs, [name for name in fs.find(path) if name.startswith(below)])
+
+    def _delete_objects(self, fs: Any, names: Sequence[str]) -> None:
+        if len(names) > 1 and self._scheme in _S3_SCHEMES and hasattr(fs, "call_s3"):
+            starts = range(0, len(names), _MAX_KEYS_PER_DELETION)
+            chunks = [names[start : start + _MAX_KEYS_PER_DELETION] for start in starts]
+            delete_chunk = partial(_delete_in_one_request, fs)
+            names = list(chain.from_iterable(map_concurrently(self, delete_chunk, chunks)))
+        for _ in map_concurrently(self, partial(self._delete_object, fs), names):
+            pass
+
+    def _delete_object(self, fs: Any, path: str) -> None:
+        with suppress(FileNotFoundError), self.options.wrap_errors(path, "deleted"):
+            fs.rm_file(path)  # fs.rm would treat * and ? in a name as a pattern
 
     def make_dir(self, path: str) -> bool:
         """Raise :class:`UnsupportedError`."""
@@ -245,7 +308,7 @@ class FsspecFileIO:
 
     def move(self, source: str, target: str) -> bool:
         """Copy the object to a name that does not exist, and delete the old one."""
-        if self.exists(target):
+        if self.file_exists(target):
             return False
         fs = self._get_writable_fs(source)
         self._check_path(target)
@@ -254,9 +317,13 @@ class FsspecFileIO:
             fs.rm_file(source)
         return True
 
+    @property
+    def _scheme(self) -> str:
+        return self.root.partition("://")[0]
+
     def _check_path(self, path: str) -> str:
         scheme, separator, _ = path.partition("://")
-        mine = self.root.partition("://")[0]
+        mine = self._scheme
         if not separator or PACKAGE_BY_SCHEME.get(scheme, scheme) != PACKAGE_BY_SCHEME.get(
             mine, mine
         ):
@@ -278,6 +345,24 @@ class FsspecFileIO:
         fs = self._fs
         check_trusted(fs, path, self.options)
         return fs
+
+    def _read_range(self, path: str, start: int, end: int, *, action: str = "read") -> bytes:
+        """Return the bytes of a range, or fewer if the object ends in it.
+
+        Raises :class:`_RangeRefusedError` if it ends before the range.
+        """
+
+        def read() -> bytes:
+            try:
+                return bytes(self._fs.cat_file(path, start=start, end=end))
+            except FileNotFoundError:
+                raise
+            except OSError as error:
+                if _RANGE_REFUSAL.search(str(error)):
+                    raise _RangeRefusedError(path) from error
+                raise
+
+        return self._retry_read(path, action, read)
 
     def _retry_read(self, path: str, action: str, call: Callable[[], T]) -> T:
         """Call a function that reads, and retry it after temporary errors."""
@@ -319,6 +404,33 @@ def open_object_store(
             f"warehouse {uri!r}: the package for {parsed.scheme}:// cannot be imported: {error}"
         ) from error
     return FsspecFileIO(root, StorageOptions.of(options, credentials)), root
+
+
+def _add_s3_defaults(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of s3fs with our defaults for those that the user does not set."""
+    # with its default concurrency, s3fs requests the size of an object before it reads the object
+    options = {"max_concurrency": 1} | options
+    config = options.get("config_kwargs") or {}
+    if isinstance(config, Mapping):
+        # botocore's default is 10 connections, and further requests wait for one of them
+        connections = max(_BOTOCORE_CONNECTIONS, read_concurrency())
+        options["config_kwargs"] = {"max_pool_connections": connections, **config}
+    return options
+
+
+def _delete_in_one_request(fs: Any, names: Sequence[str]) -> list[str]:
+    """Delete objects of S3; return those that the server did not delete.
+
+    ``fs.bulk_delete`` does not say which these are. Deleting them one by one finds the reason.
+    """
+    name_by_key = {fs.split_path(name)[1]: name for name in names}
+    objects = {"Objects": [{"Key": key} for key in name_by_key], "Quiet": True}
+    try:
+        answer = fs.call_s3("delete_objects", Bucket=fs.split_path(names[0])[0], Delete=objects)
+    except Exception:  # noqa: BLE001 - some servers do not have this request
+        return list(names)
+    failed = {error.get("Key") for error in answer.get("Errors", ())}
+    return [name for key, name in name_by_key.items() if key in failed]
 
 
 def _strip_scheme(path: str) -> str:

@@ -344,7 +344,7 @@ class Table:
         """Return what :meth:`rollback` does; changes nothing, and raises the same errors."""
         self.stores.check_step(StepKind.METADATA)
         planned = plan_rollback(self.stores.snapshots, selector)
-        check_same_rows_under_newest_options(self.load(), planned.target)
+        check_same_rows_under_newest_options(self.stores, planned.target)
         return planned
 
     def run_rollback(self, planned: RollbackPlan) -> Snapshot:

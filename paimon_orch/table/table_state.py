@@ -31,16 +31,17 @@ class TableState(TableStores):
 
     def refresh(self) -> "TableState":
         """Read the newest schema and snapshot again."""
-        return load_table_state(self)
+        return load_table_state(self, known=self.snapshot)
 
 
-def load_table_state(stores: TableStores) -> TableState:
+def load_table_state(stores: TableStores, *, known: Snapshot | None = None) -> TableState:
     """Read the newest schema and the newest snapshot at the same time.
 
-    Raises :class:`NotFoundError` if the table has no schema.
+    ``known`` was the newest snapshot at an earlier time. Raises :class:`NotFoundError` if the table
+    has no schema.
     """
     read_schema = start_call(stores.io, stores.schemas.latest)
-    snapshot = stores.snapshots.latest()
+    snapshot = stores.snapshots.latest_since(known)
     schema = read_schema()
     if snapshot is not None and snapshot.schema_id > schema.id:  # it was changed in between
         schema = stores.schemas.latest()

@@ -147,7 +147,7 @@ class RecordingFileIO(LocalFileIO):
 
 
 RECORDER = RecordingFileIO()
-IDLE_TICK = ["list schema", "read snapshot-2", "exists snapshot-3"]
+IDLE_TICK = ["read snapshot-2", "read snapshot-3"]
 
 
 class RecordedCatalogResource(PaimonCatalogResource):

@@ -35,21 +35,21 @@ def wait_for_another_millisecond() -> None:
 
 def test_a_changed_table_is_the_same_table_and_a_recreated_one_is_another(tmp_path: Path) -> None:
     table, catalog = new_table(tmp_path), Catalog(str(tmp_path))
-    identity = get_table_identity(table)
+    identity = get_table_identity(table.stores)
     wait_for_another_millisecond()
     catalog.alter_table("db.t", [AddColumn(column="n", type="INT")])
     table.upsert(table_of("k v n", [(1, "a", 2)]))
     catalog.alter_table("db.t", [SetOption("snapshot.num-retained.min", "1")])
     changed = catalog.table("db.t")
 
-    assert get_table_identity(changed) == identity
+    assert get_table_identity(changed.stores) == identity
 
     wait_for_another_millisecond()
     catalog.drop_table("db.t")
-    recreated = get_table_identity(new_table(tmp_path))
+    recreated = get_table_identity(new_table(tmp_path).stores)
     assert recreated != identity
     assert recreated.startswith(f"{table.paths.root}@")
-    other = get_table_identity(new_table(tmp_path / "other"))
+    other = get_table_identity(new_table(tmp_path / "other").stores)
     assert other.partition("@")[0] != identity.partition("@")[0]
 
 
@@ -58,7 +58,7 @@ def test_a_branch_is_not_the_table(tmp_path: Path) -> None:
     table.branches.create("dev")
     branch = Catalog(str(tmp_path)).table("db.t$branch_dev")
 
-    assert get_table_identity(branch) != get_table_identity(table)
+    assert get_table_identity(branch.stores) != get_table_identity(table.stores)
 
 
 def test_a_partition_is_overdue_when_the_time_has_passed(monkeypatch: pytest.MonkeyPatch) -> None:

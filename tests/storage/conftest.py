@@ -101,3 +101,20 @@ def s3(s3_endpoint: str) -> Bucket:
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Retry without waiting."""
     monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: None)
+
+
+@pytest.fixture
+def requests(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the requests of this process to S3 so far, as the names of their methods."""
+    s3fs = pytest.importorskip("s3fs")
+    from fsspec.asyn import sync_wrapper
+
+    sent, original = list[str](), s3fs.S3FileSystem._call_s3
+
+    async def call(self: object, method: str, *args: object, **options: object) -> object:
+        sent.append(method)
+        return await original(self, method, *args, **options)
+
+    monkeypatch.setattr(s3fs.S3FileSystem, "_call_s3", call)
+    monkeypatch.setattr(s3fs.S3FileSystem, "call_s3", sync_wrapper(call))
+    return sent

@@ -29,20 +29,30 @@ class CountingObject:
         self.requests.append(end - start)
         return self.content[start:end]
 
-    def open(self, *, read_ahead: int = READ_AHEAD_BYTES) -> ObjectInput:
-        return ObjectInput(self.fetch, len(self.content), read_ahead=read_ahead)
+    def open(self, *, read_ahead: int = READ_AHEAD_BYTES, end: bytes = b"") -> ObjectInput:
+        return ObjectInput(self.fetch, len(self.content), read_ahead=read_ahead, end=end)
+
+
+Ranges = list[tuple[int, int]]
 
 
 @given(
     content=st.binary(max_size=200),
     steps=st.lists(st.tuples(st.integers(0, 220), st.integers(-1, 220)), max_size=10),
     read_ahead=st.integers(1, 50),
+    end=st.integers(0, 220),
+    ranges=st.lists(st.lists(st.tuples(st.integers(0, 220), st.integers(0, 220)), max_size=4)),
 )
 def test_random_reads_equal_reads_of_a_local_file(
-    content: bytes, steps: list[tuple[int, int]], read_ahead: int
+    content: bytes, steps: Ranges, read_ahead: int, end: int, ranges: list[Ranges]
 ) -> None:
-    source, expected = CountingObject(content).open(read_ahead=read_ahead), io.BytesIO(content)
-    for position, size in steps:
+    counted, expected = CountingObject(content), io.BytesIO(content)
+    source = counted.open(read_ahead=read_ahead, end=content[end:])
+    for number, (position, size) in enumerate(steps):
+        if number < len(ranges):
+            source.expect(ranges[number])
+        if number % 3 == 2:
+            source = source.reopen()
         assert source.seek(position) == expected.seek(position)
         assert source.read(size) == expected.read(size)
         assert source.read(1) == expected.read(1)
@@ -54,6 +64,46 @@ def test_sequential_small_reads_send_no_additional_requests() -> None:
         while source.read(1000):
             pass
     assert len(counted.requests) <= 5
+
+
+def test_bytes_that_are_known_or_expected_are_not_fetched_again() -> None:
+    content = np.random.default_rng(1).bytes(20 << 20)
+    counted = CountingObject(content)
+    source = counted.open(end=content[-1000:])
+
+    source.expect([(0, 9 << 20), (10 << 20, 10 << 20), (11 << 20, 12 << 20)])
+    assert counted.requests == [8 << 20, 1 << 20, 1 << 20], "long ranges are fetched in parts"
+    assert source.read(9 << 20) == content[: 9 << 20]
+    source.expect([(11 << 20, 12 << 20), (len(content) - 2000, len(content))])
+    assert counted.requests[3:] == [1000]
+    source.seek(11 << 20)
+    assert source.read(1 << 20) == content[11 << 20 : 12 << 20]
+    source.seek(-2000, io.SEEK_END)
+    assert source.read() == content[-2000:]
+    assert len(counted.requests) == 4
+
+    again = source.reopen()
+    source.close()
+    again.seek(-1000, io.SEEK_END)
+    assert again.read() == content[-1000:]
+    assert len(counted.requests) == 4
+
+
+def test_a_small_object_that_was_read_as_a_whole_is_not_read_again() -> None:
+    content = bytes(2 << 20)
+    counted = CountingObject(content)
+    source = counted.open(end=content[-1000:])
+    assert source.read() == content
+    assert source.reopen().read() == content
+    assert counted.requests == [len(content) - 1000]
+
+
+def test_a_sequence_of_small_reads_fetches_longer_and_longer_blocks() -> None:
+    counted = CountingObject(bytes(40 << 20))
+    with counted.open() as source:
+        while source.read(1 << 16):
+            pass
+    assert [count >> 20 for count in counted.requests] == [1, 2, 4, 8, 8, 8, 8, 1]
 
 
 def test_reading_a_remote_parquet_file_sends_few_requests() -> None:

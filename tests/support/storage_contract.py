@@ -93,11 +93,17 @@ class StorageContract:
         assert not io.exists(f"{root}/folder/fil")
         assert not io.exists(f"{root}/fold")
 
+        assert io.file_exists(f"{root}/folder/file"), "it is empty"
+        assert not io.file_exists(f"{root}/folder/fil")
+
     def test_missing_files_raise_the_same_error(self, io: FileIO, root: str) -> None:
         io.write(f"{root}/file", b"")
         for read in (io.read_bytes, io.open_input, io.size):
             with pytest.raises(FileNotFoundError):
                 read(f"{root}/missing")
+        for size in (0, 1, 3 * MEGABYTE):
+            with pytest.raises(FileNotFoundError):
+                io.open_input(f"{root}/missing", size)
         io.delete(f"{root}/missing")
         io.delete_dir(f"{root}/missing")
 
@@ -119,11 +125,41 @@ class StorageContract:
         with io.open_input(path) as source:
             assert source.read() == b""
 
-    def test_files_support_random_reads(self, io: FileIO, root: str) -> None:
+        with io.open_input(path, 0) as source:
+            assert source.read() == b""
+
+    @pytest.mark.parametrize("size", [0, 1, 2000, MEGABYTE, 3 * MEGABYTE])
+    @pytest.mark.parametrize("difference", [-MEGABYTE, -1, 1, MEGABYTE])
+    def test_a_file_of_another_size_is_refused(
+        self, io: FileIO, root: str, size: int, difference: int
+    ) -> None:
+        stated, path = size + difference, f"{root}/data"
+        if stated < 0:
+            return
+        io.write(path, bytes(size))
+        with pytest.raises(CorruptFileError) as caught:
+            io.open_input(path, stated).close()
+        assert str(caught.value) == (
+            f"{path}: has {size} bytes, but its manifest entry states {stated}"
+        )
+
+    def test_many_files_are_deleted(self, io: FileIO, root: str) -> None:
+        names = ["a", "b*", "b?", "[b]", "c=%2F é&<", "missing"]
+        for name in (*names[:-1], "bx", "b"):
+            io.write(f"{root}/t/{name}", b"x")
+
+        io.delete_many([f"{root}/t/{name}" for name in names])
+        io.delete_many([])
+
+        assert {info.name for info in io.list_dir(f"{root}/t")} == {"b", "bx"}
+
+    @pytest.mark.parametrize("is_size_known", [False, True])
+    def test_files_support_random_reads(self, io: FileIO, root: str, is_size_known: bool) -> None:
         content = bytes(range(256)) * (3 * MEGABYTE // 256)
         io.write(f"{root}/data", content)
 
-        with io.open_input(f"{root}/data") as source:
+        size = len(content) if is_size_known else None
+        with io.open_input(f"{root}/data", size) as source:
             assert source.read(10) == content[:10]
             assert source.tell() == 10
             assert source.seek(-4, streams.SEEK_END) == len(content) - 4

@@ -93,8 +93,8 @@ def test_unreadable_data_is_not_reported_as_corrupt(
 ) -> None:
     original = LocalFileIO.open_input
 
-    def open_input(self: LocalFileIO, path: str) -> IO[bytes]:
-        with original(self, path) as file:
+    def open_input(self: LocalFileIO, path: str, size: int | None = None) -> IO[bytes]:
+        with original(self, path, size) as file:
             failing = Failing(file.read())
         failing.failure = failure
         return failing
@@ -152,13 +152,13 @@ class Store:
         for name in ("read_bytes", "list_dir", "exists", "size", "open_input"):
             monkeypatch.setattr(LocalFileIO, name, self._wrap(getattr(LocalFileIO, name)))
 
-    def _wrap(self, original: Callable[[LocalFileIO, str], object]) -> Callable[..., object]:
-        def call(io: LocalFileIO, path: str) -> object:
+    def _wrap(self, original: Callable[..., object]) -> Callable[..., object]:
+        def call(io: LocalFileIO, path: str, size: int | None = None) -> object:
             self.calls += 1
             if self.calls > self.limit:
                 self.failed += 1
                 raise StorageError(f"{path} cannot be read: the store is busy")
-            return original(io, path)
+            return original(io, path) if size is None else original(io, path, size)
 
         return call
 

@@ -100,7 +100,9 @@ class PaimonDatabaseComponent(TableAttributes, dg.StateBackedComponent):
                 logger.warning("%s; the table is skipped", error)
                 continue
             try:
-                partition_columns[name] = list(catalog.table(table).schema.partition_keys)
+                partition_columns[name] = list(
+                    catalog.table(table).stores.get_schema().partition_keys
+                )
             except NotFoundError:  # another process drops or creates the table
                 continue
             except (CorruptFileError, InputError, UnsupportedError) as error:

@@ -31,6 +31,7 @@ class BlobColumn:
     """Where the values of a range of rows are; a row without value has the length -1."""
 
     reader: FileReader
+    files: Sequence[BucketFile]
     paths: Sequence[str]
     file_numbers: Int32Array
     starts: Int64Array
@@ -61,7 +62,12 @@ class BlobColumn:
             lengths[rows] = new_lengths[has_value]
         paths = [reader.path(bucket_file) for bucket_file in oldest_first]
         return cls(
-            reader=reader, paths=paths, file_numbers=file_numbers, starts=starts, lengths=lengths
+            reader=reader,
+            files=oldest_first,
+            paths=paths,
+            file_numbers=file_numbers,
+            starts=starts,
+            lengths=lengths,
         )
 
     def read(self, name: str, rows: Positions, *, as_descriptors: bool) -> Iterator[pa.RecordBatch]:
@@ -80,7 +86,8 @@ class BlobColumn:
                         parts.append(self._describe(number, part[of_file]))
                         continue
                     if number not in sources:
-                        source = self.reader.io.open_input(self.paths[number])
+                        file = self.files[number].file
+                        source = self.reader.open_input(self.paths[number], file)
                         sources[number] = stack.enter_context(source)
                     parts.append(self._read_values(number, sources[number], part[of_file]))
                 values = parts[0]

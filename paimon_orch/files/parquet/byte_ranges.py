@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Iterator
 from typing import IO
 
+from paimon_orch.storage.streams import ObjectInput
+
 ByteRange = tuple[int, int]
 """The start and the end of a range."""
 
@@ -13,7 +15,10 @@ def read_ranges(source: IO[bytes], ranges: Iterable[ByteRange], gap: int) -> dic
     Raises :class:`ValueError` if the file is too short.
     """
     data_by_range = {}
-    for first, last, joined in join_ranges(ranges, gap):
+    groups = list(join_ranges(ranges, gap))
+    if isinstance(source, ObjectInput):
+        source.expect([(first, last) for first, last, _ in groups])
+    for first, last, joined in groups:
         source.seek(first)
         data = source.read(last - first)
         if len(data) != last - first:

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from paimon_orch.errors import InputError
 from paimon_orch.files.nested_arrays import map_atoms
 from paimon_orch.files.parquet import int96
+from paimon_orch.files.parquet.byte_ranges import ByteRange, join_ranges
 from paimon_orch.files.parquet.footer import PARQUET_MAGIC, Footer
 from paimon_orch.files.parquet.footer_fields import FileLayout
 from paimon_orch.files.parquet.footer_sink import FooterSink
@@ -49,8 +50,10 @@ from paimon_orch.format.schema import KEY_PREFIX, SEQUENCE_NUMBER
 from paimon_orch.format.text import decode_text
 from paimon_orch.format.types.arrow import to_arrow_schema
 from paimon_orch.format.types.data_types import AtomicType, Field
+from paimon_orch.storage.streams import READ_AHEAD_BYTES, ObjectInput
 
 _LOCAL_BUFFER_BYTES = 65_536
+_MAX_AHEAD_BYTES = 32 << 20  # two row groups of more bytes are not in memory at the same time
 _MAX_INDEX_BYTES = 2  # of a value in a column of few distinct values, before compression
 _MAX_FOOTER_BOUND_BYTES = 4_096  # Parquet's writer omits longer bounds
 _CODECS = {
@@ -96,9 +99,9 @@ class ParquetFileReader:
     def __init__(
         self, source: IO[bytes], *, remote: bool = False, costs: ReadCosts | None = None
     ) -> None:
-        # pre_buffer merges the ranges of a row group into few requests. Local reads are as fast
-        # without it. With a small buffer they need less memory, because a merge of many files does
-        # not hold whole column chunks of all files.
+        # pre_buffer merges the ranges of a row group into few requests, but an object store has its
+        # own merged ranges. Local reads are as fast without it. With a small buffer they need less
+        # memory, because a merge of many files does not hold whole column chunks of all files.
         self._source, self._remote = source, remote
         self._footer = Footer(source, remote=remote)
         self._file = self._open()
@@ -110,7 +113,7 @@ class ParquetFileReader:
         return pq.ParquetFile(
             self._source,
             metadata=self._footer.metadata,
-            pre_buffer=self._remote,
+            pre_buffer=self._remote and not isinstance(self._source, ObjectInput),
             buffer_size=0 if self._remote else _LOCAL_BUFFER_BYTES,
             read_dictionary=list(dictionaries),
         )
@@ -145,13 +148,42 @@ class ParquetFileReader:
         numbers = list(range(self.num_row_groups)) if groups is None else list(groups)
         # with pre_buffer, a call for several row groups keeps all of them in memory
         calls = [[number] for number in numbers] if self._remote else [numbers]
-        for row_groups in calls:
+        for number, row_groups in enumerate(calls):
+            if isinstance(self._source, ObjectInput):
+                following = numbers[number + 1 : number + 2]
+                self._source.expect(self._plan_ranges(row_groups, following, columns))
             yield from self._file.iter_batches(
                 batch_size=batch_rows,
                 row_groups=row_groups,
                 columns=list(columns),
                 use_threads=False,
             )
+
+    def _plan_ranges(
+        self, groups: Sequence[int], following: Sequence[int], columns: Sequence[str]
+    ) -> list[ByteRange]:
+        """Return the ranges to read of row groups, and of the following ones if these are small."""
+        ranges = self._merge_ranges(groups, columns)
+        next_ranges = self._merge_ranges(following, columns)
+        read_ahead_bytes = sum(end - start for start, end in (*ranges, *next_ranges))
+        return [*ranges, *next_ranges] if read_ahead_bytes <= _MAX_AHEAD_BYTES else ranges
+
+    def _merge_ranges(self, groups: Sequence[int], columns: Sequence[str]) -> list[ByteRange]:
+        """Return the ranges of the column chunks; those that are close to each other are one."""
+        names = set(columns)
+        ranges = list[ByteRange]()
+        for number in groups:
+            group = self._file.metadata.row_group(number)
+            for chunk in map(group.column, range(group.num_columns)):
+                path = chunk.path_in_schema
+                if path in names or any(path.startswith(f"{name}.") for name in names):
+                    start = chunk.data_page_offset
+                    if chunk.has_dictionary_page and chunk.dictionary_page_offset:
+                        start = min(start, chunk.dictionary_page_offset)
+                    ranges.append((start, start + chunk.total_compressed_size))
+        limit = self._footer.start
+        valid = [(start, end) for start, end in ranges if 0 <= start < end <= limit]
+        return [(start, end) for start, end, _ in join_ranges(valid, READ_AHEAD_BYTES)]
 
     def find_arrow_type(self, column: str) -> pa.DataType:
         """Return the Arrow type of a column."""

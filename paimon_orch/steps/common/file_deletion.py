@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 
 from paimon_orch.steps.common.step import StepOutcome
@@ -10,7 +9,6 @@ from paimon_orch.storage import FileIO
 from paimon_orch.table.cleanup.safe_delete import SafeDeleter
 
 _PATHS_PER_UNIT = 2_000
-_MAX_CONCURRENT_REQUESTS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,18 +42,13 @@ class DeletionScope:
 def run(scope: DeletionScope, paths: Sequence[str]) -> bytes:
     """Delete files and return the refused paths as JSON; may run more than once."""
     deleter = SafeDeleter(io=scope.io, roots=scope.roots)
-    delete_in_threads(deleter, paths)
+    deleter.delete_many(paths)
     return json.dumps(deleter.refused).encode()
 
 
 def delete_in_threads(remover: SafeDeleter, paths: Sequence[str]) -> None:
-    """Delete files; uses threads for many files, because deletes mostly wait for storage."""
-    if len(paths) < _MAX_CONCURRENT_REQUESTS:
-        for path in paths:
-            remover.delete(path)
-        return
-    with ThreadPoolExecutor(_MAX_CONCURRENT_REQUESTS) as pool:
-        list(pool.map(remover.delete, paths))
+    """Delete files; see :meth:`SafeDeleter.delete_many`."""
+    remover.delete_many(paths)
 
 
 def split_paths(paths: Sequence[str]) -> list[tuple[str, ...]]:

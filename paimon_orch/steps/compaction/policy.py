@@ -34,6 +34,7 @@ from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.metadata.live_buckets import LiveBuckets
 from paimon_orch.table.scan.unseen_rows import Visibility
 from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import TableState
 
 _TABLE_OPTION_REASONS = frozenset(
     {CompactReason.OPTIMIZATION_INTERVAL, CompactReason.SIZE_THRESHOLD, CompactReason.DELETED_ROWS}
@@ -163,7 +164,7 @@ class _PlannedWork:
         return bool(self.units) or self.postponed_files > 0
 
 
-def decide(
+def decide(  # noqa: PLR0913 - all but table and policy are keywords
     table: Table,
     policy: CompactionPolicy | None = None,
     *,
@@ -172,6 +173,7 @@ def decide(
     overdue: Collection[str] | None = (),
     may_be_full: bool = True,
     scan: BucketScan | None = None,
+    state: TableState | None = None,
 ) -> list[CompactionDecision]:
     """Decide which partitions of the latest snapshot to compact; reads only manifests.
 
@@ -181,8 +183,9 @@ def decide(
     :param overdue: paths of partitions that have waited for ``max_wait``; None means all
     :param may_be_full: whether decisions may be full compactions
     :param scan: the buckets of the partitions, if the caller needs them too
+    :param state: the table, if the caller has loaded it
     """
-    state = table.load() if scan is None else scan.state
+    state = scan.state if scan is not None else state or table.load()
     policy, schema = policy or CompactionPolicy(), state.schema
     if schema.primary_keys:
         create_merge_engine(schema)

@@ -69,8 +69,11 @@ class ManifestReader:
         """Return the content and path of a file of the expected size."""
         path = self._path(name)
         try:
-            read = read_unchanging_file if self.is_cached else read_metadata_file
-            data = read(self.io, path)
+            data = (
+                read_unchanging_file(self.io, path, size=size)
+                if self.is_cached
+                else read_metadata_file(self.io, path)
+            )
         except FileNotFoundError:
             raise MissingFileError(path, "is missing, but a snapshot needs it") from None
         if size is not None and size != len(data):

@@ -22,16 +22,19 @@ _contents: LRUCache[_Key, bytes] = LRUCache(_MAX_BYTES, getsizeof=len)
 _lock = Lock()
 
 
-def read_unchanging_file(io: FileIO, path: str, version: str = "") -> bytes:
+def read_unchanging_file(
+    io: FileIO, path: str, version: str = "", *, size: int | None = None
+) -> bytes:
     """Return the content of a file that is never replaced; raises ``FileNotFoundError``.
 
     The name of the file must be unique for all times, as those of manifests, or ``version`` must
-    identify the content, as :attr:`FileInfo.version` does.
+    identify the content, as :attr:`FileInfo.version` does. ``size`` is the expected number of
+    bytes, if it is known; content of another size is read again.
     """
     key = (io.store, io.roots, path, version)
     with _lock:
         data = _contents.get(key)
-    if data is None:
+    if data is None or size not in (None, len(data)):
         data = read_metadata_file(io, path)
         _keep(key, data)
     return data

@@ -25,7 +25,10 @@ class SchemaStore(Mapping[int, TableSchema]):
 
     io: FileIO
     paths: TablePaths
-    _read: dict[int, TableSchema] = field(default_factory=dict, repr=False, compare=False)
+    _read: dict[int, tuple[str, TableSchema]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+    """The schemas that were read, and the versions of their files, by id."""
     _versions: dict[int, str] = field(default_factory=dict, repr=False, compare=False)
     """The versions of the files in the last listing, by id."""
 
@@ -55,21 +58,25 @@ class SchemaStore(Mapping[int, TableSchema]):
 
     def get(self, schema_id: int) -> TableSchema:  # type: ignore[override]  # without a default
         """Read one schema version."""
-        if schema_id not in self._read:
-            path, version = self.path(schema_id), self._versions.get(schema_id)
-            try:
-                # without a listing, a table that was created again can have another schema
-                data = (
-                    read_unchanging_file(self.io, path, version)
-                    if version
-                    else read_metadata_file(self.io, path)
-                )
-            except FileNotFoundError:
-                raise CorruptFileError(
-                    path, "is missing, but a snapshot or data file needs it"
-                ) from None
-            self._read[schema_id] = _decode_schema(data, path)
-        return self._read[schema_id]
+        version = self._versions.get(schema_id, "")
+        known_version, known = self._read.get(schema_id, ("", None))
+        if known is not None and known_version == version:
+            return known
+        path = self.path(schema_id)
+        try:
+            # without a listing, a table that was created again can have another schema
+            data = (
+                read_unchanging_file(self.io, path, version)
+                if version
+                else read_metadata_file(self.io, path)
+            )
+        except FileNotFoundError:
+            raise CorruptFileError(
+                path, "is missing, but a snapshot or data file needs it"
+            ) from None
+        schema = _decode_schema(data, path)
+        self._read[schema_id] = version, schema
+        return schema
 
     def get_all(self, schema_ids: Iterable[int]) -> dict[int, TableSchema]:
         """Read several schema versions, some at the same time."""
@@ -82,6 +89,10 @@ class SchemaStore(Mapping[int, TableSchema]):
         if not ids:
             raise NotFoundError(f"{self.paths.root} has no schema: it is not a Paimon table")
         return self.get(ids[-1])
+
+    def earliest(self) -> TableSchema:
+        """Read the schema with the smallest id; lists them only if they were not listed yet."""
+        return self.get(min(self._versions or self.ids()))
 
     def create(self, schema: TableSchema) -> bool:
         """Write a new schema version; return False if its id exists already.

@@ -113,7 +113,7 @@ class SnapshotStore:
         """Return whether a snapshot file exists."""
         path = self.path(snapshot_id)
         with wrap_read_errors(path):
-            return self.io.exists(path)
+            return self.io.file_exists(path)
 
     def latest_id(self) -> int | None:
         """Return the newest snapshot id, or None if the table is empty.
@@ -237,6 +237,19 @@ class SnapshotStore:
                 return self.catalog.load_latest()
         newest = self._find_newest(self._read_file)
         return None if newest is None else self._decode(*newest)
+
+    def latest_since(self, known: Snapshot | None) -> Snapshot | None:
+        """Read the newest snapshot; ``known`` was the newest one at an earlier time.
+
+        If it still is, these are two requests at once. It is read again, because after a rollback
+        another snapshot can have its id.
+        """
+        if known is None or self.catalog is not None:
+            return self.latest()
+        same, later = map_concurrently(self.io, self._read_file, (known.id, known.id + 1))
+        if same is None or later is not None:
+            return self.latest()
+        return self._decode(known.id, same)
 
     def walk_back(self) -> Iterator[Snapshot]:
         """Yield the snapshots that are not expired, newest first."""

@@ -23,10 +23,15 @@ from paimon_orch.format.schema import SEQUENCE_NUMBER, TableSchema
 from paimon_orch.format.types.data_types import is_blob
 from paimon_orch.merge.engine.merge_engine import MergeEngine, create_merge_engine
 from paimon_orch.merge.sort.sort_merge_reader import build_sorted_batch
-from paimon_orch.table.write.bucket_routing import compute_row_buckets, split_by_bucket
+from paimon_orch.table.write.bucket_routing import (
+    compute_row_buckets,
+    serialize_partitions,
+    split_by_bucket,
+)
 from paimon_orch.table.write.commit_message import CommitMessage
 from paimon_orch.table.write.dynamic_bucket import HashIndexWriter
 from paimon_orch.table.write.merge_flushes import merge_flushes
+from paimon_orch.table.write.next_sequences import PartitionSequences
 from paimon_orch.table.write.postpone_bucket import build_postpone_writer_factory
 from paimon_orch.table.write.write_plan import WritePlan
 
@@ -79,6 +84,9 @@ class TableWriter(UncommittedFiles):
         If the rows are not in their logical order, the column ``_SEQUENCE_NUMBER`` (int64, from 0)
         must define it.
         """
+        sequences = self.plan.first_sequence
+        if isinstance(sequences, PartitionSequences):
+            sequences.read(serialize_partitions(rows, self._schema))
         is_assigned_here = self._index is not None or self.plan.postponed is not None
         assign = self._assign_buckets if is_assigned_here else None
         for partition_bucket, group in split_by_bucket(rows, self._schema, assign):

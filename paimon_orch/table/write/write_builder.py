@@ -3,7 +3,7 @@
 See docs/format/commit.md.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 
 import numpy as np
@@ -29,6 +29,7 @@ from paimon_orch.table.write.bucket_routing import check_writable
 from paimon_orch.table.write.commit_message import CommitMessage, discard_written_files
 from paimon_orch.table.write.conform_rows import check_columns, convert_rows
 from paimon_orch.table.write.dynamic_bucket import HashIndex, has_dynamic_buckets
+from paimon_orch.table.write.next_sequences import PartitionSequences, compute_next_sequences
 from paimon_orch.table.write.overwrite_upgrade import upgrade_after_overwrite
 from paimon_orch.table.write.partition_overwrite import build_overwrite_filter
 from paimon_orch.table.write.postpone_bucket import PostponeBuckets, has_postpone_buckets
@@ -59,7 +60,7 @@ class WriteBuilder:
         """
         if self.is_overwrite:
             return {}
-        return _compute_next_sequences(self._read_buckets(self.state.snapshot))
+        return compute_next_sequences(self._read_buckets(self.state.snapshot))
 
     def find_committed(self) -> Snapshot | None:
         """Return the snapshot with this commit id, or None if it is not committed."""
@@ -72,10 +73,11 @@ class WriteBuilder:
         """Repeat the reports of an earlier commit, which may have ended before them."""
         self.state.report_commit(StepKind.WRITE_ROWS, committed)
 
-    def plan(self, row_kind: str | None = None) -> WritePlan:
+    def plan(self, row_kind: str | None = None, *, in_process: bool = False) -> WritePlan:
         """Read the next sequence numbers and the state of the buckets for the tasks of a write.
 
-        ``row_kind`` names a text column with row kinds. Raises :class:`UnsupportedError` if the
+        ``row_kind`` names a text column with row kinds. ``in_process``: this process writes the
+        rows, so the numbers of a partition can be read when its rows are known. Raises :class:`UnsupportedError` if the
         table's options or buckets do not allow writes.
         """
         snapshot = self.state.snapshot
@@ -84,12 +86,18 @@ class WriteBuilder:
         check_writable(factory.schema)
         # an overwrite ignores the sequence numbers and buckets of existing rows
         replaces_all = self.is_overwrite or snapshot is None
-        groups = self._read_buckets(None if replaces_all else snapshot)
+        first_sequence: Mapping[PartitionBucket, int] | None = None
+        if in_process and not replaces_all:
+            first_sequence = self._defer_sequences(factory.schema, snapshot)
+        without_buckets = replaces_all or first_sequence is not None
+        groups = self._read_buckets(None if without_buckets else snapshot)
+        if first_sequence is None:
+            first_sequence = compute_next_sequences(groups)
         has_postponed = has_postpone_buckets(factory.schema)
         return WritePlan(
             state=self.state,
             factory=factory,
-            first_sequence=_compute_next_sequences(groups),
+            first_sequence=first_sequence,
             row_kind=row_kind,
             is_overwrite=self.is_overwrite,
             partitions=self.partitions,
@@ -97,6 +105,15 @@ class WriteBuilder:
             hashes=self._load_hash_index(factory.schema, snapshot, groups),
             postponed=PostponeBuckets.of(factory.schema, groups) if has_postponed else None,
         )
+
+    def _defer_sequences(
+        self, schema: TableSchema, snapshot: Snapshot | None
+    ) -> PartitionSequences | None:
+        """Return numbers to read later, if this saves requests and no bucket is needed before."""
+        is_assigned = has_dynamic_buckets(schema) or has_postpone_buckets(schema)
+        if snapshot is None or is_assigned or not schema.partition_keys or not self.state.io.remote:
+            return None
+        return PartitionSequences(self.state.manifests, snapshot, schema)
 
     def _read_buckets(self, snapshot: Snapshot | None) -> BucketGroups:
         """Return the live files of a snapshot by bucket, without objects for files."""
@@ -140,7 +157,7 @@ class WriteBuilder:
 
         ``row_kind`` names a text column with row kinds; without it, all rows have ``kind``.
         """
-        planned = self.plan()
+        planned = self.plan(in_process=True)
         committed = self.find_committed()
         if committed is not None:
             self.report_commit(committed)
@@ -248,11 +265,3 @@ class WriteBuilder:
                 f"{rows:,}",
                 latest.id,
             )
-
-
-def _compute_next_sequences(groups: BucketGroups) -> dict[PartitionBucket, int]:
-    """Return the next sequence number of each bucket with files."""
-    numbers = groups.max(groups.files.max_sequence_numbers).tolist()
-    return {
-        bucket: 1 + number for bucket, number in zip(groups.list_buckets(), numbers, strict=True)
-    }

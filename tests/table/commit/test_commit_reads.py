@@ -12,12 +12,11 @@ import pytest
 from support.tables import new_table, rows_of, table_of
 
 from paimon_orch.format.manifest.columnar_manifest import Manifest
-from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.common.step import run_step
 from paimon_orch.steps.compaction.compact import COMPACT, CompactRequest, compact
 from paimon_orch.steps.compaction.compact import plan as plan_compaction
-from paimon_orch.table.metadata.manifest_io import ManifestReader
+from paimon_orch.table.metadata import manifest_io
 from paimon_orch.table.table import Table
 
 Values = tuple[list[Any], Any]
@@ -34,19 +33,19 @@ def count_opened_manifests(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Callable[[Callable[[], object]], int]:
     """Count the manifests that are read."""
-    read, count = ManifestReader.open, 0
+    decode, count = manifest_io._open_manifest, 0
 
-    def counting(self: ManifestReader, meta: ManifestFileMeta, *arguments: Any) -> Manifest:
+    def counting(*arguments: Any) -> Manifest:
         nonlocal count
         count += 1
-        return read(self, meta, *arguments)
+        return decode(*arguments)
 
     def during(work: Callable[[], object]) -> int:
         before = count
         work()
         return count - before
 
-    monkeypatch.setattr(ManifestReader, "open", counting)
+    monkeypatch.setattr(manifest_io, "_open_manifest", counting)
     return during
 
 

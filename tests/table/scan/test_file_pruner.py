@@ -27,6 +27,7 @@ from paimon_orch.format.types.predicate import And, Leaf, Not, Operator, Or, Pre
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction import compact as step
 from paimon_orch.storage import LocalFileIO
+from paimon_orch.table.metadata.metadata_cache import clear_metadata_cache
 from paimon_orch.table.table import Table
 
 EXECUTOR = InProcessExecutor()
@@ -222,6 +223,7 @@ def _count_opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int]]:
         counts["manifests"] += name.startswith("manifest-") and "list" not in name
         return read_bytes(self, path)
 
+    clear_metadata_cache()
     with monkeypatch.context() as patch:
         patch.setattr(FileReader, "_read_physical_rows", counted_read)
         patch.setattr(LocalFileIO, "read_bytes", counted_bytes)

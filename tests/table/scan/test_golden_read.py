@@ -169,6 +169,6 @@ def test_row_ids_and_sequence_numbers_equal_those_of_the_writer(
 ) -> None:
     table = _open(warehouse_of(folder), entry)
     with _refused_as_listed(name):
-        columns = [*table.schema.names, "_ROW_ID", "_SEQUENCE_NUMBER"]
+        columns = [*table.load().schema.names, "_ROW_ID", "_SEQUENCE_NUMBER"]
         expected = {"columns": columns, "rows": entry["row_tracking"]}
         _assert_reads(folder, table.scan(columns).to_arrow(), expected)

@@ -102,7 +102,7 @@ def _texts(rows: pa.Table) -> list[str]:
 
 
 def _check_table(table: Any) -> None:
-    schema = table.schema
+    schema = table.load().schema
     reader, stats = table.stores.reader(), FileStats(schema, table.stores.schemas.get)
     fields = [field for field in schema.fields if isinstance(field.type, AtomicType)]
     checked = set()

@@ -1,0 +1,61 @@
+"""The next sequence numbers of buckets, read when the rows of their partitions are written.
+
+See docs/format/data-files.md#order-and-sequence-numbers.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from paimon_orch.format.bucket.partition_bucket import PartitionBucket
+from paimon_orch.format.manifest.live_files import BucketGroups
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.table.metadata.manifest_io import ManifestReader
+from paimon_orch.table.scan.partition_pruner import build_partition_manifest_selector
+
+
+@dataclass(slots=True)
+class PartitionSequences(Mapping[PartitionBucket, int]):
+    """The next sequence numbers of the partitions that were read; for writers of one process.
+
+    A store whose requests take long is asked only for the manifests of the written partitions.
+    """
+
+    manifests: ManifestReader
+    snapshot: Snapshot
+    schema: TableSchema
+    _numbers: dict[PartitionBucket, int] = field(default_factory=dict)
+    _partitions: set[bytes] = field(default_factory=set)
+
+    def read(self, partitions: set[bytes]) -> None:
+        """Read the numbers of partitions, unless they were read before."""
+        missing = partitions - self._partitions
+        if missing:
+            files = self.manifests.read_live_files(
+                self.snapshot,
+                manifests=build_partition_manifest_selector(missing, self.schema),
+                partitions=lambda _: missing,
+            )
+            self._numbers |= compute_next_sequences(files.group_by_bucket())
+            self._partitions |= missing
+
+    def __getitem__(self, bucket: PartitionBucket) -> int:
+        """Return the number of a bucket of a partition that was read."""
+        self.read({bucket.partition})
+        return self._numbers[bucket]
+
+    def __iter__(self) -> Iterator[PartitionBucket]:
+        """Iterate over the buckets that were read."""
+        return iter(self._numbers)
+
+    def __len__(self) -> int:
+        """Return the number of buckets that were read."""
+        return len(self._numbers)
+
+
+def compute_next_sequences(groups: BucketGroups) -> dict[PartitionBucket, int]:
+    """Return the next sequence number of each bucket with files."""
+    numbers = groups.max(groups.files.max_sequence_numbers).tolist()
+    return {
+        bucket: 1 + number for bucket, number in zip(groups.list_buckets(), numbers, strict=True)
+    }
