@@ -46,7 +46,7 @@ from paimon_orch.steps.expiration.retention import (
     is_changelog_decoupled,
 )
 from paimon_orch.storage import FileInfo
-from paimon_orch.storage.concurrency import map_concurrently
+from paimon_orch.storage.concurrency import map_concurrently, start_call
 from paimon_orch.table.cleanup.references import ReferenceReader
 from paimon_orch.table.cleanup.retained_snapshots import (
     RetainedSnapshot,
@@ -141,10 +141,11 @@ def plan(table: Table, request: ExpireSnapshotsRequest) -> SnapshotExpirationPla
     now = int(time.time() * 1000) if request.now_millis is None else request.now_millis
     options = state.schema.typed_options
     retention = Retention.of_snapshots(options, now, request)
-    next_snapshots, expired = state.open_consumers().read_progress()
+    read_consumers = start_call(state.io, state.open_consumers().read_progress)
+    ages = _SnapshotAges.of(state)
+    next_snapshots, expired = read_consumers()
     if options.get(CONSUMER_CHANGELOG_ONLY):
         next_snapshots = {}
-    ages = _SnapshotAges.of(state)
     end = ages.find_first_retained(retention, next_snapshots.values())
     end_without_consumers = None
     if next_snapshots:
