@@ -33,6 +33,17 @@ def get_max_whole_file_bytes() -> int:
     return int(_read_factor() * _MAX_WHOLE_FILE_BYTES)
 
 
+def check_whole_file(size: int, path: str) -> None:
+    """Raise :class:`CorruptFileError` for a file that is too large to be read into memory at once."""
+    limit = get_max_whole_file_bytes()
+    if size > limit:
+        raise CorruptFileError(
+            path,
+            f"has more than {limit} bytes, but is read at once; the environment variable "
+            f"{LIMIT_FACTOR_VARIABLE} multiplies this limit",
+        )
+
+
 def check_decoded_bytes(needed_bytes: float, stored_bytes: int, content: str) -> None:
     """Raise ``ValueError`` if the decoded content of ``stored_bytes`` needs too much memory.
 

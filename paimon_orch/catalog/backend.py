@@ -1,7 +1,7 @@
 """The operations that differ between catalogs; :class:`Catalog` adds names, checks and messages."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from paimon_orch.catalog.identifier import TableIdentifier
@@ -9,6 +9,7 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.storage import FileIO
 from paimon_orch.table.catalog_environment import NO_CATALOG, CatalogEnvironment
+from paimon_orch.table.metadata.snapshot_store import LatestHint
 from paimon_orch.table.table import Table
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ class CatalogTable:
     root: str
     """The absolute path of the table's directory, without a trailing slash."""
     environment: CatalogEnvironment = NO_CATALOG
+    hint: LatestHint = field(default_factory=LatestHint)
+    """The hint LATEST, if it was read to find the table."""
     is_external: bool = False
     """Whether the files are kept when the table is dropped."""
 

@@ -86,8 +86,10 @@ class Catalog:
 
         ``allowed_external_paths`` and ``allowed_hosts`` say which directories outside of its own,
         and which hosts, a table may use if its options ask for them; by default none. In a path,
-        ``{database}`` and ``{table}`` stand for the names of the table. The options
-        ``allowed-external-paths`` and ``allowed-hosts``, texts with commas, add to them.
+        ``{database}`` and ``{table}`` stand for the names of the table; a path without them allows
+        the directory ``<path>/<database>.db/<table>``, and a path that ends with ``/*`` is open to
+        all tables. The options ``allowed-external-paths`` and ``allowed-hosts``, texts with commas,
+        add to them.
         """
         self.allowances = allowances
         self.name, resolved = resolve_options(uri, options)
@@ -190,6 +192,7 @@ class Catalog:
                 command_argument=self._command_argument,
                 permissions=self.permissions,
             ),
+            hint=entry.hint,
         )
 
     @property
@@ -408,14 +411,16 @@ class Catalog:
     def alter_table(self, identifier: str, changes: Iterable["SchemaChange"]) -> TableSchema:
         """Apply all changes to columns, options or comments in one schema version.
 
-        Returns the new schema. Old files are not rewritten; reads convert their rows. Raises
-        :class:`InputError` if a change breaks a rule of the format; the table is then unchanged.
+        Returns the new schema. Old files are not rewritten; reads convert their rows. Logs a
+        warning if readers see other values of existing rows. Raises :class:`InputError` if a change
+        breaks a rule of the format; the table is then unchanged.
 
         >>> note = AddColumn(column="note", type="STRING")
         >>> catalog.alter_table("db.orders", [note, SetOption("bucket", "4")])
 
         See docs/format/schema.md#schema-changes.
         """
+        from paimon_orch.table.schema_change.changed_rows import describe_changed_rows
         from paimon_orch.table.schema_change.deletion_vectors_switch import (
             check_deletion_vectors_change,
         )
@@ -428,7 +433,10 @@ class Catalog:
         table.stores.check_step(StepKind.ALTER)
         check_deletion_vectors_change(table, changes)
         check_no_index_of_changed_columns(table, changes)
+        older = table.stores.get_schema()
         schema = self.backend.alter_table(TableIdentifier.parse(identifier), table, changes)
+        for effect in describe_changed_rows(table, older, schema):
+            logger.warning("readers of %s see other rows now: the change of %s", identifier, effect)
         table.stores.publish_iceberg_metadata()
         altered = {change.key for change in changes if isinstance(change, SetOption)}
         warn_of_options(

@@ -5,7 +5,7 @@ See docs/format/table-layout.md#directory-tree.
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.storage import FileIO
 from paimon_orch.table.metadata.schema_store import SchemaStore
+from paimon_orch.table.metadata.snapshot_store import LATEST, LatestHint, read_hint
 from paimon_orch.table.table import Table
 
 if TYPE_CHECKING:
@@ -80,9 +81,11 @@ class FileSystemBackend:
     def load_table(self, identifier: TableIdentifier) -> CatalogTable | None:
         """Return a table or branch that has a schema."""
         table = self.locate_table(identifier)
-        schemas = SchemaStore(self.io, TablePaths(table.root, identifier.branch))
-        # almost all tables keep their first schema
-        return table if self.io.exists(schemas.path(0)) or schemas.ids() else None
+        paths = TablePaths(table.root, identifier.branch)
+        hint = LatestHint(read_hint(self.io, f"{paths.snapshot_dir}/{LATEST}"))
+        if hint.snapshot_id is None and not SchemaStore(self.io, paths).ids():
+            return None
+        return replace(table, hint=hint)
 
     def locate_table(self, identifier: TableIdentifier) -> CatalogTable:
         """Return a table or branch that may not exist; sends no request."""

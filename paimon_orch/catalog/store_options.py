@@ -7,10 +7,17 @@ See docs/format/catalogs.md#options-of-object-stores.
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from paimon_orch.catalog.catalog_options import STORAGE_PREFIX
-from paimon_orch.errors import UnsupportedError
+from paimon_orch.catalog.catalog_options import (
+    ALLOWED_EXTERNAL_PATHS,
+    STORAGE_PREFIX,
+    WAREHOUSE,
+    read_permissions,
+)
+from paimon_orch.errors import NotAllowedError, UnsupportedError
+from paimon_orch.format.external_paths import strip_file_scheme
 from paimon_orch.safe_text import mask_secrets
 from paimon_orch.storage import FileIO, StorageCredentials, resolve_warehouse
 from paimon_orch.storage.object_store import PACKAGE_BY_SCHEME
@@ -59,6 +66,30 @@ def open_served_location(
             f"local paths and {known} only"
         )
     return open_location(options, location, credentials)
+
+
+def check_served_directory(
+    options: Mapping[str, Any], io: FileIO, root: str, identifier: str, *, warehouse: str = ""
+) -> None:
+    """Refuse a local directory that a server names for a table or a database.
+
+    Raises :class:`NotAllowedError` unless it is below the warehouse, by default the option of the
+    catalog, or in a directory that the operator allows this table.
+    """
+    if io.remote:
+        return
+    local = strip_file_scheme(warehouse or str(options.get(WAREHOUSE.key) or ""))
+    allowed = [path.rstrip("/") for path in read_permissions(options).list_directories(identifier)]
+    above = []
+    if local.startswith("/"):  # the name of a warehouse of a REST server is not a path
+        above = [resolve_warehouse(local)[1], str(Path(local).resolve())]
+    if root not in allowed and not any(root.startswith(f"{p}/") for p in (*above, *allowed)):
+        raise NotAllowedError(
+            f"the catalog names the local directory {root} for {identifier}, which is not allowed "
+            f"(allowed: {', '.join(dict.fromkeys((*above, *allowed))) or 'none'}). If it is right, add it to the catalog option "
+            f"{ALLOWED_EXTERNAL_PATHS.key!r}, or {root.rpartition('/')[0]}/*, which opens a "
+            "directory to all tables"
+        )
 
 
 def _extract_storage_options(options: Mapping[str, Any]) -> dict[str, Any]:

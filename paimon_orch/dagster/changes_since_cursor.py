@@ -6,6 +6,7 @@ and ANALYZE, so that the sensor does not react to the compactions that it reques
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from paimon_orch.dagster.partitions import parse_partition_path
 from paimon_orch.dagster.sensor_cursor import (
@@ -16,6 +17,8 @@ from paimon_orch.dagster.sensor_cursor import (
 )
 from paimon_orch.errors import NotFoundError
 from paimon_orch.format.snapshot import CommitKind, Snapshot
+from paimon_orch.steps.common.bucket_scan import scan_latest_buckets
+from paimon_orch.steps.common.partition_selection import PartitionRequest
 from paimon_orch.steps.compaction.policy import CompactionDecision, CompactionPolicy, decide
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
@@ -62,34 +65,43 @@ class CompactionDecider:
             return ()
         is_whole_table = paths is None or "" in paths
         specs = None if is_whole_table else [parse_partition_path(p) for p in sorted(paths or ())]
+        # partitions may have been dropped since
+        scan = scan_latest_buckets(self.state, PartitionRequest(partitions=specs))
+        if scan is None:
+            return ()
         decisions = decide(
             self.table,
             self.policy,
-            partitions=specs,
             overdue=overdue,
             may_be_full=self.can_compact_fully,
-            state=self.state,
+            scan=scan,
         )
         return tuple(decisions)
 
 
-def is_latest_snapshot(snapshots: SnapshotStore, handled: SnapshotIdentity) -> bool:
-    """Return whether a snapshot is still the latest one; looks up two snapshots at once.
+def find_next_snapshots(snapshots: SnapshotStore, handled: SnapshotIdentity) -> dict[int, Snapshot]:
+    """Read the snapshots with the handled id and the next one, if they exist, at the same time."""
+    return snapshots.find_many((handled.snapshot_id, handled.snapshot_id + 1))
+
+
+def is_latest_snapshot(found: Mapping[int, Snapshot], handled: SnapshotIdentity) -> bool:
+    """Return whether a snapshot is still the latest one, by :func:`find_next_snapshots`.
 
     Unlike the hint LATEST, this detects that the table was recreated and has another snapshot with
     the same id.
     """
-    number = handled.snapshot_id
-    found = snapshots.find_many((number, number + 1))
-    return set(found) == {number} and SnapshotIdentity.of(found[number]) == handled
+    return [SnapshotIdentity.of(snapshot) for snapshot in found.values()] == [handled]
 
 
 def collect_changes(
-    decider: CompactionDecider, cursor: Cursor | None, limit: int
+    decider: CompactionDecider,
+    cursor: Cursor | None,
+    limit: int,
+    found: Mapping[int, Snapshot] = MappingProxyType({}),
 ) -> ChangesSinceCursor:
     """Read at most ``limit`` snapshots after the cursor, and evaluate the partitions they changed.
 
-    The table has a snapshot. Evaluates all partitions if there is no cursor, if the table was rolled back or recreated, or if
+    The table has a snapshot; ``found`` are snapshots that the caller has just read. Evaluates all partitions if there is no cursor, if the table was rolled back or recreated, or if
     snapshots after the cursor have expired.
     """
     state, identity = decider.state, get_table_identity(decider.state)
@@ -100,7 +112,7 @@ def collect_changes(
         return replace(changes, touched_partitions=frozenset())
     if cursor.table != identity:
         return _evaluate_all_partitions(decider, identity, latest, "the table was recreated")
-    if latest.id < cursor.handled.snapshot_id or _is_replaced(state, cursor.handled):
+    if latest.id < cursor.handled.snapshot_id or _is_replaced(state, cursor.handled, found):
         # The sensor may have requested the same partitions for an earlier snapshot with this id.
         suffix = f" after {cursor.handled}"
         reason = "the table was rolled back"
@@ -112,11 +124,14 @@ def collect_changes(
         return _evaluate_all_partitions(decider, identity, latest, reason)
 
 
-def _is_replaced(state: TableState, handled: SnapshotIdentity) -> bool:
+def _is_replaced(
+    state: TableState, handled: SnapshotIdentity, found: Mapping[int, Snapshot]
+) -> bool:
     """Return whether the id now belongs to another snapshot; False if the snapshot has expired."""
-    latest = state.snapshot
-    is_latest = latest is not None and latest.id == handled.snapshot_id
-    snapshot = latest if is_latest else state.snapshots.find(handled.snapshot_id)
+    number, latest = handled.snapshot_id, state.snapshot
+    if latest is not None and latest.id == number:
+        return SnapshotIdentity.of(latest) != handled
+    snapshot = found.get(number) or state.snapshots.find(number)
     return snapshot is not None and SnapshotIdentity.of(snapshot) != handled
 
 

@@ -11,6 +11,7 @@ from paimon_orch.dagster.changes_since_cursor import (
     ChangesSinceCursor,
     CompactionDecider,
     collect_changes,
+    find_next_snapshots,
     is_latest_snapshot,
 )
 from paimon_orch.dagster.health_checks import Limit, TableChecks
@@ -25,16 +26,16 @@ from paimon_orch.dagster.run_metadata import (
     build_row_count_metadata,
 )
 from paimon_orch.dagster.run_requests import CompactionTarget
-from paimon_orch.dagster.sensor_cursor import Cursor, SnapshotIdentity
+from paimon_orch.dagster.sensor_cursor import Cursor
 from paimon_orch.errors import NotFoundError, PaimonError, raise_if_temporary
 from paimon_orch.format.display import format_count
 from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.safe_text import clean_line
 from paimon_orch.steps.compaction.policy import CompactionPolicy
-from paimon_orch.steps.inspection.inspect import inspect
+from paimon_orch.steps.inspection.inspect import inspect_snapshot
 from paimon_orch.table.table import Table
-from paimon_orch.table.table_state import TableState
+from paimon_orch.table.table_state import TableState, load_table_state
 
 SnapshotEvent = dg.AssetObservation | dg.AssetMaterialization
 
@@ -97,12 +98,17 @@ def build_latest_snapshot_sensor(  # noqa: PLR0913 - keywords of a factory
     def latest_snapshot(
         context: dg.SensorEvaluationContext, paimon: PaimonCatalogResource
     ) -> dg.SensorResult | dg.SkipReason:
+        cursor = Cursor.from_json(context.cursor)
         try:
             catalog = paimon.catalog()
-            if skip := _skip_without_new_snapshot(context.cursor, catalog, table, policy):
-                return skip
-            loaded = add_allowances(catalog.table(table), allowances)
-            state = loaded.load()
+            found = _find_snapshots(cursor, catalog, table, policy or CompactionPolicy())
+            if cursor and is_latest_snapshot(found, cursor.handled):
+                number = cursor.handled.snapshot_id
+                return dg.SkipReason(f"{table}: snapshot {number} was already handled")
+            # a snapshot in the place of the table shows that the table exists
+            opened = catalog.locate(table) if found else catalog.table(table)
+            loaded = add_allowances(opened, allowances)
+            state = load_table_state(loaded.stores, loaded.hint.take(), found=found)
         except NotFoundError as error:
             return dg.SkipReason(str(error))
         target = CompactionTarget(
@@ -113,7 +119,7 @@ def build_latest_snapshot_sensor(  # noqa: PLR0913 - keywords of a factory
             max_partitions_per_run=max_partitions_per_run,
             evaluation_context=context,
         )
-        changes = _evaluate_changes(context, target, policy, max_snapshots_per_tick)
+        changes = _evaluate_changes(context, target, policy, max_snapshots_per_tick, found)
         if isinstance(changes, dg.SkipReason):
             return changes
         events = _build_asset_events(target, changes, materialized=is_materialized)
@@ -130,24 +136,20 @@ def build_latest_snapshot_sensor(  # noqa: PLR0913 - keywords of a factory
     return latest_snapshot
 
 
-def _skip_without_new_snapshot(
-    cursor_text: str | None, catalog: Catalog, table: str, policy: CompactionPolicy | None
-) -> dg.SkipReason | None:
-    """Skip a tick if one request to the catalog, or two to the store, show no new snapshot.
+def _find_snapshots(
+    cursor: Cursor | None, catalog: Catalog, table: str, policy: CompactionPolicy
+) -> Mapping[int, Snapshot]:
+    """Return the snapshots that show whether there is a new one; one or two requests.
 
-    Returns None if the table must be loaded. As in :func:`is_latest_snapshot`, a snapshot of a
-    recreated table has another commit time.
+    Returns none if the table must be evaluated anyway. As in :func:`is_latest_snapshot`, a snapshot
+    of a recreated table has another commit time.
     """
-    cursor = Cursor.from_json(cursor_text)
-    if cursor is None or not _is_idle(cursor, policy or CompactionPolicy()):
-        return None
+    if cursor is None or not _is_idle(cursor, policy):
+        return {}
     latest = catalog.served_snapshot(table)
-    if latest is None:
-        is_handled = is_latest_snapshot(catalog.locate(table).stores.snapshots, cursor.handled)
-    else:
-        is_handled = SnapshotIdentity.of(latest) == cursor.handled
-    number = cursor.handled.snapshot_id
-    return dg.SkipReason(f"{table}: snapshot {number} was already handled") if is_handled else None
+    if latest is not None:
+        return {latest.id: latest}
+    return find_next_snapshots(catalog.locate(table).stores.snapshots, cursor.handled)
 
 
 def _evaluate_changes(
@@ -155,6 +157,7 @@ def _evaluate_changes(
     target: CompactionTarget,
     policy: CompactionPolicy | None,
     limit: int,
+    found: Mapping[int, Snapshot],
 ) -> ChangesSinceCursor | dg.SkipReason:
     """Log and return the changes since the cursor, or return the reason to skip the tick."""
     table, cursor = target.table, Cursor.from_json(context.cursor)
@@ -166,7 +169,7 @@ def _evaluate_changes(
         policy or CompactionPolicy(),
         can_compact_fully=target.can_compact_fully,
     )
-    changes = collect_changes(decider, cursor, limit)
+    changes = collect_changes(decider, cursor, limit, found)
     _log_decisions(context, table, changes)
     return changes
 
@@ -327,7 +330,7 @@ def _build_table_metadata(target: CompactionTarget, snapshot: Snapshot) -> dict[
     try:
         if not _has_small_manifests(target.state, snapshot):
             return metadata
-        report = inspect(target.table, snapshot.id)
+        report = inspect_snapshot(target.state, snapshot)
     except PaimonError as error:  # expired meanwhile; the other metadata is known
         raise_if_temporary(error)
         return metadata

@@ -52,7 +52,6 @@ from paimon_orch.format.file_index.evaluation import to_positions
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileSource
 from paimon_orch.format.options.core_options import ORC_LEGACY_INSTANTS
 from paimon_orch.format.paths import TablePaths, is_blob_file, parse_file_format
-from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.format.row.simple_stats import ColumnStats
 from paimon_orch.format.schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, TableSchema
 from paimon_orch.format.types.arrow import (
@@ -490,10 +489,8 @@ class FileReader:
     def _columns(
         self, bucket_file: BucketFile, fields: Sequence[Field], names: Sequence[str]
     ) -> list[ColumnSource]:
-        partition_fields = self.schema.partition_fields
-        types = [field.type for field in partition_fields]
-        values = deserialize_row(bucket_file.partition, types)
-        constants = dict(zip((field.name for field in partition_fields), values, strict=True))
+        values = self.schema.decode_partition(bucket_file.partition)
+        constants = dict(zip(self.schema.partition_keys, values, strict=True))
         has_system_field = any(field in SYSTEM_FIELDS for field in fields)
         if has_system_field and self._is_numbered_by_snapshot(bucket_file):
             constants[SEQUENCE_NUMBER.name] = bucket_file.file.min_sequence_number

@@ -15,7 +15,6 @@ from paimon_orch.format.options.core_options import (
     PARTITION_TIMESTAMP_PATTERN,
 )
 from paimon_orch.format.partition_path import format_partition_value
-from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.format.types.data_types import Field
 
 _DEFAULT_TIMESTAMP = re.compile(
@@ -52,11 +51,6 @@ class PartitionTimes:
             strptime_format=_to_strptime_format(java),
             shape=_compile_java_format(java) if java else None,
         )
-
-    def read(self, partition: bytes) -> datetime | None:
-        """Return the time of a serialized row of the columns, or None if it has none."""
-        values = deserialize_row(partition, [field.type for field in self.fields])
-        return self.read_values(values)
 
     def read_values(self, values: Sequence[object]) -> datetime | None:
         """Return the time of values of the columns, or None if they are not a time."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import uuid4
 
-from paimon_orch.errors import CorruptFileError, UnsupportedError, wrap_decode_errors
+from paimon_orch.errors import CorruptFileError, UnsupportedError
 from paimon_orch.format.external_paths import (
     DataFilePathFactory,
     ExternalPaths,
@@ -24,7 +24,6 @@ from paimon_orch.format.options.core_options import (
     INDEX_FILE_IN_DATA_FILE_DIR,
 )
 from paimon_orch.format.partition_path import build_partition_path
-from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.format.schema import TableSchema
 
 POSTPONE_BUCKET = -2
@@ -93,9 +92,7 @@ class TablePaths:
         return f"{self.root}/{self._relative_bucket_dir(schema, partition, bucket)}"
 
     def _relative_bucket_dir(self, schema: TableSchema, partition: bytes, bucket: int) -> str:
-        fields = schema.partition_fields
-        with wrap_decode_errors(self.manifest_dir):  # the partition comes from a manifest
-            values = deserialize_row(partition, [field.type for field in fields])
+        fields, values = schema.partition_fields, schema.decode_partition(partition)
         parent = (schema.typed_options.get(DATA_FILE_PATH_DIRECTORY) or "").strip("/")
         prefix = f"{parent}/" if parent else ""
         partition_path = build_partition_path(values, fields, schema.typed_options)

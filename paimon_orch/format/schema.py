@@ -30,6 +30,7 @@ from paimon_orch.format.options.core_options import (
 from paimon_orch.format.options.primary_key_validation import check_primary_key_options
 from paimon_orch.format.options.secret_options import hide_secrets
 from paimon_orch.format.options.validation import check_options, check_storable
+from paimon_orch.format.row.binary_row import deserialize_row, read_row_arity
 from paimon_orch.format.text import parse_integer, parse_json_object
 from paimon_orch.format.types.data_types import (
     ArrayType,
@@ -77,6 +78,8 @@ class TableSchema:
     time_millis: int = 0
     additional: Mapping[str, Any] = dataclass_field(default_factory=dict, repr=False)
     """Unknown keys of the schema file."""
+    path: str = dataclass_field(default="", repr=False, compare=False)
+    """The schema file, for errors; empty for a schema that was not read from a file."""
 
     def __repr__(self) -> str:
         """Return the columns, keys and options, without credentials."""
@@ -128,6 +131,23 @@ class TableSchema:
     def partition_fields(self) -> list[Field]:
         """Return the partition columns."""
         return self.select(self.partition_keys)
+
+    def decode_partition(self, partition: bytes) -> tuple[object, ...]:
+        """Return the values of a serialized partition of a manifest.
+
+        Raises :class:`CorruptFileError` with the table if they are not those of the partition
+        columns.
+        """
+        fields = self.partition_fields
+        table = self.path.rpartition("/schema/")[0] or "a table"
+        with wrap_decode_errors(f"{table}: partition {partition[:32].hex()} in a manifest"):
+            if read_row_arity(partition) != len(fields):
+                columns = ", ".join(field.name for field in fields) or "no columns"
+                raise ValueError(
+                    f"it has {read_row_arity(partition)} values, but the table is partitioned by "
+                    f"{columns}"
+                )
+            return deserialize_row(partition, [field.type for field in fields])
 
     @property
     def bucket_key_fields(self) -> list[Field]:
@@ -197,6 +217,7 @@ class TableSchema:
                 comment=value.get("comment"),
                 time_millis=parse_integer(value.get("timeMillis") or 0, "timeMillis"),
                 additional={key: item for key, item in value.items() if key not in _KNOWN_KEYS},
+                path=path,
             )
 
 

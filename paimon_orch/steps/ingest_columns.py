@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
-from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
 
@@ -21,6 +20,7 @@ from paimon_orch.steps.ingest_files import (
     check_equal_headers,
     detect_common_format,
     detect_file_format,
+    find_local_path,
     open_decompressed,
     read_csv_header,
     read_parquet_footer,
@@ -110,11 +110,9 @@ def _list_files(path: str, form: str, table_io: FileIO) -> Iterator[_InputFile]:
 
 
 def _resolve(path: str, table_io: FileIO) -> tuple[FileIO, str]:
-    url = urlparse(path)
-    if "://" not in path:
-        return LocalFileIO(), str(Path(path).resolve())
-    if url.scheme == "file" and not url.netloc:
-        return LocalFileIO(), str(Path(unquote(url.path)).resolve())
+    local = find_local_path(path)
+    if local is not None:
+        return LocalFileIO(), str(local.resolve())
     if isinstance(table_io, FsspecFileIO):
         return table_io, path
     raise _UnknownColumnsError

@@ -8,6 +8,7 @@ import codecs
 import gzip
 import json
 import re
+import stat
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from functools import cache, partial
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any, cast
+from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,6 +27,7 @@ from paimon_orch.errors import InputError
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import VariantType
+from paimon_orch.storage import LocalFileIO
 
 _FORMAT_BY_SUFFIX = {
     ".parquet": "parquet",
@@ -141,7 +144,13 @@ def list_variant_columns(schema: TableSchema) -> frozenset[str]:
 
 
 def detect_common_format(paths: Sequence[str]) -> str:
-    """Return ``parquet``, ``csv`` or ``json``; raise :class:`InputError` for several formats."""
+    """Return ``parquet``, ``csv`` or ``json``.
+
+    Raises :class:`InputError` for several formats, and for local pipes, sockets and devices, which
+    could block a reader or never end.
+    """
+    for path in paths:
+        _check_special_files(path)
     formats = {_detect_format(path) for path in paths}
     if len(formats) != 1:
         raise InputError(
@@ -156,10 +165,30 @@ def detect_file_format(name: str) -> str | None:
     return _FORMAT_BY_SUFFIX.get(Path(name.removesuffix(".gz")).suffix.lower())
 
 
+def _check_special_files(path: str) -> None:
+    location = find_local_path(path)
+    if location is None or not location.exists():
+        return
+    for file in location.rglob("*") if location.is_dir() else (location,):
+        if file.exists() and not (file.is_file() or file.is_dir()):
+            raise InputError(
+                f"{file} is a special file ({stat.filemode(file.stat().st_mode)[0]}), not a file; "
+                "nothing was written"
+            )
+
+
+def find_local_path(path: str) -> Path | None:
+    """Return the path of a file of this machine, or None for a URL of a store."""
+    if "://" not in path and not path.startswith("file:"):
+        return Path(path)
+    url = urlparse(path)
+    return Path(unquote(url.path)) if url.scheme == "file" and not url.netloc else None
+
+
 def _detect_format(path: str) -> str:
-    location = Path(path)
+    location = find_local_path(path)
     names = [path]
-    if "://" not in path and location.is_dir():
+    if location is not None and location.is_dir():
         names = [file.name for file in location.rglob("*") if file.is_file()] or [path]
     formats = {form for form in map(detect_file_format, names) if form is not None}
     if len(formats) != 1:
@@ -226,7 +255,7 @@ def read_parquet_footer(file: IO[bytes], path: str) -> tuple[pq.FileMetaData, pa
 
 
 def _read_parquet_schema(path: str) -> pa.Schema:
-    with Path(path).open("rb") as file:
+    with _open_file(path) as file:
         metadata, schema = read_parquet_footer(file, path)
     columns = metadata.schema
     if any(columns.column(number).physical_type == "INT96" for number in range(len(columns))):
@@ -490,8 +519,12 @@ def _refuse_constant(path: str, name: str) -> None:
 
 @contextmanager
 def _open(path: str) -> Iterator[IO[bytes]]:
-    with Path(path).open("rb") as file, open_decompressed(file, path) as opened:
+    with _open_file(path) as file, open_decompressed(file, path) as opened:
         yield opened
+
+
+def _open_file(path: str) -> IO[bytes]:
+    return LocalFileIO().open_input(str(Path(path).resolve()))
 
 
 @contextmanager

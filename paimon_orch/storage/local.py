@@ -10,7 +10,7 @@ from copy import copy
 from typing import IO, Self, TypeVar
 from uuid import uuid4
 
-from paimon_orch.decode_limits import LIMIT_FACTOR_VARIABLE, get_max_whole_file_bytes
+from paimon_orch.decode_limits import check_whole_file
 from paimon_orch.errors import CorruptFileError, NotAllowedError, StorageError, UnsupportedError
 from paimon_orch.retry_policy import LOCAL_CREATE
 from paimon_orch.storage.base import FileInfo, build_size_error, check_path
@@ -84,13 +84,7 @@ class LocalFileIO:
         """Return the whole content."""
         with self.open_input(path) as file:
             # a sparse file of any size needs almost no space on the disk
-            size, limit = os.fstat(file.fileno()).st_size, get_max_whole_file_bytes()
-            if size > limit:
-                raise CorruptFileError(
-                    path,
-                    f"has {size} bytes, but is read at once, for which the limit is {limit} bytes; "
-                    f"the environment variable {LIMIT_FACTOR_VARIABLE} multiplies the limit",
-                )
+            check_whole_file(os.fstat(file.fileno()).st_size, path)
             return file.read()
 
     def create(self, path: str, data: bytes) -> bool:

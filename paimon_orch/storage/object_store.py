@@ -12,6 +12,7 @@ from itertools import chain
 from typing import IO, Any, Self, TypeVar
 from urllib.parse import urlparse
 
+from paimon_orch.decode_limits import check_whole_file, get_max_whole_file_bytes
 from paimon_orch.errors import (
     CorruptFileError,
     InputError,
@@ -174,7 +175,19 @@ class FsspecFileIO:
     def read_bytes(self, path: str) -> bytes:
         """Return the whole content."""
         self._check_path(path)
-        return bytes(self._retry_read(path, "read", lambda: self._fs.cat_file(path)))
+        end = get_max_whole_file_bytes() + 1  # a range, because only the server knows the size
+
+        def read() -> bytes:
+            try:
+                return bytes(self._fs.cat_file(path, start=0, end=end))
+            except Exception as error:
+                if "range" in str(error).lower() and self._fs.info(path)["size"] == 0:
+                    return b""  # servers refuse every range of an empty object
+                raise
+
+        data = self._retry_read(path, "read", read)
+        check_whole_file(len(data), path)
+        return data
 
     def create(self, path: str, data: bytes) -> bool:
         """Create the object if it does not exist, by a conditional put; see :meth:`FileIO.create`.

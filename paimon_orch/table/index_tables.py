@@ -17,7 +17,7 @@ from paimon_orch.table.metadata_tables import (
     build_arrow_schema,
     build_file_columns,
     build_rows,
-    format_row,
+    format_partition_of_entry,
     read_splits,
 )
 
@@ -65,10 +65,11 @@ TABLE_INDEXES_COLUMNS = build_arrow_schema(
 
 def build_file_key_ranges_table(table: "Table", snapshot: Snapshot | None) -> pa.Table:
     """Return one row per live file, with its bounds of the key."""
-    fields, reader = table.stores.get_schema().partition_fields, table.stores.reader()
+    state = table.load()
+    schema, reader = state.schema, state.reader()
     rows = [
         {
-            "partition": format_row(split.partition, fields),
+            "partition": format_partition_of_entry(split.partition, schema),
             "bucket": split.bucket,
             "file_path": reader.path(BucketFile(split.partition, split.bucket, file)),
             **build_file_columns(file, table.stores.schemas.get(file.schema_id)),
@@ -90,7 +91,7 @@ def build_table_indexes_table(table: "Table", snapshot: Snapshot | None) -> pa.T
 def _build_index_row(entry: IndexManifestEntry, schema: TableSchema) -> Record:
     ranges = entry.ranges
     row = {
-        "partition": format_row(entry.partition, schema.partition_fields),
+        "partition": format_partition_of_entry(entry.partition, schema),
         "dv_ranges": None
         if ranges is None
         else [

@@ -238,7 +238,8 @@ def _format_duration(value: object) -> str:
     """Return an ISO 8601 duration as Java formats it: ``PT24H``."""
     if isinstance(value, str):
         return value
-    assert isinstance(value, int | float)
+    if not isinstance(value, int | float):
+        raise ValueError(f"{value!r} is not a duration")  # noqa: TRY004 - damage
     minutes, seconds = divmod(float(value), 60)
     hours, minutes = divmod(int(minutes), 60)
     parts = ((hours, "H"), (minutes, "M"), (seconds, "S"))
@@ -262,7 +263,15 @@ def build_manifests_table(table: "Table", snapshot: Snapshot | None) -> pa.Table
 
 def format_row(data: bytes, fields: Sequence[Field]) -> str:
     """Return the values of a binary row as ``{value, value}``."""
-    values = deserialize_row(data, [field.type for field in fields])
+    return _format_values(deserialize_row(data, [field.type for field in fields]), fields)
+
+
+def format_partition_of_entry(partition: bytes, schema: TableSchema) -> str:
+    """Return the values of a serialized partition as ``{value, value}``."""
+    return _format_values(schema.decode_partition(partition), schema.partition_fields)
+
+
+def _format_values(values: Sequence[object], fields: Sequence[Field]) -> str:
     formatted = [_format_value(value, field) for value, field in zip(values, fields, strict=True)]
     return f"{{{', '.join(formatted)}}}"
 
@@ -283,7 +292,7 @@ def build_files_table(table: "Table", snapshot: Snapshot | None) -> pa.Table:
     statistics = FileStats(schema, table.stores.schemas.get)
     rows = [
         {
-            "partition": format_row(split.partition, schema.partition_fields),
+            "partition": format_partition_of_entry(split.partition, schema),
             "bucket": split.bucket,
             "file_path": reader.path(BucketFile(split.partition, split.bucket, file)),
             **build_file_columns(file, table.stores.schemas.get(file.schema_id)),
@@ -423,9 +432,8 @@ def _partition_sort_key(row: Mapping[str, Any]) -> tuple[str, int]:
 
 def _format_partition(partition: bytes, schema: TableSchema) -> str:
     """Return ``k1=v1/k2=v2`` without escapes."""
-    fields = schema.partition_fields
-    values = deserialize_row(partition, [field.type for field in fields])
-    names = format_partition_values(values, fields, schema.typed_options)
+    values = schema.decode_partition(partition)
+    names = format_partition_values(values, schema.partition_fields, schema.typed_options)
     return "/".join(f"{key}={value}" for key, value in names.items())
 
 

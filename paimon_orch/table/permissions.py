@@ -4,7 +4,8 @@ Options of a table come from storage, where everybody who may write to the table
 ask; the options of the catalog allow. See SECURITY.md#who-trusts-whom.
 """
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -26,6 +27,9 @@ from paimon_orch.format.schema import TableSchema
 
 EXTERNAL_PATHS_OPTION = "allowed-external-paths"
 HOSTS_OPTION = "allowed-hosts"
+_PLACEHOLDER = re.compile(r"\{database\}|\{table\}")
+_BOTH_NAMES = re.compile(r"^[^{}]*\{database\}\.[^{}]*\{table\}[^{}]*$")
+"""The name of a database contains no dot, so the two names cannot be those of another table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +41,22 @@ class PlaceRequest:
     """The path of a directory, or the URL of a server."""
     is_host: bool = False
 
-    def describe_refusal(self) -> str:
-        """Say which option asks for what, without the user and the parameters of a URL."""
-        if not self.is_host:
-            allowing, kind, place = EXTERNAL_PATHS_OPTION, "directory", self.place
-        else:
-            parts = urlsplit(self.place)
-            allowing, kind, place = HOSTS_OPTION, "host", parts.netloc.rpartition("@")[2]
+    def describe_refusal(self, allowed: Sequence[str] = ()) -> str:
+        """Say which option asks for what, without the user and the parameters of a URL.
+
+        ``allowed`` are the directories that the table may use.
+        """
+        if self.is_host:
+            host = urlsplit(self.place).netloc.rpartition("@")[2]
+            return (
+                f"option {self.option!r} asks for the host {host}, which is not allowed. If the "
+                f"table may use it, add it to the catalog option {HOSTS_OPTION!r}"
+            )
         return (
-            f"option {self.option!r} asks for the {kind} {place}, which is not "
-            f"allowed. If the table may use it, add it to the catalog option {allowing!r}"
+            f"option {self.option!r} asks for the directory {self.place}, which is not allowed "
+            f"(allowed for this table: {', '.join(allowed) or 'none'}). If the table may use it, "
+            f"add a directory with {{database}} and {{table}} to the catalog option "
+            f"{EXTERNAL_PATHS_OPTION!r}, or {self.place}/*, which opens it to all tables"
         )
 
 
@@ -55,7 +65,7 @@ class TablePermissions:
     """The operator's permissions for all tables of a catalog."""
 
     external_paths: tuple[str, ...] = ()
-    """Directories; ``{database}`` and ``{table}`` stand for the names of a table."""
+    """Directories with ``{database}`` and ``{table}``, the names of a table, or open to all."""
     hosts: tuple[str, ...] = ()
     """Names or addresses in lower case, with a port if only that one is allowed."""
 
@@ -63,7 +73,8 @@ class TablePermissions:
     def parse(cls, external_paths: Iterable[str], hosts: Iterable[str]) -> "TablePermissions":
         """Check and normalize the values of the options of a catalog.
 
-        Raises :class:`InputError` for a path that is not absolute, and for a host with a path.
+        Raises :class:`InputError` for a path that is not absolute or could be the same for two
+        tables, and for a host with a path.
         """
         return cls(
             external_paths=tuple(map(_parse_directory, external_paths)),
@@ -73,9 +84,10 @@ class TablePermissions:
     def list_directories(self, identifier: str) -> list[str]:
         """Return the allowed directories of one table or branch."""
         database, _, table = identifier.partition("$")[0].partition(".")
+        names = {"{database}": database, "{table}": table}
+        # in one pass, because a database may have the name {table}
         return [
-            path.replace("{database}", database).replace("{table}", table)
-            for path in self.external_paths
+            _PLACEHOLDER.sub(lambda match: names[match[0]], path) for path in self.external_paths
         ]
 
     def allows(self, identifier: str, request: PlaceRequest) -> bool:
@@ -89,7 +101,8 @@ class TablePermissions:
         """Raise :class:`NotAllowedError` for a place that a table may not use."""
         for request in requests:
             if not self.allows(identifier, request):
-                raise NotAllowedError(f"{identifier}: {request.describe_refusal()}")
+                allowed = self.list_directories(identifier)
+                raise NotAllowedError(f"{identifier}: {request.describe_refusal(allowed)}")
 
     def list_refusals(self, identifier: str, schema: TableSchema) -> list[str]:
         """Describe the options of a table that ask for places which it may not use."""
@@ -98,8 +111,9 @@ class TablePermissions:
             *find_mark_requests(schema),
             *find_iceberg_requests(schema),
         )
+        allowed = self.list_directories(identifier)
         return [
-            request.describe_refusal()
+            request.describe_refusal(allowed)
             for request in requests
             if not self.allows(identifier, request)
         ]
@@ -155,13 +169,28 @@ def find_iceberg_requests(schema: TableSchema) -> Iterator[PlaceRequest]:
 
 
 def _parse_directory(text: str) -> str:
+    """Return a path that is the same for two tables only if it ends with ``/*`` in the option.
+
+    The names of the database and the table are appended unless the path contains them.
+    """
     path = strip_file_scheme(text.strip()).rstrip("/")
+    is_shared = path.endswith("/*")
+    path = path.removesuffix("/*").rstrip("/")
     if "://" not in path and not Path(path).is_absolute():
         raise InputError(
             f"catalog option {EXTERNAL_PATHS_OPTION!r} has {text!r}, which must be an absolute path "
             "or a URI, such as s3://bucket/external/{database}/{table}"
         )
-    return path
+    if is_shared:
+        return path
+    for component in path.split("/"):
+        if len(_PLACEHOLDER.findall(component)) > 1 and not _BOTH_NAMES.search(component):
+            raise InputError(
+                f"catalog option {EXTERNAL_PATHS_OPTION!r} has {text!r}, which may be the same "
+                "directory for two tables; write {database}/{table} or {database}.{table}"
+            )
+    database = "" if "{database}" in path else "/{database}.db"
+    return f"{path}{database}{'' if '{table}' in path else '/{table}'}"
 
 
 def _parse_host(text: str) -> str:

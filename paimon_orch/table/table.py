@@ -1,7 +1,7 @@
 """The user API of a table: reads, writes, tags, branches and system tables."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from paimon_orch.errors import InputError
@@ -22,6 +22,7 @@ from paimon_orch.table.filter.partition_spec import (
     PartitionSpec,
     build_any_partition_matcher,
     build_partition_matcher,
+    convert_partition_specs,
     format_partition_spec,
     missing_partition_error,
     parse_partition_specs,
@@ -33,6 +34,7 @@ from paimon_orch.table.metadata.rollback import (
     repair_earliest_snapshot,
     rollback,
 )
+from paimon_orch.table.metadata.snapshot_store import LatestHint
 from paimon_orch.table.metadata.tags import Tags
 from paimon_orch.table.metadata.time_travel import SnapshotSelector
 from paimon_orch.table.older_state import check_same_rows_under_newest_options
@@ -66,6 +68,7 @@ class Table:
     """The number of rows that are read, merged and written together."""
     environment: CatalogEnvironment = NO_CATALOG
     """The catalog of the table, as far as commits and other changes need it."""
+    hint: LatestHint = field(default_factory=LatestHint, repr=False, compare=False)
 
     def __repr__(self) -> str:
         """Return the name and the location; reads nothing."""
@@ -102,6 +105,7 @@ class Table:
             self.allowances,
             batch_sizes=self.batch_sizes,
             environment=self.environment,
+            hint=self.hint,
         )
 
     def allow(self, *, stale_external: bool = False, unknown_options: bool = False) -> "Table":
@@ -398,7 +402,8 @@ class Table:
         """
         from paimon_orch.table.write.write_builder import WriteBuilder
 
-        state, requested = self.load(), list(partitions)
+        state = self.load()
+        requested = convert_partition_specs(partitions, state.schema)
         builder = WriteBuilder(state, commit_id=commit_id)
         if (committed := builder.find_committed()) is not None:
             builder.report_commit(committed)

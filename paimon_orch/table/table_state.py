@@ -1,5 +1,6 @@
 """The state of a table at one moment: its newest schema and snapshot, read once per operation."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from paimon_orch.format.schema import TableSchema
@@ -31,17 +32,23 @@ class TableState(TableStores):
 
     def refresh(self) -> "TableState":
         """Read the newest schema and snapshot again."""
-        return load_table_state(self, known=self.snapshot)
+        return load_table_state(self, None if self.snapshot is None else self.snapshot.id)
 
 
-def load_table_state(stores: TableStores, *, known: Snapshot | None = None) -> TableState:
+def load_table_state(
+    stores: TableStores,
+    newest_id: int | None = None,
+    *,
+    found: Mapping[int, Snapshot] | None = None,
+) -> TableState:
     """Read the newest schema and the newest snapshot at the same time.
 
-    ``known`` was the newest snapshot at an earlier time. Raises :class:`NotFoundError` if the table
-    has no schema.
+    ``newest_id`` was the id of the newest snapshot at an earlier time; ``found`` are snapshots that
+    the caller has just read. Raises :class:`NotFoundError` if the table has no schema.
     """
+    snapshots = stores.snapshots
     read_schema = start_call(stores.io, stores.schemas.latest)
-    snapshot = stores.snapshots.latest_since(known)
+    snapshot = snapshots.latest_among(found) if found else snapshots.latest_since(newest_id)
     schema = read_schema()
     if snapshot is not None and snapshot.schema_id > schema.id:  # it was changed in between
         schema = stores.schemas.latest()

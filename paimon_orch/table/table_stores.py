@@ -24,7 +24,7 @@ from paimon_orch.table.metadata.consumers import ConsumerStore
 from paimon_orch.table.metadata.held_metadata import HeldManifestReader, HeldSnapshotStore
 from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.metadata.schema_store import SchemaStore
-from paimon_orch.table.metadata.snapshot_store import SnapshotStore
+from paimon_orch.table.metadata.snapshot_store import LatestHint, SnapshotStore
 from paimon_orch.table.metadata.tags import Tags
 from paimon_orch.table.permissions import find_directory_requests, find_iceberg_requests
 from paimon_orch.table.scan.bucket_split import BucketSplit
@@ -59,6 +59,7 @@ class TableStores:
     _: KW_ONLY
     batch_sizes: BatchSizes = DEFAULT_BATCH_SIZES
     environment: CatalogEnvironment = NO_CATALOG
+    hint: LatestHint = field(default_factory=LatestHint, repr=False, compare=False)
     schemas: SchemaStore = field(init=False)
     snapshots: SnapshotStore = field(init=False)
     """The snapshots, tag files and hints."""
@@ -77,7 +78,7 @@ class TableStores:
         """
         from paimon_orch.table.table_state import load_table_state
 
-        return load_table_state(self)
+        return load_table_state(self, self.hint.take())
 
     def hold(self) -> Self:
         """Return a copy for one examination, which reads each metadata file once.

@@ -57,7 +57,7 @@ def test_skipped_external_paths_are_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "shared"
-    monkeypatch.setenv("PAIMON_ALLOWED_EXTERNAL_PATHS", str(path))
+    monkeypatch.setenv("PAIMON_ALLOWED_EXTERNAL_PATHS", f"{path}/*")
     new_table(
         tmp_path / "w",
         data_file__external_paths=f"file://{path}",

@@ -106,7 +106,7 @@ def test_an_index_with_another_row_count_is_refused_in_strict_mode() -> None:
 
 def test_a_storage_failure_is_not_reported_as_damage(tmp_path: Path) -> None:
     class Failing(LocalFileIO):
-        def open_input(self, path: str, size: int | None = None) -> IO[bytes]:
+        def open_input(self, path: str, size: int | None = None) -> IO[bytes]:  # noqa: ARG002
             raise OSError(5, "input/output error", path)
 
     file = file_meta(extra_files=(f"{NAME}.index",))

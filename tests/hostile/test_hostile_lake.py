@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.damage import edit_partitions
 from support.limited_process import refuse, run_limited
 from support.tables import rows_of, table_of
 from support.tables_with_deletion_vectors import EXECUTOR
@@ -75,12 +76,18 @@ def write_far_snapshot(table: Table) -> None:
         (newest.parent / name).unlink(missing_ok=True)
 
 
+def write_damaged_partition(table: Table) -> None:
+    """Give the files of the newest snapshot a partition that ends within its first value."""
+    edit_partitions(table, 1, b"\0\0\0\1" + bytes(8))
+
+
 ATTACKS: dict[str, Callable[[Table], None]] = {
     "recursive_manifests": write_recursive_manifests,
     "pipe_as_schema": replace_by("pipe"),
     "device_as_schema": replace_by("/dev/zero"),
     "deep_schema": write_deep_schema,
     "far_snapshot": write_far_snapshot,
+    "damaged_partition": write_damaged_partition,
     "long_option": edit_schema(deletion_vectors__enabled="9" * 5_000),
 }
 
@@ -113,7 +120,7 @@ def test_the_doctor_examines_the_other_tables(lake: Catalog) -> None:
     def examine() -> dict[str, list[str]]:
         report = examine_catalog(lake, list(lake.find_tables()))
         return {
-            table.name: [f.rule for f in report.findings if f.table == table.name]
+            table.name: [f.text for f in report.findings if f.table == table.name]
             for table in report.tables
         }
 
@@ -121,6 +128,7 @@ def test_the_doctor_examines_the_other_tables(lake: Catalog) -> None:
     assert isinstance(findings, dict)
     assert findings.keys() == {f"db.{name}" for name in (*ATTACKS, "a_first", "z_last")}
     assert all(findings[f"db.{name}"] for name in ATTACKS)
+    assert "internal error" not in str(findings)
     assert "damaged" not in str(findings["db.a_first"] + findings["db.z_last"])
 
 
@@ -139,3 +147,4 @@ def test_the_autopilot_maintains_the_other_tables(lake: Catalog) -> None:
     examined, failed = outcome
     assert {"db.a_first", "db.z_last"} <= examined
     assert failed.keys() == {f"db.{name}" for name in ATTACKS}
+    assert "internal error" not in str(failed)

@@ -153,7 +153,7 @@ def test_allowed_places_are_texts_lists_and_arguments(
     permissions = Catalog("lake", allowed_hosts=["Three"]).permissions
 
     assert permissions.hosts == ("one", "two:1", "three", "four")
-    assert permissions.list_directories("db.t$branch_x") == ["/a/t", "s3://b/db"]
+    assert permissions.list_directories("db.t$branch_x") == ["/a/t/db.db", "s3://b/db/t"]
 
 
 def test_a_server_sets_only_listed_options(server: FaultyServer) -> None:

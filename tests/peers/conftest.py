@@ -15,7 +15,7 @@ def _allowed_places(
 ) -> None:
     """Allow the servers of this machine, and external paths in the directories of the tests."""
     monkeypatch.setenv("PAIMON_ALLOWED_HOSTS", "127.0.0.1,localhost")
-    monkeypatch.setenv("PAIMON_ALLOWED_EXTERNAL_PATHS", str(tmp_path_factory.getbasetemp()))
+    monkeypatch.setenv("PAIMON_ALLOWED_EXTERNAL_PATHS", f"{tmp_path_factory.getbasetemp()}/*")
 
 
 @pytest.fixture(scope="session")

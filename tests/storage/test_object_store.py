@@ -15,6 +15,7 @@ from uuid import uuid4
 import pytest
 from filelock import FileLock
 
+from paimon_orch import decode_limits
 from paimon_orch.errors import CorruptFileError, InputError, StorageError, UnsupportedError
 from paimon_orch.storage import FsspecFileIO, LocalFileIO, exclusive_create, resolve_warehouse
 from paimon_orch.storage.object_store_options import StorageOptions
@@ -158,6 +159,21 @@ def test_a_truncated_object_raises_an_error(io: FsspecFileIO) -> None:
         io.write(f"{io.root}/file", b"123")
         with pytest.raises(CorruptFileError, match="fewer than 10 bytes, but was larger"):
             source.read()
+
+
+def test_a_large_object_is_not_read_at_once(
+    io: FsspecFileIO, store: type[FakeS3], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decode_limits, "_MAX_WHOLE_FILE_BYTES", 10)
+    for size in (0, 10, 11, 5_000):
+        io.write(f"{io.root}/{size}", bytes(size))
+    store.calls.clear()
+
+    assert [len(io.read_bytes(f"{io.root}/{size}")) for size in (0, 10)] == [0, 10]
+    for size in (11, 5_000):
+        with pytest.raises(CorruptFileError, match="has more than 10 bytes, but is read at once"):
+            io.read_bytes(f"{io.root}/{size}")
+    assert store.calls == ["get"] * 4
 
 
 def test_a_server_that_ignores_the_condition_is_refused(store: type[FakeS3]) -> None:

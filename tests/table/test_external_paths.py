@@ -29,7 +29,7 @@ STRATEGIES = ("round-robin", "entropy-inject", "weight-robin", "specific-fs")
 
 @pytest.fixture(autouse=True)
 def _allowed_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    directories = ",".join(str(tmp_path / name) for name in "abc")
+    directories = ",".join(f"{tmp_path}/{name}/*" for name in "abc")
     monkeypatch.setenv("PAIMON_ALLOWED_EXTERNAL_PATHS", directories)
 
 
@@ -186,7 +186,7 @@ def test_dropping_a_table_names_the_external_paths_whose_files_remain(
 def test_a_path_in_another_store_is_refused_and_nothing_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PAIMON_ALLOWED_EXTERNAL_PATHS", "s3://other/t")
+    monkeypatch.setenv("PAIMON_ALLOWED_EXTERNAL_PATHS", "s3://other/t/*")
     table = new_table(
         tmp_path / "w",
         data_file__external_paths="s3://other/t",

@@ -30,12 +30,13 @@ from paimon_orch.catalog.hive.hive_settings import (
     read_settings,
 )
 from paimon_orch.catalog.identifier import TableIdentifier
-from paimon_orch.catalog.store_options import open_served_location
+from paimon_orch.catalog.store_options import check_served_directory, open_served_location
 from paimon_orch.errors import (
     AlreadyExistsError,
     CommitOutcomeUnknownError,
     InputError,
     MissingFileError,
+    NotAllowedError,
     NotFoundError,
     PaimonError,
     UnsupportedError,
@@ -50,7 +51,7 @@ from paimon_orch.metastore.hive_client import (
 )
 from paimon_orch.metastore.hive_types import choose_local_timestamp
 from paimon_orch.safe_text import get_logger
-from paimon_orch.storage import FileIO, LocalFileIO, resolve_warehouse
+from paimon_orch.storage import FileIO, resolve_warehouse
 from paimon_orch.table.catalog_environment import CatalogEnvironment
 from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.schema_change.schema_changes import ResetOption, SchemaChange
@@ -106,7 +107,7 @@ class HiveBackend:
         location = f"{self.settings.warehouse}/{database}.db"
         options = self.settings.options
         if options.get(LOCATION_IN_PROPERTIES):
-            io, root = self._open_location(location)
+            io, root = self._open_location(location, database)
             if not io.remote:
                 io.make_dir(root)
         entry = hive_tables.build_database(database, location, options)
@@ -128,7 +129,11 @@ class HiveBackend:
         options = self.settings.options
         location = None if entry is None else hive_tables.get_database_location(entry, options)
         if location is not None:
-            io, root = self._open_location(location)
+            try:
+                io, root = self._open_location(location, database)
+            except NotAllowedError as error:
+                logger.warning("%s: its directory was kept: %s", database, error)
+                return
             io.delete_empty_dir(root)
 
     def list_tables(self, database: str) -> list[str]:
@@ -151,7 +156,7 @@ class HiveBackend:
         if entry is None:
             return None
         _require_paimon(entry, identifier)
-        io, root = self._open_location(self._get_location(entry))
+        io, root = self._open_location(self._get_location(entry), str(identifier))
         if not SchemaStore(io, TablePaths(root, identifier.branch)).ids():
             if identifier.branch == MAIN_BRANCH:
                 raise MissingFileError(
@@ -188,7 +193,8 @@ class HiveBackend:
         if location is None:
             location = f"{parent}/{identifier.table}"
         else:
-            location = location if urlparse(location).scheme else self._open_location(location)[1]
+            opened = self._open_location(location, str(identifier))
+            location = location if urlparse(location).scheme else opened[1]
             # Java stores it, too, though the metastore's location counts.
             schema = replace(schema, options={**schema.options, "path": location})
         table = hive_tables.build_hive_table(
@@ -197,7 +203,7 @@ class HiveBackend:
         hive_tables.set_schema(
             table, schema, location, options, self._choose_local_timestamp(schema, None)
         )
-        io, root = self._open_location(location)
+        io, root = self._open_location(location, str(identifier))
         store = SchemaStore(io, TablePaths(root))
         with self._hold_lock(identifier):
             is_new = _create_first_schema(store, schema, external=external)
@@ -263,7 +269,7 @@ class HiveBackend:
         """Move the files of a renamed table if the metastore has not done so."""
         entry = self._require_table(target)
         location = self._get_location(entry)
-        io, root = self._open_location(location)
+        io, root = self._open_location(location, str(target))
         is_moved = not SchemaStore(table.io, TablePaths(table.paths.root)).ids()
         if is_moved != (root == table.paths.root):
             return
@@ -339,13 +345,23 @@ class HiveBackend:
             raise InputError(f"{entry.dbName}.{entry.tableName} has no location in the metastore")
         return location.rstrip("/")
 
-    def _open_location(self, location: str) -> tuple[FileIO, str]:
-        """Return the file system of a location, which may differ from that of the warehouse."""
+    def _open_location(self, location: str, identifier: str) -> tuple[FileIO, str]:
+        """Return the file system of a location, which may differ from that of the warehouse.
+
+        ``identifier`` is the table or database. Raises :class:`NotAllowedError` for a local
+        directory outside of the warehouse.
+        """
         if location.startswith("file:"):  # the metastore does not encode the path
-            return LocalFileIO(), "/" + location.removeprefix("file:").lstrip("/")
-        if urlparse(location).scheme == "":
-            return resolve_warehouse(location)
-        return open_served_location(self.catalog_options, location)
+            path = location.removeprefix("file:").lstrip("/")
+            io, root = resolve_warehouse(f"/{path}")
+        elif urlparse(location).scheme == "":
+            io, root = resolve_warehouse(location)
+        else:
+            io, root = open_served_location(self.catalog_options, location)
+        check_served_directory(
+            self.catalog_options, io, root, identifier, warehouse=self.settings.warehouse
+        )
+        return io, root
 
     def _build_environment(self, identifier: TableIdentifier) -> CatalogEnvironment:
         partitions = HivePartitions(

@@ -19,7 +19,7 @@ from paimon_orch.catalog.rest.rest_marks import RestMarks
 from paimon_orch.catalog.rest.rest_options import DATA_TOKEN_ENABLED
 from paimon_orch.catalog.rest.rest_snapshots import RestSnapshots, load_latest_snapshot
 from paimon_orch.catalog.rest.schema_messages import encode_changes, encode_schema
-from paimon_orch.catalog.store_options import open_served_location
+from paimon_orch.catalog.store_options import check_served_directory, open_served_location
 from paimon_orch.errors import AlreadyExistsError, NotFoundError
 from paimon_orch.format.options import Options
 from paimon_orch.format.paths import TablePaths
@@ -118,22 +118,26 @@ class RestBackend:
     def _open_location(
         self, identifier: TableIdentifier, location: str, *, is_external: bool
     ) -> tuple[FileIO, str]:
-        options = self.client.options
-        if is_external or not Options(options).get(DATA_TOKEN_ENABLED):
-            return open_served_location(options, location)
-        token = DataTokenCredentials(
-            client=self.client,
-            database=identifier.database,
-            object_name=identifier.object_name,
-            location=location,
-        )
-        return open_served_location(options, location, token)
+        options, token = self.client.options, None
+        if not is_external and Options(options).get(DATA_TOKEN_ENABLED):
+            token = DataTokenCredentials(
+                client=self.client,
+                database=identifier.database,
+                object_name=identifier.object_name,
+                location=location,
+            )
+        io, root = open_served_location(options, location, token)
+        check_served_directory(options, io, root, str(identifier))
+        return io, root
 
     def create_table(
         self, identifier: TableIdentifier, schema: TableSchema, location: str | None
     ) -> bool:
         """Ask the server to create a table, and its database if it does not exist."""
-        extra = {} if location is None else {_LOCATION_OPTION: location}
+        extra = {}
+        if location is not None:  # a table whose directory is refused later must not be created
+            self._open_location(identifier, location, is_external=True)
+            extra = {_LOCATION_OPTION: location}
         defaults = extract_table_defaults(self.client.options)
         sent = replace(schema, options={**defaults, **schema.options, **extra})
         message = {"identifier": _encode_identifier(identifier), "schema": encode_schema(sent)}

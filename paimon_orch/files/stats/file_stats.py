@@ -12,7 +12,7 @@ from paimon_orch.files.stats.column_bounds import build_constant_stats
 from paimon_orch.files.stats.stats_evolution import evolve_stats
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.paths import parse_file_format
-from paimon_orch.format.row.binary_row import deserialize_row, read_field, read_row_arity
+from paimon_orch.format.row.binary_row import read_field, read_row_arity
 from paimon_orch.format.row.simple_stats import UNKNOWN_STATS, ColumnStats, SimpleStats
 from paimon_orch.format.row.trusted_bounds import drop_untrusted_bounds
 from paimon_orch.format.schema import TableSchema
@@ -83,7 +83,7 @@ class FileStats:
         """Return the statistics of partition columns, which have the same value in all rows."""
         if partition not in self._partitions:
             fields = self._schema.partition_fields
-            values = deserialize_row(partition, [field.type for field in fields])
+            values = self._schema.decode_partition(partition)
             self._partitions[partition] = _ConstantStats(
                 (field.name, build_constant_stats(value, field.type))
                 for field, value in zip(fields, values, strict=True)

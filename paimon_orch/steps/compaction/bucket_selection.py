@@ -13,7 +13,6 @@ import numpy as np
 from paimon_orch.errors import InputError
 from paimon_orch.format.manifest.live_files import NO_TIME
 from paimon_orch.format.partition_path import format_partition_values
-from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.steps.common.bucket_scan import BucketScan, Judgment
 from paimon_orch.steps.compaction.plan import CompactionPlan, CompactRequest
@@ -62,9 +61,9 @@ def select_idle(request: CompactRequest, scan: BucketScan) -> CompactRequest:
     selection = replace(request, idle_for=None, where=None)
     if partitions and not fields:
         return selection
-    types, options = [field.type for field in fields], scan.schema.typed_options
+    options = scan.schema.typed_options
     specs = [
-        format_partition_values(deserialize_row(partition, types), fields, options)
+        format_partition_values(scan.schema.decode_partition(partition), fields, options)
         for partition in partitions
     ]
     return replace(selection, partitions=specs)

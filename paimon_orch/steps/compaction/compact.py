@@ -10,7 +10,6 @@ from datetime import datetime, timedelta
 from paimon_orch.errors import InputError
 from paimon_orch.format.options.core_options import PK_BITMAP_INDEX_COLUMNS, PK_BTREE_INDEX_COLUMNS
 from paimon_orch.format.partition_path import format_partition_values
-from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.steps.common.bucket_scan import (
     BucketScan,
@@ -269,9 +268,8 @@ def compact_written_partitions(
     entries = state.manifests.read_delta_entries(snapshot)
     partitions = dict.fromkeys(entry.partition for entry in entries)
     fields = schema.partition_fields
-    types = [field.type for field in fields]
     specs = [
-        format_partition_values(deserialize_row(partition, types), fields, schema.typed_options)
+        format_partition_values(schema.decode_partition(partition), fields, schema.typed_options)
         for partition in partitions
     ]
     # the commit may have emptied a partition, so this is not the check of :func:`compact`

@@ -22,7 +22,6 @@ from paimon_orch.format.options.core_options import (
 )
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.partition_time import PartitionTimes
-from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.safe_text import get_logger
 from paimon_orch.steps.common.step import StepOutcome, build_metadata_step, run_step
@@ -204,8 +203,7 @@ def _list_expired_partitions(
             )
         elif current_time - time > max_age:
             expired.append(partition)
-    types = [field.type for field in schema.partition_fields]
-    return sorted(expired, key=lambda p: ",".join(map(str, deserialize_row(p, types))))
+    return sorted(expired, key=lambda p: ",".join(map(str, schema.decode_partition(p))))
 
 
 def _override_options(options: Options, arguments: Mapping[str, str | None]) -> Options:
@@ -239,7 +237,7 @@ def _build_time_reader(
             "update-time"
         )
     times = PartitionTimes.of(schema.partition_fields, options)
-    return times.read
+    return lambda partition: times.read_values(schema.decode_partition(partition))
 
 
 def _find_update_times(files: LiveFiles) -> dict[bytes, datetime]:

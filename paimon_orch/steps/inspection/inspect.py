@@ -311,7 +311,11 @@ def inspect(table: Table, snapshot_id: int | None = None) -> TableReport:
     state = table.load()
     if snapshot_id is None:
         return inspect_newest(state)
-    snapshot = state.snapshots.get(snapshot_id)
+    return inspect_snapshot(state, state.snapshots.get(snapshot_id))
+
+
+def inspect_snapshot(state: TableState, snapshot: Snapshot) -> TableReport:
+    """Summarize the metadata of a snapshot, without the health of the table."""
     live = _sort_buckets(read_live_buckets(state, snapshot))
     return _build_report(state, snapshot, live)
 

@@ -14,7 +14,6 @@ from paimon_orch.format.display import Displayable
 from paimon_orch.format.manifest.live_files import UNKNOWN
 from paimon_orch.format.options.core_options import DATA_EVOLUTION_REASSIGN_SKIP_ROW_COUNT
 from paimon_orch.format.options.table_option import StepKind
-from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.merge.tree.row_range_strategy import RowRanges
@@ -134,10 +133,9 @@ def _sort_partitions(
     partitions: Sequence[bytes], codes: Sequence[int], schema: TableSchema
 ) -> list[int]:
     """Order partitions by their values, null first."""
-    types = [field.type for field in schema.partition_fields]
 
     def key(code: int) -> list[tuple[bool, object]]:
-        values = deserialize_row(partitions[code], types)
+        values = schema.decode_partition(partitions[code])
         return [(value is not None, value) for value in values]
 
     return sorted(codes, key=key)

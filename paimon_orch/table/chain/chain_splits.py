@@ -14,7 +14,6 @@ from itertools import chain, pairwise
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.format.options.core_options import CHAIN_TABLE_CHAIN_PARTITION_KEYS
 from paimon_orch.format.partition_time import PartitionTimes
-from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.scan.bucket_split import BucketSplit, FileOrigin
@@ -102,8 +101,7 @@ class ChainPartitions:
 
         Raises :class:`UnsupportedError` if a value is null, because it has no place in an order.
         """
-        types = [field.type for field in self.schema.partition_fields]
-        values = deserialize_row(serialized, types)
+        values = self.schema.decode_partition(serialized)
         if any(value is None for value in values):
             raise UnsupportedError(
                 f"partition {format_partition(serialized, self.schema)}: chain tables with a "

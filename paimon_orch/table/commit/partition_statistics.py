@@ -8,7 +8,6 @@ from collections.abc import Iterable
 
 from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
 from paimon_orch.format.partition_path import format_partition_values
-from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.table.catalog_environment import PartitionStatistics
 
@@ -28,9 +27,8 @@ def count_partition_changes(
 
 def format_partition_row(partition: bytes, schema: TableSchema) -> dict[str, str]:
     """Return the text of each value of a serialized partition, as in its path but not escaped."""
-    fields = schema.partition_fields
-    values = deserialize_row(partition, [field.type for field in fields])
-    return format_partition_values(values, fields, schema.typed_options)
+    values = schema.decode_partition(partition)
+    return format_partition_values(values, schema.partition_fields, schema.typed_options)
 
 
 def _sum_entries(spec: dict[str, str], entries: list[ManifestEntry]) -> PartitionStatistics:

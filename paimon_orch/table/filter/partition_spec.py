@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from paimon_orch.errors import InputError, NotFoundError, wrap_decode_errors
+from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.files.arrow_conversion import convert_to_arrow_type
 from paimon_orch.files.stats.collector import to_internal_value
 from paimon_orch.format.options import Options
@@ -15,7 +15,6 @@ from paimon_orch.format.partition_path import (
     format_partition_values,
     unescape_path_name,
 )
-from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import Field, type_to_sql
@@ -47,20 +46,50 @@ def parse_partition_spec(text: str, schema: TableSchema) -> dict[str, object]:
     return spec
 
 
-def parse_partition_specs(
-    specs: str | Iterable[str | PartitionSpec], schema: TableSchema
+def parse_shown_partition(text: str, schema: TableSchema) -> dict[str, str] | None:
+    """Parse the name of a partition in the system table ``$partitions``, which is not escaped.
+
+    Returns None for a text that does not have all partition columns in their order.
+    """
+    pattern = "/".join(f"{re.escape(key)}=(.*)" for key in schema.partition_keys)
+    match = re.fullmatch(pattern, text, re.DOTALL)
+    return None if match is None else dict(zip(schema.partition_keys, match.groups(), strict=True))
+
+
+def convert_partition_specs(
+    specs: str | PartitionSpec | Iterable[str | PartitionSpec], schema: TableSchema
 ) -> list[PartitionSpec]:
     """Return specs as mappings; parses strings with :func:`parse_partition_spec`.
 
-    A single string is one spec.
+    A single string or mapping is one spec. Raises :class:`InputError` for other types.
+    """
+    listed: object = [specs] if isinstance(specs, str | Mapping) else specs
+    if isinstance(listed, bytes) or not isinstance(listed, Iterable):
+        raise _build_type_error(specs)
+    converted = list[PartitionSpec]()
+    for spec in listed:
+        if not isinstance(spec, str | Mapping):
+            raise _build_type_error(spec)
+        converted.append(parse_partition_spec(spec, schema) if isinstance(spec, str) else spec)
+    return converted
+
+
+def _build_type_error(value: object) -> InputError:
+    return InputError(
+        f"{value!r} of type {type(value).__name__} does not select partitions; write a list of "
+        "texts such as 'dt=2026-01-31', or of mappings such as {'dt': date(2026, 1, 31)}"
+    )
+
+
+def parse_partition_specs(
+    specs: str | PartitionSpec | Iterable[str | PartitionSpec], schema: TableSchema
+) -> list[PartitionSpec]:
+    """Return specs as :func:`convert_partition_specs`.
 
     Raises :class:`InputError` for a list that names no partition, and for a spec without values,
     which would select all partitions.
     """
-    parsed = [
-        parse_partition_spec(spec, schema) if isinstance(spec, str) else spec
-        for spec in ([specs] if isinstance(specs, str) else specs)
-    ]
+    parsed = convert_partition_specs(specs, schema)
     if not parsed or not all(parsed):
         raise InputError(
             f"the partitions {parsed} must name at least one partition, and each at least one "
@@ -97,7 +126,6 @@ def build_partition_matcher(spec: PartitionSpec, schema: TableSchema) -> Callabl
     for name in spec:
         _check_partition_column(name, schema)
     fields, options = schema.partition_fields, schema.typed_options
-    types = [field.type for field in fields]
     typed = {
         field.name: _convert_to_internal(spec[field.name], to_arrow_type(field.type))
         for field in fields
@@ -105,7 +133,7 @@ def build_partition_matcher(spec: PartitionSpec, schema: TableSchema) -> Callabl
     }
 
     def matches(partition: bytes) -> bool:
-        values = deserialize_row(partition, types)
+        values = schema.decode_partition(partition)
         names = format_partition_values(values, fields, options)
         return all(
             spec[field.name] == names[field.name]
@@ -185,7 +213,5 @@ def build_any_partition_matcher(
 
 def format_partition(partition: bytes, schema: TableSchema) -> str:
     """Format a serialized partition as ``k1=v1/k2=v2``, or "" if there are no partition columns."""
-    fields = schema.partition_fields
-    with wrap_decode_errors(f"partition {partition[:32].hex()} in a manifest"):
-        values = deserialize_row(partition, [field.type for field in fields])
-    return build_partition_path(values, fields, schema.typed_options).rstrip("/")
+    values = schema.decode_partition(partition)
+    return build_partition_path(values, schema.partition_fields, schema.typed_options).rstrip("/")

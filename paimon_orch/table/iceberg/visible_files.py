@@ -19,7 +19,6 @@ from paimon_orch.format.manifest.index_manifest import (
 )
 from paimon_orch.format.manifest.manifest_entry import ManifestEntry
 from paimon_orch.format.paths import TablePaths, parse_file_format
-from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.table.iceberg.iceberg_settings import publishes_vectors
 from paimon_orch.table.iceberg.metadata_store import normalize_path
@@ -93,7 +92,7 @@ class IcebergEntryBuilder:
         if known is not None:
             return known
         fields = self.schema.partition_fields
-        values = tuple(deserialize_row(partition, [item.type for item in fields]))
+        values = self.schema.decode_partition(partition)
         record = {
             item.name: encode_partition_value(value, item.type)
             for item, value in zip(fields, values, strict=True)

@@ -318,7 +318,8 @@ class ManifestWriter:
                 continue
             name, size = self._write(self._names.next("manifest-"), data)
             fields = self._schema.partition_fields
-            written.append(ManifestFileMeta.of(name, size, part, fields, self._schema.id))
+            with wrap_decode_errors(self._paths.manifest_dir):  # entries may be copied
+                written.append(ManifestFileMeta.of(name, size, part, fields, self._schema.id))
             start += len(part)
         return written
 

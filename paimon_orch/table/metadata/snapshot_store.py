@@ -4,7 +4,7 @@
 See docs/format/snapshot.md#hint-files.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
@@ -94,6 +94,21 @@ def describe_lost_snapshot(hint: int, newest: int) -> str:
         else "or delete LATEST if the table never had rows"
     )
     return f"is missing, but LATEST names snapshot {hint}; {existing}. Restore the file, {advice}"
+
+
+@dataclass(slots=True)
+class LatestHint:
+    """The hint LATEST that showed that a table exists, for the first load of the table.
+
+    It may be old: the load looks for newer snapshots, as it does after it has read the hint.
+    """
+
+    snapshot_id: int | None = None
+
+    def take(self) -> int | None:
+        """Return the hint once, as later loads find another one."""
+        taken, self.snapshot_id = self.snapshot_id, None
+        return taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,18 +253,25 @@ class SnapshotStore:
         newest = self._find_newest(self._read_file)
         return None if newest is None else self._decode(*newest)
 
-    def latest_since(self, known: Snapshot | None) -> Snapshot | None:
-        """Read the newest snapshot; ``known`` was the newest one at an earlier time.
+    def latest_since(self, newest_id: int | None) -> Snapshot | None:
+        """Read the newest snapshot; ``newest_id`` was its id at an earlier time.
 
-        If it still is, these are two requests at once. It is read again, because after a rollback
-        another snapshot can have its id.
+        If it still is, these are two requests at once. The snapshot is read again, because after a
+        rollback another one can have its id.
         """
-        if known is None or self.catalog is not None:
+        if newest_id is None or self.catalog is not None:
             return self.latest()
-        same, later = map_concurrently(self.io, self._read_file, (known.id, known.id + 1))
+        same, later = map_concurrently(self.io, self._read_file, (newest_id, newest_id + 1))
         if same is None or later is not None:
             return self.latest()
-        return self._decode(known.id, same)
+        return self._decode(newest_id, same)
+
+    def latest_among(self, found: Mapping[int, Snapshot]) -> Snapshot | None:
+        """Read the newest snapshot as :meth:`latest` does, but no file that was just ``found``."""
+        if self.catalog is not None:
+            return self.latest()
+        newest = self._find_newest(lambda number: found.get(number) or self.find(number))
+        return None if newest is None else newest[1]
 
     def walk_back(self) -> Iterator[Snapshot]:
         """Yield the snapshots that are not expired, newest first."""

@@ -15,7 +15,6 @@ from paimon_orch.files.arrow_conversion import build_constant_column
 from paimon_orch.files.stats.file_bounds import find_manifest_bounds
 from paimon_orch.files.stats.stats_evaluator import may_contain
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
-from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.format.schema import KEY_PREFIX, TableSchema
 from paimon_orch.format.text import is_utf8
 from paimon_orch.format.types.data_types import AtomicType, DataType, TypeRoot
@@ -54,8 +53,7 @@ def filter_partitions(
 def build_partition_table(partitions: Sequence[bytes], schema: TableSchema) -> pa.Table:
     """Return one row of typed values for each serialized partition."""
     fields = schema.partition_fields
-    types = [field.type for field in fields]
-    rows = [deserialize_row(data, types) for data in partitions]
+    rows = [schema.decode_partition(data) for data in partitions]
     columns = [
         pa.concat_arrays([build_constant_column(row[i], field.type, 1) for row in rows])
         for i, field in enumerate(fields)
@@ -131,7 +129,7 @@ def build_partition_manifest_selector(
     ]
     return _build_manifest_selector(
         [
-            dict(compress(zip(names, deserialize_row(partition, types), strict=True), is_exact))
+            dict(compress(zip(names, schema.decode_partition(partition), strict=True), is_exact))
             for partition in partitions
         ],
         schema,

@@ -24,7 +24,7 @@ from paimon_orch.table.table import Table
 
 @pytest.fixture(autouse=True)
 def _allowed_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PAIMON_ALLOWED_EXTERNAL_PATHS", str(tmp_path))
+    monkeypatch.setenv("PAIMON_ALLOWED_EXTERNAL_PATHS", f"{tmp_path}/*")
 
 
 def test_files_outside_the_table_are_never_deleted(table: Table) -> None:
@@ -143,7 +143,7 @@ def test_an_external_path_is_cleaned_if_exactly_this_directory_is_allowed(
     folder = tmp_path / "elsewhere" / "t"
     [orphan] = external_files(folder, "p=0/bucket-0/data-0.parquet")
     with_external_path(table, folder)
-    monkeypatch.setenv("PAIMON_ALLOWED_EXTERNAL_PATHS", allowed.format(folder=folder))
+    monkeypatch.setenv("PAIMON_ALLOWED_EXTERNAL_PATHS", f"{allowed.format(folder=folder)}/*")
     table = catalog_of(table).table(table.identifier)
 
     if allowed == "{folder}":

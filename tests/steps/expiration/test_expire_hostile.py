@@ -54,7 +54,7 @@ def test_a_file_below_an_external_path_is_deleted_if_the_operator_allows_the_pat
 ) -> None:
     outside = tmp_path / "external" / "bucket-0" / "data.parquet"
     if allowed:
-        monkeypatch.setenv("PAIMON_ALLOWED_EXTERNAL_PATHS", f"file:{tmp_path}/external")
+        monkeypatch.setenv("PAIMON_ALLOWED_EXTERNAL_PATHS", f"file:{tmp_path}/external/*")
     table = make_snapshots(
         tmp_path / "w", 1, data_file__external_paths=f"file://{tmp_path}/external"
     )

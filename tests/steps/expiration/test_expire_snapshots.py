@@ -334,7 +334,8 @@ def test_snapshots_in_a_store_are_read_once_and_new_ones_before_files_are_delete
     table = make_snapshots(tmp_path, 6)
     table.tags.create("t", 2)
     flat, io = in_flat_store(table)
-    planned = step.plan(flat, step.ExpireSnapshotsRequest(retain_max=3, retain_min=1))
+    request = step.ExpireSnapshotsRequest(retain_max=3, retain_min=1, older_than=0)
+    planned = step.plan(flat, request)
     assert [name for name in io.names_read() if name.startswith(("snapshot-", "tag-"))] == [
         *(f"snapshot-{number}" for number in (1, 2, 3, 4, 5, 6, 6, 7)),
         "tag-t",

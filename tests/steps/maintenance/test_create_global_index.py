@@ -129,7 +129,7 @@ def test_indexes_are_built_and_dropped_by_partition(
     assert drop_global_index(table, "a").index_files == 1
     assert drop_global_index(table, "a").snapshot_id is None
     assert index_entries(table) == []
-    monkeypatch.setenv("PAIMON_ALLOWED_EXTERNAL_PATHS", external)
+    monkeypatch.setenv("PAIMON_ALLOWED_EXTERNAL_PATHS", f"{external}/*")
     elsewhere = evolving_table(tmp_path / "x", global_index__external_path=external)
     elsewhere.append(table_of("a b c", [(1, 2, 3)]))
     create_global_index(elsewhere, "a")

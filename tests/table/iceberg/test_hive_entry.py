@@ -24,7 +24,7 @@ URI = {"metadata.iceberg.uri": "thrift://one:9000"}
 @pytest.fixture(autouse=True)
 def _allowed_hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PAIMON_ALLOWED_HOSTS", "one,site,127.0.0.1")
-    monkeypatch.setenv("PAIMON_ALLOWED_EXTERNAL_PATHS", f"/missing,{tmp_path}")
+    monkeypatch.setenv("PAIMON_ALLOWED_EXTERNAL_PATHS", f"/missing/*,{tmp_path}/*")
 
 
 def create(tmp_path: Path, **options: str) -> Table:

@@ -381,7 +381,7 @@ def test_files_of_a_symbolically_linked_branch_are_kept(
     table.tags.delete("base")
     with pytest.raises(NotAllowedError, match="leads through a symbolic link"):
         expire_snapshots(table, retain_max=1)
-    monkeypatch.setenv("PAIMON_ALLOWED_EXTERNAL_PATHS", str(tmp_path / "moved"))
+    monkeypatch.setenv("PAIMON_ALLOWED_EXTERNAL_PATHS", f"{tmp_path}/moved/*")
     table = Catalog(str(Path(table.paths.root).parents[1])).table("db.t")
 
     expire_snapshots(table, retain_max=1)

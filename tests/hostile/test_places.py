@@ -1,0 +1,136 @@
+"""Directories outside of tables, which the operator allows to one table or to a server."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hostile.test_links import ATTEMPTS, read_all
+from support.damage import edit_files
+from support.faulty_server import Answer, run_faulty_server
+from support.histories import backdate_files
+from support.tables import rows_of, table_of
+
+from paimon_orch import Catalog
+from paimon_orch.catalog.rest import rest_client
+from paimon_orch.catalog.store_options import check_served_directory, open_served_location
+from paimon_orch.errors import InputError, NotAllowedError, PaimonError
+from paimon_orch.table.permissions import TablePermissions
+from paimon_orch.table.table import Table
+
+TEMPLATES = ["", "/{table}", "/{database}/x", "/{database}.{table}", "/x/{table}/{database}", "/*"]
+NAMES = ["db.t", "other.t", "db.t2", "t.db", "{table}.t", "{database}.{table}", "t.t.t", "{table}.{database}"]  # fmt: skip
+
+
+@pytest.mark.parametrize("template", TEMPLATES[:-1])
+def test_an_allowed_directory_is_that_of_one_table(template: str) -> None:
+    permissions = TablePermissions.parse([f"/fast{template}"], ())
+    directories = [f"{permissions.list_directories(name)[0]}/" for name in NAMES]
+
+    assert all(path.startswith("/fast/") for path in directories)
+    for number, path in enumerate(directories):
+        assert not any(other.startswith(path) for other in directories[number + 1 :])
+
+
+@pytest.mark.parametrize("path", ["{database}{table}", "{table}.{database}", "{table}-{database}"])
+def test_a_directory_that_may_be_that_of_two_tables_is_refused(path: str) -> None:
+    with pytest.raises(InputError, match="may be the same directory for two tables"):
+        TablePermissions.parse([f"/fast/{path}"], ())
+
+
+def create(root: Path, name: str, external: str) -> Table:
+    """Create a table with external data files, and fill it."""
+    options = {
+        "bucket": "1",
+        "data-file.external-paths": f"file:{root}/fast/{external}",
+        "data-file.external-paths.strategy": "round-robin",
+    }
+    catalog = Catalog(str(root / "w"), allowed_external_paths=[f"{root}/fast"])
+    table = catalog.create_table(name, "k BIGINT, v STRING", primary_key=["k"], options=options)
+    for key in range(3):
+        table.upsert(table_of("k v", [(key, name)]))
+    return table
+
+
+def test_an_allowed_directory_is_divided_between_the_tables(tmp_path: Path) -> None:
+    victim = create(tmp_path, "other.t", "other.db/t")
+    stolen = next((tmp_path / "fast" / "other.db" / "t").rglob("*.parquet"))
+    table = create(tmp_path, "db.t", "db.db/t/deeper")
+    before = read_all(tmp_path / "fast" / "other.db")
+    for number in (1, 2):
+        edit_files(table, number, external_path=f"file:{stolen}", file_name=stolen.name)
+    backdate_files(table)
+
+    with pytest.raises(NotAllowedError, match="'allowed-external-paths'"):
+        rows_of(table)
+    for attempt in ATTEMPTS.values():
+        with suppress(PaimonError):
+            attempt(table)
+
+    assert read_all(tmp_path / "fast" / "other.db") == before
+    assert len(rows_of(victim)) == 3
+
+
+def test_a_table_that_asks_for_the_whole_directory_is_refused(tmp_path: Path) -> None:
+    message = (
+        r"asks for the directory .*/fast, .*allowed for this table: .*/fast/db\.db/t\).*/fast/\*"
+    )
+    with pytest.raises(NotAllowedError, match=message):
+        create(tmp_path, "db.t", "")
+
+
+LOCATIONS = [
+    "/etc",
+    "file:/etc",
+    "file:///etc",
+    "~",
+    "{warehouse}2/x",
+    "{warehouse}/../x",
+    "{warehouse}",
+    "/",
+    "x",
+]
+
+
+@pytest.mark.parametrize("location", LOCATIONS)
+@pytest.mark.parametrize("allowed", [(), ("/elsewhere/*", "/{table}")])
+def test_a_server_names_no_local_directory_outside_of_the_warehouse(
+    tmp_path: Path, location: str, allowed: tuple[str, ...]
+) -> None:
+    options = {"warehouse": f"file:{tmp_path}/w", "allowed-external-paths": ",".join(allowed)}
+    io, root = open_served_location(options, location.format(warehouse=f"{tmp_path}/w"))
+
+    with pytest.raises(
+        NotAllowedError, match=r"local directory .* for db\.t, which is not allowed"
+    ):
+        check_served_directory(options, io, root, "db.t")
+
+
+def test_a_server_names_local_directories_that_are_allowed(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path)
+    options = {"warehouse": f"{tmp_path}/link", "allowed-external-paths": "/a,/b/*"}
+    for root in (f"{tmp_path}/link/x", f"{tmp_path}/x/y", "/a/db.db/t", "/a/db.db/t/x", "/b/any"):
+        check_served_directory(options, *open_served_location(options, root), "db.t")
+
+
+def test_a_rest_server_names_no_directory_of_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rest_client, "_configs", {})
+    table = {"path": f"file:{tmp_path}", "id": "1", "schemaId": 0, "schema": {}}
+    options: dict[str, Any] = {"metastore": "rest", "token": "t", "warehouse": "name"}
+    with run_faulty_server() as server:
+        server.answers = [Answer(body=table)]
+        with pytest.raises(NotAllowedError, match=f"local directory {tmp_path} for db.t"):
+            Catalog(uri=server.uri, **options).table("db.t")
+        location, before = f"file:{tmp_path}/new", len(server.requests)
+        with pytest.raises(NotAllowedError, match=f"local directory {tmp_path}/new for db.n"):
+            Catalog(uri=server.uri, **options).create_table(
+                "db.n", "k INT", options={"path": location}
+            )
+        assert len(server.requests) == before, "the table is refused before it is created"
+        server.answers = [Answer(body=table)]
+        allowed = Catalog(uri=server.uri, allowed_external_paths=[f"{tmp_path}/*"], **options)
+        assert allowed.table("db.t").paths.root == str(tmp_path)
