@@ -25,6 +25,8 @@ class CatalogTable:
     environment: CatalogEnvironment = NO_CATALOG
     is_external: bool = False
     """Whether the files are kept when the table is dropped."""
+    warehouse: str = ""
+    """The directory of the catalog, below which no link is followed to the table."""
 
 
 class CatalogBackend(Protocol):

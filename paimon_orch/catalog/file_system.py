@@ -82,7 +82,7 @@ class FileSystemBackend:
         root = self._get_table_root(identifier)
         if not SchemaStore(self.io, TablePaths(root, identifier.branch)).ids():
             return None
-        return CatalogTable(io=self.io, root=root)
+        return CatalogTable(io=self.io, root=root, warehouse=self.root)
 
     def create_table(
         self, identifier: TableIdentifier, schema: TableSchema, location: str | None
