@@ -33,10 +33,10 @@ BUDGETS = {
     "commit of this upsert": Budget(9, 0, 8, wanted=(9, 1, 6)),
     "sensor tick, nothing new": Budget(4, 0, 4, wanted=(2, 0, 2)),
     "sensor tick, new snapshot": Budget(27, 16, 23, wanted=(15, 0, 8)),
-    "inspect": Budget(47, 4, 17, wanted=(16, 0, 8)),
-    "doctor": Budget(128, 24, 95, wanted=(115, 0, 20)),
-    "check": Budget(166, 8, 164, wanted=(185, 0, 20)),
-    "expire 10 snapshots": Budget(195, 60, 175, wanted=(115, 2, 20)),
-    "orphan files, dry run": Budget(233, 60, 232, wanted=(60, 2, 15)),
+    "inspect": Budget(43, 0, 6, wanted=(16, 0, 8)),
+    "doctor": Budget(109, 0, 15),
+    "check": Budget(153, 0, 15),
+    "expire 10 snapshots": Budget(114, 10, 20, wanted=(115, 2, 20)),
+    "orphan files, dry run": Budget(132, 1, 15, wanted=(60, 2, 15)),
 }
 DAGSTER_RUN_BUDGET = Budget(49, 24, wanted=(60, 4, None))
