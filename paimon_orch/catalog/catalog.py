@@ -178,13 +178,18 @@ class Catalog:
         return None if entry is None else self._open_table(identifier, entry)
 
     def _open_table(self, identifier: TableIdentifier, entry: CatalogTable) -> Table:
-        # Tables share the directory of Iceberg metadata, so it may have links of other writers.
+        # Others may write links next to the table, and in the shared directory of Iceberg metadata.
         published = list_metadata_directories(entry.root)[1:]
-        anchor = published[0].rsplit("/", 3)[0] if published else ""
+        shared = [path.rsplit("/", 3)[0] for path in published]
+        anchors = [
+            *([entry.warehouse] if entry.warehouse else ()),
+            *shared,
+            *self.permissions.list_shared_directories(),
+        ]
         allowed = self.permissions.list_directories(str(identifier))
         return Table(
             str(identifier),
-            entry.io.confine((entry.root, *published, *allowed), anchor),
+            entry.io.confine((entry.root, *published, *allowed), anchors),
             TablePaths(entry.root, identifier.branch),
             self.allowances,
             environment=replace(
@@ -411,14 +416,16 @@ class Catalog:
     def alter_table(self, identifier: str, changes: Iterable["SchemaChange"]) -> TableSchema:
         """Apply all changes to columns, options or comments in one schema version.
 
-        Returns the new schema. Old files are not rewritten; reads convert their rows. Raises
-        :class:`InputError` if a change breaks a rule of the format; the table is then unchanged.
+        Returns the new schema. Old files are not rewritten; reads convert their rows. Logs a
+        warning if readers see other values of existing rows. Raises :class:`InputError` if a change
+        breaks a rule of the format; the table is then unchanged.
 
         >>> note = AddColumn(column="note", type="STRING")
         >>> catalog.alter_table("db.orders", [note, SetOption("bucket", "4")])
 
         See docs/format/schema.md#schema-changes.
         """
+        from paimon_orch.table.schema_change.changed_rows import describe_changed_rows
         from paimon_orch.table.schema_change.deletion_vectors_switch import (
             check_deletion_vectors_change,
         )
@@ -431,7 +438,10 @@ class Catalog:
         table.stores.check_step(StepKind.ALTER)
         check_deletion_vectors_change(table, changes)
         check_no_index_of_changed_columns(table, changes)
+        older = table.stores.get_schema()
         schema = self.backend.alter_table(TableIdentifier.parse(identifier), table, changes)
+        for effect in describe_changed_rows(table, older, schema):
+            logger.warning("readers of %s see other rows now: the change of %s", identifier, effect)
         table.stores.publish_iceberg_metadata()
         altered = {change.key for change in changes if isinstance(change, SetOption)}
         warn_of_options(

@@ -18,6 +18,8 @@ from paimon_orch.format.options.secret_options import hide_secrets
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.data_types import Field, type_to_sql
 from paimon_orch.table.schema_change.apply_schema_changes import apply_schema_changes
+from paimon_orch.table.schema_change.changed_rows import describe_changed_rows
+from paimon_orch.table.schema_change.deletion_vectors_switch import check_deletion_vectors_change
 from paimon_orch.table.schema_change.schema_changes import (
     AddColumn,
     ColumnPath,
@@ -121,7 +123,8 @@ def alter(
     Every option except --comment may be repeated. All changes are made in one new schema, in the
     order of the options on this page. The field city of a nested column address is address.city.
     No data file is rewritten: readers convert old files to the new schema. Asks before it drops a
-    column, whose values readers no longer see.
+    column, and before readers see other values: after a type that holds fewer values, or another
+    way to merge rows while files are not compacted.
     """
     catalog = open_catalog(ctx, location)
     target = catalog.table(table)
@@ -143,17 +146,27 @@ def alter(
     ]
     if not changes:
         raise InputError("alter has nothing to change; see paimon-orch alter --help")
-    if drop and not dry_run and (rows := sum(split.row_count for split in target.files())):
-        _plan_schema(target, schema, changes)  # refuses invalid changes before the question
-        loss = f"the values of column {', '.join(drop)} in {format_count(rows, 'row')}"
-        confirm(f"drop {loss} of {table}", yes=yes)
-    new_schema = (
-        _plan_schema(target, schema, changes) if dry_run else catalog.alter_table(table, changes)
-    )
-    _print_schema_diff(schema, new_schema, dry_run, as_json)
+    planned = _plan_schema(target, schema, changes)  # refuses invalid changes before the question
+    effects = describe_changed_rows(target, schema, planned)
+    if not dry_run:
+        _confirm_effects(target, drop or [], effects, yes=yes)
+    new_schema = planned if dry_run else catalog.alter_table(table, changes)
+    _print_schema_diff(schema, new_schema, effects, dry_run=dry_run, as_json=as_json)
+
+
+def _confirm_effects(table: Table, drop: list[str], effects: list[str], *, yes: bool) -> None:
+    """Ask before columns are dropped, and before readers see other values of existing rows."""
+    losses = []
+    if drop and (rows := sum(split.row_count for split in table.files())):
+        losses.append(f"drop the values of column {', '.join(drop)} in {format_count(rows, 'row')}")
+    if effects:
+        losses.append(f"change {' and '.join(effects)}")
+    if losses:
+        confirm(f"{' and '.join(losses)} of {table.identifier}", yes=yes)
 
 
 def _plan_schema(table: Table, schema: TableSchema, changes: list[SchemaChange]) -> TableSchema:
+    check_deletion_vectors_change(table, changes)
     has_snapshots, now = table.stores.snapshots.latest_id() is not None, int(time.time() * 1000)
     return apply_schema_changes(schema, changes, has_snapshots=has_snapshots, time_millis=now)
 
@@ -196,7 +209,9 @@ def _parse_move(text: str) -> SchemaChange:
     return MoveColumn(name, _POSITIONS[(end or side).lower()], reference)
 
 
-def _print_schema_diff(old: TableSchema, new: TableSchema, dry_run: bool, as_json: bool) -> None:
+def _print_schema_diff(
+    old: TableSchema, new: TableSchema, effects: list[str], *, dry_run: bool, as_json: bool
+) -> None:
     """Print removed lines of the schema with a minus, and added lines with a plus."""
     before, after = _format_schema(old), _format_schema(new)
     removed = [line for line in before if line not in after]
@@ -206,6 +221,7 @@ def _print_schema_diff(old: TableSchema, new: TableSchema, dry_run: bool, as_jso
         "schema_id": new.id if removed or added else old.id,
         "removed": removed,
         "added": added,
+        "changed_rows": effects,
     }
     lines = (
         [f"schema {old.id} -> {new.id}"]
@@ -213,6 +229,7 @@ def _print_schema_diff(old: TableSchema, new: TableSchema, dry_run: bool, as_jso
         else ["the table already has this schema"]
     )
     lines += [f"- {line}" for line in removed] + [f"+ {line}" for line in added]
+    lines += [f"readers see other rows: {effect}" for effect in effects]
     if dry_run:
         lines.append("nothing was changed")
     print_values(values, as_json, *lines)

@@ -402,7 +402,7 @@ def mark_done(
     file _SUCCESS into the directory of each partition. The partitions need not have rows.
     """
     target = open_table(ctx, location, table)
-    specs = split_partitions(partitions) or []
+    specs = split_partitions(target, partitions) or []
     planned = mark_step.plan(target, mark_step.MarkDoneRequest(partitions=specs))
     if not dry_run:
         planned = run_step(mark_step.MARK_DONE, target, planned).plan

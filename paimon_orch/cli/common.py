@@ -32,6 +32,11 @@ from paimon_orch.format.times import parse_cutoff, parse_duration, parse_timesta
 from paimon_orch.safe_text import clean_line, escape_name, format_names
 from paimon_orch.steps.common.executor import Executor
 from paimon_orch.steps.common.executor_choice import ChoosingExecutor, ExecutorKind
+from paimon_orch.table.filter.partition_spec import (
+    build_partition_matcher,
+    format_partition,
+    parse_shown_partition,
+)
 from paimon_orch.table.table import Table
 
 if TYPE_CHECKING:
@@ -158,19 +163,36 @@ def parse_partitions(
     """
     from paimon_orch.steps.common.bucket_scan import require_partitions
 
-    specs = split_partitions(text)
+    specs = split_partitions(table, text)
     require_partitions(table, specs, with_directories=with_directories)
     return specs
 
 
-def split_partitions(text: str | None) -> list[str] | None:
-    """Split a list of partitions; raises :class:`InputError` for an empty list."""
+def split_partitions(table: Table, text: str | None) -> list[str] | None:
+    """Split a list of partitions; raises :class:`InputError` for an empty list.
+
+    Returns the names of directories for names of the system table ``$partitions``, in which
+    nothing is escaped.
+    """
     if text is None:
         return None
     specs = [spec.strip() for spec in text.split(";") if spec.strip()]
     if not specs:
         raise InputError("--partitions is empty; write for example dt=2026-01-31")
-    return specs
+    return [_find_directory_name(table, spec) for spec in specs]
+
+
+def _find_directory_name(table: Table, spec: str) -> str:
+    schema = table.stores.get_schema()
+    shown = parse_shown_partition(spec, schema)
+    if shown is None or not any(set(value) & set("/%,") for value in shown.values()):
+        return spec
+    partitions = {split.partition for split in table.files()}
+    names = {format_partition(partition, schema): partition for partition in partitions}
+    matches = build_partition_matcher(shown, schema)
+    if spec in names:
+        return spec
+    return next((name for name, partition in names.items() if matches(partition)), spec)
 
 
 def parse_optional_duration(option: str, text: str | None) -> timedelta | None:

@@ -218,7 +218,7 @@ def compact(
             "partitions by --partitions or --where"
         )
     if order is None:
-        specs = split_partitions(partitions)
+        specs = split_partitions(target, partitions)
         request = CompactRequest(
             partitions=specs,
             where=where,

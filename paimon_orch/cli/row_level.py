@@ -343,7 +343,7 @@ def drop_partitions(
     Commits one snapshot without the rows; older snapshots keep them.
     """
     target = open_table(ctx, location, table)
-    specs = split_partitions(partitions) or []
+    specs = split_partitions(target, partitions) or []
     dropped = set(target.plan_partition_drop(specs).partitions)
     rows = [split.row_count for split in target.files() if split.partition in dropped]
     names = sorted(format_partition(partition, target.stores.get_schema()) for partition in dropped)

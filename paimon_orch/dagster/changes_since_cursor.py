@@ -17,6 +17,8 @@ from paimon_orch.dagster.sensor_cursor import (
 )
 from paimon_orch.errors import NotFoundError
 from paimon_orch.format.snapshot import CommitKind, Snapshot
+from paimon_orch.steps.common.bucket_scan import scan_latest_buckets
+from paimon_orch.steps.common.partition_selection import PartitionRequest
 from paimon_orch.steps.compaction.policy import CompactionDecision, CompactionPolicy, decide
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
@@ -63,13 +65,16 @@ class CompactionDecider:
             return ()
         is_whole_table = paths is None or "" in paths
         specs = None if is_whole_table else [parse_partition_path(p) for p in sorted(paths or ())]
+        # partitions may have been dropped since
+        scan = scan_latest_buckets(self.state, PartitionRequest(partitions=specs))
+        if scan is None:
+            return ()
         decisions = decide(
             self.table,
             self.policy,
-            partitions=specs,
             overdue=overdue,
             may_be_full=self.can_compact_fully,
-            state=self.state,
+            scan=scan,
         )
         return tuple(decisions)
 

@@ -27,7 +27,13 @@ from paimon_orch.files.nested_arrays import (
     with_fields,
     with_values,
 )
-from paimon_orch.files.orc_metadata import OrcStripe, OrcTail, StripeFooter
+from paimon_orch.files.orc_checks.orc_streams import OrcStreamCheck
+from paimon_orch.files.orc_metadata import (
+    OrcStripe,
+    OrcTail,
+    StripeFooter,
+    check_postscript,
+)
 from paimon_orch.files.orc_times import READ_ZONE, find_time_correction
 from paimon_orch.format.arrays import Positions
 from paimon_orch.format.types.arrow import (
@@ -140,14 +146,16 @@ class OrcFileReader:
         self._legacy_instants = legacy_instants
         self._source = _FailureRecordingFile(source)
         with self._source.reraise_failure():
+            check_postscript(self._source)
             self._file = orc.ORCFile(self._source)
+        self._tail.check_types()
         self._types = {field.name: field.type for field in fields}
         self.num_rows: int | None = self._file.nrows
         self.names: Sequence[str] = self._file.schema.names
 
     def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield all rows of the named columns in file order; CHAR has no trailing spaces."""
-        self._check_columns(columns)
+        self._check_stripes(columns, range(len(self._stripes)))
         if self._has_several_zones(columns):
             for number in range(len(self._stripes)):
                 yield self._read_stripe(number, columns)
@@ -218,7 +226,7 @@ class OrcFileReader:
         if not columns or len(stripes) == len(self._stripes):
             yield from number_batches(0, self.batches(columns, batch_rows))
             return
-        self._check_columns(columns)
+        self._check_stripes(columns, stripes)
         for stripe in stripes:
             yield from number_batches(begins[stripe], [self._read_stripe(stripe, columns)])
 
@@ -254,17 +262,14 @@ class OrcFileReader:
         with self._source.reraise_failure():
             return orc.ORCFile(self._time_source)
 
-    def _check_columns(self, columns: Sequence[str]) -> None:
-        """Refuse columns with which pyarrow would abort the process.
-
-        Raises :class:`UnsupportedError` for a null key of a map.
-        """
-        keys = self._tail.find_map_keys(set(columns))
-        if keys and any(keys & footer.nullable_columns for footer in self._footers):
-            raise UnsupportedError(
-                "a map in this ORC file has a null key, which the ORC library cannot read; read the "
-                "file with Java, or rewrite it there as Parquet"
-            )
+    def _check_stripes(self, columns: Sequence[str], numbers: Iterable[int]) -> None:
+        """Refuse stripes with which pyarrow would end the process."""
+        tail = self._tail
+        check = OrcStreamCheck(self._source, tail, tail.find_columns(set(columns)))
+        if check.is_needed:
+            with self._source.reraise_failure():
+                for number in numbers:
+                    check.check(self._stripes[number], self._footers[number])
 
     def _convert_batch(self, batch: pa.RecordBatch, stripe: int) -> pa.RecordBatch:
         arrays = [

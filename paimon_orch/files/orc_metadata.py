@@ -1,21 +1,25 @@
 """Metadata of ORC files that pyarrow does not expose: stripes, time zones and streams."""
 
+import os
 import zlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from paimon_orch.decode_limits import build_limit_error, get_max_decompressed_bytes
+from paimon_orch.errors import UnsupportedError
 from paimon_orch.files.parquet.thrift_compact import decode_varint, encode_varint
 
 _CODECS = ("none", "zlib", "snappy", "lzo", "lz4_raw", "zstd")
 _DEFAULT_BLOCK_SIZE = 1 << 18
 _MAX_BLOCK_SIZE = 1 << 23  # the length of a block has 23 bits
-_MAP_TYPE = 11
+ORC_MAP, ORC_DECIMAL, _UNION = 11, 14, 13  # kinds of types
+_MAX_PRECISION = 38
+_FIRST_READ_BYTES = 16 << 10
 _TIMESTAMP_STATISTICS = 9
-_PRESENT_STREAM = 0
 _BYTES = 2  # a wire type
 
 
@@ -35,6 +39,15 @@ class OrcStripe:
         return self.index_size + self.data_size + self.footer_size
 
 
+class OrcStream(NamedTuple):
+    """The place of one stream of a column."""
+
+    kind: int
+    column: int
+    offset: int
+    size: int
+
+
 @dataclass(frozen=True, slots=True)
 class StripeFooter:
     """What the footer of a stripe says."""
@@ -42,8 +55,9 @@ class StripeFooter:
     zone: str
     """The time zone of the writer; it may be empty."""
 
-    nullable_columns: frozenset[int]
-    """The ids of the columns with nulls."""
+    streams: tuple["OrcStream", ...]
+    encodings: tuple[tuple[int, int], ...]
+    """The encoding and the size of the dictionary of each column."""
 
     message: bytes
     """The encoded footer."""
@@ -64,24 +78,40 @@ class OrcTail:
             for stripe in _decode_messages(self._footer, 3)
         ]
 
-    def find_map_keys(self, names: Collection[str]) -> set[int]:
-        """Return the ids of the key columns of all maps in columns with these names."""
+    def check_types(self) -> None:
+        """Raise ``ValueError`` for types with which pyarrow would end the process."""
+        for column, encoded in enumerate(_decode_messages(self._footer, 4)):
+            kind, precision = _decode_number(encoded, 1), _decode_number(encoded, 5)
+            if kind == _UNION:
+                raise ValueError(f"column {column} is a union, a type that Paimon does not have")
+            if kind == ORC_DECIMAL and precision > _MAX_PRECISION:
+                raise ValueError(f"the precision {precision} of column {column} is above 38")
+
+    def find_columns(self, names: Collection[str]) -> dict[int, int]:
+        """Return the kinds of types by column id: of columns with these names and all below."""
         types = _decode_messages(self._footer, 4)
         children = [_decode_numbers(kind, 2) for kind in types]
         fields = [name.decode(errors="replace") for name in _decode_messages(types[0], 3)]
         pending = [child for name, child in zip(fields, children[0], strict=True) if name in names]
-        keys, visited = set[int](), 0
+        kinds = dict[int, int]()
         while pending:
             column = pending.pop()
-            visited += 1
-            if visited > len(types):
+            if column in kinds:
                 raise ValueError("the types in the footer are not a tree")
             if any(child <= column for child in children[column]):
                 raise ValueError(f"the ORC type {column} contains itself")
             pending += children[column]
-            if sum(_decode_numbers(types[column], 1)) == _MAP_TYPE:
-                keys.add(children[column][0])
-        return keys
+            kinds[column] = _decode_number(types[column], 1)
+        return kinds
+
+    def find_map_keys(self, columns: Mapping[int, int]) -> set[int]:
+        """Return the ids of the key columns of the maps among columns."""
+        types = _decode_messages(self._footer, 4)
+        return {
+            _decode_numbers(types[column], 2)[0]
+            for column, kind in columns.items()
+            if kind == ORC_MAP
+        }
 
     def find_time_bounds(self) -> dict[str, tuple[int, int]]:
         """Return the lowest and the highest time of columns, in milliseconds since 1970 in UTC.
@@ -105,15 +135,29 @@ class OrcTail:
         message = b"".join(
             _decompress(source.read(stripe.footer_size), self._codec, self._block_size)
         )
-        return StripeFooter(
-            b"".join(_decode_messages(message, 3)).decode(),
-            frozenset(
-                sum(_decode_numbers(stream, 2))
-                for stream in _decode_messages(message, 1)
-                if sum(_decode_numbers(stream, 1)) == _PRESENT_STREAM
-            ),
-            message,
+        streams, offset = list[OrcStream](), stripe.offset
+        for encoded in _decode_messages(message, 1):
+            kind, column, size = (_decode_number(encoded, number) for number in (1, 2, 3))
+            streams.append(OrcStream(kind, column, offset, size))
+            offset += size
+        encodings = tuple(
+            (_decode_number(encoded, 1), _decode_number(encoded, 2))
+            for encoded in _decode_messages(message, 2)
         )
+        zone = b"".join(_decode_messages(message, 3)).decode()
+        return StripeFooter(zone, tuple(streams), encodings, message)
+
+    def read_stream(self, source: Any, stream: OrcStream) -> bytes:
+        """Read and decompress a stream from the open file."""
+        source.seek(stream.offset)
+        data, limit = source.read(stream.size), get_max_decompressed_bytes(stream.size)
+        blocks, size = list[bytes](), 0
+        for block in _decompress(data, self._codec, self._block_size):
+            blocks.append(block)
+            size += len(block)
+            if size > limit:
+                raise build_limit_error("a stream of the file is too large", limit, len(data))
+        return b"".join(blocks)
 
     def replace_zones(self, footers: Sequence[StripeFooter], zone: str) -> list[range | bytes]:
         """Return the file with another zone in its stripes: ranges of this file, and new bytes."""
@@ -155,6 +199,22 @@ class OrcTail:
             for start in range(0, len(message), self._block_size)
         )
         return b"".join((2 * len(block) + 1).to_bytes(3, "little") + block for block in blocks)
+
+
+def check_postscript(source: Any) -> None:
+    """Raise ``ValueError`` for sizes with which pyarrow would end the process on opening a file."""
+    size = source.seek(0, os.SEEK_END)
+    # as many bytes as pyarrow reads first, so that remote files are read once
+    source.seek(max(size - _FIRST_READ_BYTES, 0))
+    end = source.read(_FIRST_READ_BYTES)
+    source.seek(0)
+    length = end[-1] if end else 0
+    postscript = end[-1 - length : -1]
+    footer, block, metadata = (_decode_number(postscript, number) for number in (1, 3, 5))
+    if block > _MAX_BLOCK_SIZE:
+        raise ValueError(f"the compressed blocks of an ORC file cannot have {block} bytes")
+    if footer + metadata + length >= size:
+        raise ValueError(f"a footer of {footer + metadata} bytes is larger than the file")
 
 
 def _iterate_fields(message: bytes) -> Iterator[tuple[int, int | bytes, bytes]]:
@@ -206,6 +266,17 @@ def _decode_numbers(message: bytes, number: int) -> list[int]:
     return values
 
 
+def _decode_number(message: bytes, number: int) -> int:
+    """Return the value of a field of one number; 0 if it is missing.
+
+    Raises ``ValueError`` for several values and large ones, of which decoders use parts.
+    """
+    values = _decode_numbers(message, number)
+    if len(values) > 1 or any(value >> 63 for value in values):
+        raise ValueError(f"the field {number} in the metadata has the values {values[:3]}")
+    return sum(values)
+
+
 def _set_field(message: bytes, number: int, *values: int | bytes) -> bytes:
     """Return a message with other values of a field."""
     parts = [encoded for field, _, encoded in _iterate_fields(message) if field != number]
@@ -222,6 +293,11 @@ def _decompress(data: bytes, codec: str, block_size: int) -> Iterator[bytes]:
     if codec == "none":
         yield data
         return
+    if codec == "lzo":
+        raise UnsupportedError(
+            "this ORC file is compressed with LZO; rewrite it with Java and another "
+            "'file.compression', such as zstd"
+        )
     position, limit = 0, block_size + 1
     while position < len(data):
         header = int.from_bytes(data[position : position + 3], "little")

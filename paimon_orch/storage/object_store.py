@@ -113,7 +113,7 @@ class FsspecFileIO:
             fs.retries = 1  # botocore retries each request; s3fs would repeat all its attempts
         return fs
 
-    def confine(self, roots: Sequence[str], anchor: str = "") -> Self:  # noqa: ARG002 - no links
+    def confine(self, roots: Sequence[str], anchors: Sequence[str] = ()) -> Self:  # noqa: ARG002 - no links
         """Return a copy for some directories; see :meth:`FileIO.confine`."""
         return replace(self, roots=tuple(roots))
 
@@ -213,7 +213,7 @@ class FsspecFileIO:
         """Yield the entries directly below ``path``."""
         base = self._check_path(path).rstrip("/")
         try:
-            entries = self._retry_read(path, "listed", lambda: self._fs.ls(path, detail=True))
+            entries = self._retry_read(path, "listed", lambda: _list_directory(self._fs, path))
         except (FileNotFoundError, NotADirectoryError):
             return
         own_name = self._fs._strip_protocol(base)  # noqa: SLF001 - fsspec compares names in this form
@@ -449,6 +449,20 @@ def _delete_in_one_request(fs: Any, names: Sequence[str]) -> list[str]:
 def _strip_scheme(path: str) -> str:
     """Return bucket and name, because the schemes of a store are aliases."""
     return path.partition("://")[2]
+
+
+def _list_directory(fs: Any, path: str) -> Sequence[Mapping[str, Any]]:
+    """Return the entries directly below a path."""
+    entries: Sequence[Mapping[str, Any]]
+    if type(fs).__module__.partition(".")[0] == "s3fs":
+        from fsspec.asyn import sync
+
+        name = fs._strip_protocol(path).rstrip("/")  # noqa: SLF001
+        # fs.ls also calls it, and then lists the parent of an empty directory
+        entries = sync(fs.loop, fs._lsdir, name)  # noqa: SLF001
+    else:
+        entries = fs.ls(path, detail=True)
+    return entries
 
 
 def _describe(path: str, entry: Mapping[str, Any]) -> FileInfo:

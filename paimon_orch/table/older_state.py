@@ -101,6 +101,21 @@ def check_same_rows_under_newest_options(stores: "TableStores", target: Snapshot
     )
 
 
+def describe_changed_merge(
+    stores: "TableStores", older: TableSchema, newer: TableSchema
+) -> str | None:
+    """Describe how a newer schema changes the merge of files that are not compacted, or None."""
+    names = [f"option {key!r}" for key in _find_changed_options(older, newer)]
+    names += [f"the type of column {name!r}" for name in _find_retyped_columns(older, newer)]
+    latest = stores.snapshots.latest()
+    if not names or latest is None:
+        return None
+    bucket = find_bucket_to_merge(stores.files(latest), older, stores.paths.root)
+    if bucket is None:
+        return None
+    return f"the merge of rows by {' and '.join(names)}, because {bucket}"
+
+
 def find_bucket_to_merge(
     splits: Iterable[BucketSplit], schema: TableSchema, table: str
 ) -> str | None:

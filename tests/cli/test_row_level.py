@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 from support.commands import invoke, run_command
-from support.tables import rows_of, table_of
+from support.tables import new_table, rows_of, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.errors import InputError, PaimonError, StorageError, UnsupportedError
@@ -220,3 +220,21 @@ def test_columns_and_clauses_are_checked_before_spark_starts(
 
     with pytest.raises(PaimonError, match=message):
         invoke(command, root, "db.t", *options)
+
+
+@pytest.mark.parametrize("value", ["a/b", "a%2Fb", "a%", "a%25", "100%", "a/p=1", "x/k=2", "a,b=c"])
+def test_partitions_have_the_names_of_the_system_table_or_of_directories(
+    tmp_path: Path, value: str
+) -> None:
+    names = ["a/b", "a%", "100%", "a/p=1", "x/k=2", "a,b=c", "z", value]
+    table = new_table(tmp_path, "p STRING, v INT", key=(), partition_by=["p"], bucket="-1")
+    rows = [(name, 1) for name in dict.fromkeys(names)]
+    table.append(table_of("p v", rows))
+    shown = table.system("partitions").scan().to_arrow()["partition"].to_pylist()
+    assert f"p={value}" in shown
+
+    run_command("drop-partitions", str(tmp_path), "db.t", "--partitions", f"p={value}", "--yes")
+
+    if value in {"a%2Fb", "a%25"}:  # also the name of the directory of another partition
+        value = value.replace("%2F", "/").replace("%25", "%")
+    assert rows_of(table) == sorted(row for row in rows if row[0] != value)

@@ -186,7 +186,7 @@ def test_orc_types_that_contain_themselves_are_refused() -> None:
 
     def find() -> int:
         with wrap_decode_errors(FILE):
-            return len(tail.find_map_keys(["m"]))
+            return len(tail.find_columns(["m"]))
 
     assert "contains itself" in refuse(find)
 

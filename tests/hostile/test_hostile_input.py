@@ -35,7 +35,7 @@ SPECIAL_FILES: dict[str, Callable[[Path], object]] = {
     "socket": make_socket,
 }
 READERS: dict[str, Callable[[str, Path], object]] = {
-    "local": lambda path, root: read_input_files([path], new_table(root).schema),
+    "local": lambda path, root: read_input_files([path], new_table(root).load().schema),
     "columns": lambda path, _: find_columns([path], LocalFileIO()),
     "Spark": lambda path, _: read_files(cast("Any", SimpleNamespace(read=None)), [path]),
 }

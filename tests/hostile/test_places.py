@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hostile.test_links import ATTEMPTS, read_all
@@ -119,7 +120,7 @@ def test_a_rest_server_names_no_directory_of_this_machine(
 ) -> None:
     monkeypatch.setattr(rest_client, "_configs", {})
     table = {"path": f"file:{tmp_path}", "id": "1", "schemaId": 0, "schema": {}}
-    options = {"metastore": "rest", "token": "t", "warehouse": "name"}
+    options: dict[str, Any] = {"metastore": "rest", "token": "t", "warehouse": "name"}
     with run_faulty_server() as server:
         server.answers = [Answer(body=table)]
         with pytest.raises(NotAllowedError, match=f"local directory {tmp_path} for db.t"):

@@ -16,6 +16,7 @@ from paimon_orch.format.manifest.index_manifest import IndexManifestEntry, encod
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, ManifestEntry, encode_manifest
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta, encode_manifest_list
 from paimon_orch.storage import LocalFileIO
+from paimon_orch.table.metadata.metadata_cache import clear_metadata_cache
 from paimon_orch.table.table import Table
 
 
@@ -24,6 +25,12 @@ def edit_snapshot(table: Table, snapshot_id: int, **changes: Any) -> None:
     store = table.stores.snapshots
     changed = replace(store.get(snapshot_id), **changes)
     Path(store.path(snapshot_id)).write_bytes(changed.to_json())
+
+
+def _replace_unchanging(table: Table, name: str, data: bytes) -> None:
+    """Replace a metadata file as no writer does; a process that has read it would not notice."""
+    (Path(table.paths.manifest_dir) / name).write_bytes(data)
+    clear_metadata_cache()
 
 
 def edit_delta(
@@ -36,7 +43,7 @@ def edit_delta(
     [meta] = table.stores.manifests.manifest_list(snapshot.delta_manifest_list)
     entries = list(edit(table.stores.manifests.open(meta).entries()))
     data = encode_manifest(entries)
-    (Path(table.paths.manifest_dir) / meta.file_name).write_bytes(data)
+    _replace_unchanging(table, meta.file_name, data)
     schema = table.load().schema
     summary = ManifestFileMeta.of(
         meta.file_name, len(data), entries, schema.partition_fields, schema.id
@@ -53,7 +60,7 @@ def _edit_list(table: Table, snapshot_id: int, name: str, changed: ManifestFileM
     if any(meta.file_name == changed.file_name for meta in metas):
         listed = [changed if meta.file_name == changed.file_name else meta for meta in metas]
         data = encode_manifest_list(listed)
-        (Path(table.paths.manifest_dir) / file_name).write_bytes(data)
+        _replace_unchanging(table, file_name, data)
         edit_snapshot(table, snapshot_id, **{f"{name}_size": len(data)})
 
 
@@ -76,7 +83,7 @@ def edit_partitions(table: Table, snapshot_id: int, partition: bytes) -> None:
     [meta] = table.stores.manifests.manifest_list(snapshot.delta_manifest_list)
     entries = table.stores.manifests.open(meta).entries()
     data = encode_manifest([replace(entry, partition=partition) for entry in entries])
-    (Path(table.paths.manifest_dir) / meta.file_name).write_bytes(data)
+    _replace_unchanging(table, meta.file_name, data)
     changed = replace(meta, file_size=len(data))
     for name in ("base_manifest_list", "delta_manifest_list"):
         _edit_list(table, snapshot_id, name, changed)
@@ -91,7 +98,7 @@ def edit_index(
     name = table.stores.snapshots.get(snapshot_id).index_manifest
     assert name is not None
     data = encode_index_manifest(edit(table.stores.manifests.index_manifest(name)))
-    (Path(table.paths.manifest_dir) / name).write_bytes(data)
+    _replace_unchanging(table, name, data)
 
 
 def data_files(table: Table) -> list[Path]:

@@ -28,15 +28,11 @@ FIELDS = parse_columns(
 
 
 def find_first_damaged(data: bytes, kind: str) -> int:
-    """Return where damage may begin: in ORC, the footer of the stripe.
-
-    The lengths of lists are before it. If they are too large, the ORC library ends the process, and
-    no check is cheap.
-    """
+    """Return where damage may begin: in ORC, the data of the stripe, after its index."""
     if kind != "orc":
         return max(0, len(data) - 1500)
     [stripe] = OrcTail(orc.ORCFile(io.BytesIO(data)).reader.serialized_file_tail()).stripes
-    return stripe.offset + stripe.size - stripe.footer_size
+    return stripe.offset + stripe.index_size
 
 
 def build_file(kind: str) -> bytes:

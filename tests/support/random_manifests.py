@@ -25,6 +25,7 @@ from paimon_orch.format.manifest.manifest_list import ManifestFileMeta, encode_m
 from paimon_orch.format.row.binary_row import serialize_row
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.format.types.data_types import AtomicType, TypeRoot
+from paimon_orch.table.metadata.metadata_cache import clear_metadata_cache
 from paimon_orch.table.table import Table
 
 INT = AtomicType(False, TypeRoot.INT)
@@ -86,7 +87,8 @@ SNAPSHOTS = st.tuples(
 def write_snapshots(
     table: Table, manifests: list[list[ManifestEntry]], snapshots: Sequence[tuple[Any, ...]]
 ) -> None:
-    """Replace the metadata of the table."""
+    """Replace the metadata of the table, with files of the same names."""
+    clear_metadata_cache()
     folder = Path(table.paths.manifest_dir)
     for path in (folder, Path(table.paths.snapshot_dir)):
         shutil.rmtree(path, ignore_errors=True)

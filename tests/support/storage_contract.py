@@ -5,6 +5,7 @@ from __future__ import annotations
 import io as streams
 import pickle
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pyarrow as pa
@@ -20,7 +21,7 @@ from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction import compact
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
 from paimon_orch.steps.inspection.check_table import check
-from paimon_orch.storage import FileIO
+from paimon_orch.storage import FileInfo, FileIO
 from paimon_orch.storage.object_store import FsspecFileIO
 from paimon_orch.table.table import Table
 
@@ -78,6 +79,29 @@ class StorageContract:
             assert len(list(io.list_dir(f"{root}/t"))) == number + 1
         io.delete(f"{root}/t/file-1")
         assert len(list(io.list_dir(f"{root}/t"))) == 2
+
+    def test_a_listing_of_all_files_has_those_of_all_directories(
+        self, io: FileIO, root: str
+    ) -> None:
+        for name in ("file", "folder/below", "folder/in/folder/file", "empty name/a?b*"):
+            io.write(f"{root}/t/{name}", name.encode())
+        for other in ("t2/other", "t2", "other"):
+            io.write(f"{root}/{other}x", b"")
+
+        def walk(path: str) -> Iterator[FileInfo]:
+            for info in io.list_dir(path):
+                yield from walk(info.path) if info.is_dir else [info]
+
+        files = io.list_tree(f"{root}/t")
+
+        if files is None:
+            assert not isinstance(io, FsspecFileIO), "the store has directories"
+            return
+        assert sorted(files, key=lambda info: info.path) == sorted(
+            walk(f"{root}/t"), key=lambda info: info.path
+        )
+        assert len(files) == 4
+        assert io.list_tree(f"{root}/missing") == []
 
     def test_listing_a_missing_directory_is_empty(self, io: FileIO, root: str) -> None:
         io.write(f"{root}/file", b"x")

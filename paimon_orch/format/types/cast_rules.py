@@ -3,10 +3,15 @@
 See docs/format/schema-evolution.md#casts.
 """
 
+from collections.abc import Mapping
+
 from paimon_orch.format.types.data_types import (
     MAX_LENGTH,
+    ArrayType,
     AtomicType,
     DataType,
+    MapType,
+    RowType,
     TypeRoot,
     VariantType,
     VectorType,
@@ -78,3 +83,58 @@ def can_cast(old: DataType, new: DataType, *, explicit: bool = True) -> bool:
         or old.name in _IMPLICIT.get(new.name, ())
         or (explicit and old.name in _EXPLICIT.get(new.name, ()))
     )
+
+
+_DIGITS: Mapping[str, int] = {
+    TypeRoot.BOOLEAN: 1,
+    TypeRoot.TINYINT: 3,
+    TypeRoot.SMALLINT: 5,
+    TypeRoot.INT: 10,
+    TypeRoot.BIGINT: 19,
+}
+_HELD_DIGITS: Mapping[str, int] = {
+    **{name: digits - 1 for name, digits in _DIGITS.items()},
+    TypeRoot.FLOAT: 7,
+    TypeRoot.DOUBLE: 15,
+}
+"""The digits of integers that a type holds."""
+_EXACT_CASTS = {(TypeRoot.FLOAT, TypeRoot.DOUBLE), (TypeRoot.DATE, TypeRoot.TIMESTAMP)}
+
+
+def may_lose_values(old: DataType, new: DataType) -> bool:
+    """Return whether values change if they are read in a new type, to which they can be cast."""
+    match old, new:
+        case AtomicType(), AtomicType():
+            return _may_lose_atoms(old, new)
+        case ArrayType(), ArrayType():
+            return may_lose_values(old.element, new.element)
+        case MapType(), MapType():
+            return may_lose_values(old.value, new.value)
+        case RowType(), RowType():
+            types = {field.id: field.type for field in new.fields}
+            return any(
+                field.id in types and may_lose_values(field.type, types[field.id])
+                for field in old.fields
+            )
+    return False
+
+
+def _may_lose_atoms(old: AtomicType, new: AtomicType) -> bool:
+    is_string = new.name == TypeRoot.VARCHAR and new.params == (MAX_LENGTH,)
+    if is_string or old.with_nullable(True) == new.with_nullable(True):
+        return False
+    if old.name in _DIGITS or old.name == TypeRoot.DECIMAL:
+        needed, held = _count_digits(old, _DIGITS), _count_digits(new, _HELD_DIGITS)
+        return any(number > limit for number, limit in zip(needed, held, strict=True))
+    if (old.name, new.name) in _EXACT_CASTS:
+        return False
+    is_family = any(old.name in names and new.name in names for names in (_TEXTS, _BYTES))
+    return not (old.name == new.name or is_family) or old.params > new.params
+
+
+def _count_digits(data_type: AtomicType, digits: Mapping[str, int]) -> tuple[int, int]:
+    """Return the numbers of digits before and after the point."""
+    if data_type.name == TypeRoot.DECIMAL:
+        precision, scale = data_type.params
+        return precision - scale, scale
+    return digits.get(data_type.name, 0), 0

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from paimon_orch.errors import CorruptFileError, wrap_decode_errors
 from paimon_orch.format.arrays import (
     Indices,
+    Int8Array,
     Int64Array,
     Mask,
     to_arrow_array,
@@ -27,7 +28,7 @@ from paimon_orch.format.arrays import (
 )
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.row.binary_row import deserialize_row
-from paimon_orch.format.text import to_python_value
+from paimon_orch.format.text import encode_text, to_python_value
 from paimon_orch.format.types.data_types import AtomicType, DataType, Field, TypeRoot
 from paimon_orch.merge.sort.key_packing import pack_keys
 
@@ -90,6 +91,22 @@ def decode_key_bounds(file: DataFileMeta, fields: Sequence[Field]) -> tuple[Key,
         return decode_key(file.min_key, fields), decode_key(file.max_key, fields)
 
 
+def _compare_column(array: pa.Array, value: object) -> Int8Array:
+    """Return -1, 0 or 1 for values that are smaller than, equal to or greater than a value."""
+    is_valid = to_numpy(array.is_valid())
+    if value is None:
+        return is_valid.astype(np.int8)
+    if isinstance(value, str):
+        array, value = array.cast(pa.binary()), encode_text(value)
+    other = pa.scalar(value, array.type)
+    is_greater, is_less = (
+        to_numpy(compare(array, other).fill_null(fill_value=False))
+        for compare in (pc.greater, pc.less)
+    )
+    order: Int8Array = is_greater.astype(np.int8) - (is_less | ~is_valid).astype(np.int8)
+    return order
+
+
 @dataclass(frozen=True, slots=True)
 class KeyColumns:
     """The comparable key columns of rows."""
@@ -113,6 +130,18 @@ class KeyColumns:
         """Return the key of one row as a comparable tuple."""
         values = [to_python_value(array[index]) for array in self.arrays]
         return tuple((value is not None, value) for value in values)
+
+    def find_between(self, low: Key, high: Key) -> Mask:
+        """Return which keys, in any order, are between two keys, both included."""
+        return (self._compare(low) >= 0) & (self._compare(high) <= 0)
+
+    def _compare(self, bound: Key) -> Int8Array:
+        """Return -1, 0 or 1 for keys that are smaller, equal or greater."""
+        result = np.zeros(len(self), np.int8)
+        for array, (_, value) in zip(reversed(self.arrays), reversed(bound), strict=True):
+            order = _compare_column(array, value)
+            result = np.where(order, order, result)
+        return result
 
     def count_up_to(self, bound: Key) -> int:
         """Return the number of sorted keys that are not greater than ``bound``."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
 
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
@@ -115,10 +116,7 @@ def read_older_values(
         postponed = tuple(file for file in split.postponed_files if file.file_name not in names)
         for batch in scan.read_split(replace(split, files=files, postponed_files=postponed)):
             columns = KeyColumns.of(batch, keys)
-            in_range = [
-                any(low <= key <= high for low, high in bounds)
-                for key in map(columns.at, range(len(columns)))
-            ]
-            rows = pa.Table.from_batches([batch]).filter(pa.array(in_range, pa.bool_()))
+            in_range = np.any([columns.find_between(*each) for each in bounds], axis=0)
+            rows = pa.Table.from_batches([batch]).filter(pa.array(in_range))
             if rows.num_rows:
                 yield rows

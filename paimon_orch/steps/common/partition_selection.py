@@ -14,7 +14,7 @@ from paimon_orch.format.types.predicate import Predicate, collect_columns
 from paimon_orch.storage.concurrency import start_call
 from paimon_orch.table.filter.partition_spec import (
     build_any_partition_matcher,
-    parse_partition_spec,
+    convert_partition_specs,
 )
 from paimon_orch.table.metadata.live_buckets import LiveBuckets, group_vectors
 from paimon_orch.table.metadata.manifest_io import ManifestSelector, PartitionSelector
@@ -115,10 +115,7 @@ class PartitionSelection:
         self._specs = (
             None
             if request.partitions is None
-            else [
-                parse_partition_spec(spec, schema) if isinstance(spec, str) else spec
-                for spec in request.partitions
-            ]
+            else convert_partition_specs(request.partitions, schema)
         )
         if self._specs is not None:
             self._matches = build_any_partition_matcher(self._specs, schema)

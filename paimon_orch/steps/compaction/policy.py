@@ -18,6 +18,7 @@ from paimon_orch.steps.common.bucket_scan import (
     BucketScan,
     JudgedBuckets,
     Judgment,
+    check_partitions_exist,
     scan_latest_buckets,
 )
 from paimon_orch.steps.common.partition_selection import (
@@ -34,7 +35,6 @@ from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.metadata.live_buckets import LiveBuckets
 from paimon_orch.table.scan.unseen_rows import Visibility
 from paimon_orch.table.table import Table
-from paimon_orch.table.table_state import TableState
 
 _TABLE_OPTION_REASONS = frozenset(
     {CompactReason.OPTIMIZATION_INTERVAL, CompactReason.SIZE_THRESHOLD, CompactReason.DELETED_ROWS}
@@ -164,7 +164,7 @@ class _PlannedWork:
         return bool(self.units) or self.postponed_files > 0
 
 
-def decide(  # noqa: PLR0913 - all but table and policy are keywords
+def decide(
     table: Table,
     policy: CompactionPolicy | None = None,
     *,
@@ -173,7 +173,6 @@ def decide(  # noqa: PLR0913 - all but table and policy are keywords
     overdue: Collection[str] | None = (),
     may_be_full: bool = True,
     scan: BucketScan | None = None,
-    state: TableState | None = None,
 ) -> list[CompactionDecision]:
     """Decide which partitions of the latest snapshot to compact; reads only manifests.
 
@@ -183,9 +182,10 @@ def decide(  # noqa: PLR0913 - all but table and policy are keywords
     :param overdue: paths of partitions that have waited for ``max_wait``; None means all
     :param may_be_full: whether decisions may be full compactions
     :param scan: the buckets of the partitions, if the caller needs them too
-    :param state: the table, if the caller has loaded it
+
+    Raises :class:`NotFoundError` for a partition without files.
     """
-    state = scan.state if scan is not None else state or table.load()
+    state = scan.state if scan is not None else table.load()
     policy, schema = policy or CompactionPolicy(), state.schema
     if schema.primary_keys:
         create_merge_engine(schema)
@@ -193,6 +193,10 @@ def decide(  # noqa: PLR0913 - all but table and policy are keywords
         check_compactable(schema)
     if scan is None:
         scan = scan_latest_buckets(state, PartitionRequest(partitions=partitions, where=where))
+        if partitions is not None:
+            selection = PartitionRequest(partitions=partitions)
+            all_buckets = scan_latest_buckets(state, selection) if where else scan
+            check_partitions_exist(state, partitions, all_buckets)
     if scan is None:
         return []
     judged = scan.judge(PolicyJudge(now=scan.now))

@@ -46,7 +46,7 @@ from paimon_orch.steps.expiration.retention import (
     is_changelog_decoupled,
 )
 from paimon_orch.storage import FileInfo
-from paimon_orch.storage.concurrency import map_concurrently
+from paimon_orch.storage.concurrency import map_concurrently, start_call
 from paimon_orch.table.cleanup.references import ReferenceReader
 from paimon_orch.table.cleanup.retained_snapshots import (
     RetainedSnapshot,
@@ -141,10 +141,11 @@ def plan(table: Table, request: ExpireSnapshotsRequest) -> SnapshotExpirationPla
     now = int(time.time() * 1000) if request.now_millis is None else request.now_millis
     options = state.schema.typed_options
     retention = Retention.of_snapshots(options, now, request)
-    next_snapshots, expired = state.open_consumers().read_progress()
+    read_consumers = start_call(state.io, state.open_consumers().read_progress)
+    ages = _SnapshotAges.of(state)
+    next_snapshots, expired = read_consumers()
     if options.get(CONSUMER_CHANGELOG_ONLY):
         next_snapshots = {}
-    ages = _SnapshotAges.of(state)
     end = ages.find_first_retained(retention, next_snapshots.values())
     end_without_consumers = None
     if next_snapshots:
@@ -317,15 +318,15 @@ def advance_hint_and_recheck(
     have been replaced since the plan are read.
     """
     assert planned.end is not None
-    stores, old = table.stores, planned.planned_versions
-    stores.snapshots.require_latest_file()  # again: the plan can be old
-    stores.snapshots.write_hint(EARLIEST, planned.end)
-    stores.publish_before_deletion()
-    versions = _open_store(stores).all(old).by_path
+    state, old = table.load(), planned.planned_versions  # again, because the plan can be old
+    state.snapshots.require_file(None if state.snapshot is None else state.snapshot.id)
+    state.snapshots.write_hint(EARLIEST, planned.end)
+    state.publish_before_deletion()
+    versions = _open_store(state).all(old).by_path
     new = [v for path, v in versions.items() if path not in old or old[path].snapshot != v.snapshot]
     if not all(_is_newer(v, old) for v in new):
         raise _build_conflict_error(table)
-    if stores.snapshots.path(planned.end) not in versions:
+    if state.snapshots.path(planned.end) not in versions:
         raise _build_conflict_error(table)
     reader = ReferenceReader.of(table.io, table.paths.root)
     return _exclude_names(planned, _collect_file_names(reader, new))

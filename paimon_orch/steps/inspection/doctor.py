@@ -202,16 +202,20 @@ class _Examination:
 
     def run(self, *, check_files: bool) -> Iterator[DoctorFinding]:
         read_schema = start_call(self._table.io, self._stores.get_schema)
-        try:
-            latest = self._read_latest()
-        except MissingFileError as error:
-            yield from self._check_options(read_schema())
+        latest, failure = self._try_latest()
+        schema = read_schema()
+        yield from self._check_options(schema)
+        if isinstance(failure, MissingFileError):
             yield self._find(
-                DoctorRule.WRONG_HINT, Severity.ERROR, f"{error.path} {error.reason}", "repair"
+                DoctorRule.WRONG_HINT,
+                Severity.ERROR,
+                f"{failure.path} {failure.reason}",
+                "repair",
             )
             return
-        state = build_table_state(self._stores, read_schema(), latest)
-        yield from self._check_options(state.schema)
+        if failure is not None:
+            raise failure
+        state = build_table_state(self._stores, schema, latest)
         if latest is not None:
             yield from self._check_snapshot_files(latest)
             chain = self._read_chain(latest)
@@ -225,6 +229,13 @@ class _Examination:
             yield from self._check_catalog_partitions(state)
         if check_files:
             yield from self._check_files()
+
+    def _try_latest(self) -> tuple[Snapshot | None, PaimonError | OSError | None]:
+        """Read the newest snapshot; return the error if that fails."""
+        try:
+            return self._read_latest(), None
+        except (PaimonError, OSError) as error:
+            return None, error
 
     def _read_latest(self) -> Snapshot | None:
         """Read the newest snapshot; the hint and the listing are needed for other findings."""

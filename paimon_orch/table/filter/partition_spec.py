@@ -46,20 +46,50 @@ def parse_partition_spec(text: str, schema: TableSchema) -> dict[str, object]:
     return spec
 
 
-def parse_partition_specs(
-    specs: str | Iterable[str | PartitionSpec], schema: TableSchema
+def parse_shown_partition(text: str, schema: TableSchema) -> dict[str, str] | None:
+    """Parse the name of a partition in the system table ``$partitions``, which is not escaped.
+
+    Returns None for a text that does not have all partition columns in their order.
+    """
+    pattern = "/".join(f"{re.escape(key)}=(.*)" for key in schema.partition_keys)
+    match = re.fullmatch(pattern, text, re.DOTALL)
+    return None if match is None else dict(zip(schema.partition_keys, match.groups(), strict=True))
+
+
+def convert_partition_specs(
+    specs: str | PartitionSpec | Iterable[str | PartitionSpec], schema: TableSchema
 ) -> list[PartitionSpec]:
     """Return specs as mappings; parses strings with :func:`parse_partition_spec`.
 
-    A single string is one spec.
+    A single string or mapping is one spec. Raises :class:`InputError` for other types.
+    """
+    listed: object = [specs] if isinstance(specs, str | Mapping) else specs
+    if isinstance(listed, bytes) or not isinstance(listed, Iterable):
+        raise _build_type_error(specs)
+    converted = list[PartitionSpec]()
+    for spec in listed:
+        if not isinstance(spec, str | Mapping):
+            raise _build_type_error(spec)
+        converted.append(parse_partition_spec(spec, schema) if isinstance(spec, str) else spec)
+    return converted
+
+
+def _build_type_error(value: object) -> InputError:
+    return InputError(
+        f"{value!r} of type {type(value).__name__} does not select partitions; write a list of "
+        "texts such as 'dt=2026-01-31', or of mappings such as {'dt': date(2026, 1, 31)}"
+    )
+
+
+def parse_partition_specs(
+    specs: str | PartitionSpec | Iterable[str | PartitionSpec], schema: TableSchema
+) -> list[PartitionSpec]:
+    """Return specs as :func:`convert_partition_specs`.
 
     Raises :class:`InputError` for a list that names no partition, and for a spec without values,
     which would select all partitions.
     """
-    parsed = [
-        parse_partition_spec(spec, schema) if isinstance(spec, str) else spec
-        for spec in ([specs] if isinstance(specs, str) else specs)
-    ]
+    parsed = convert_partition_specs(specs, schema)
     if not parsed or not all(parsed):
         raise InputError(
             f"the partitions {parsed} must name at least one partition, and each at least one "

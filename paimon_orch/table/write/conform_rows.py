@@ -3,7 +3,7 @@
 All writers use this module: :class:`Table`, the command line, Spark and its data source.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,7 @@ from paimon_orch.errors import InputError
 from paimon_orch.files.arrow_conversion import build_constant_column, convert_to_arrow_type
 from paimon_orch.files.default_values import fill_default
 from paimon_orch.files.nested_arrays import find_nested_null
-from paimon_orch.format.arrays import to_arrow_array
+from paimon_orch.format.arrays import Mask, to_arrow_array
 from paimon_orch.format.options.core_options import SEQUENCE_FIELD
 from paimon_orch.format.row.row_kind import RowKind, is_retract, parse_row_kinds
 from paimon_orch.format.schema import VALUE_KIND, TableSchema
@@ -35,13 +35,14 @@ def convert_rows(
     ``row_kind`` names a text column of ``+I``, ``-U``, ``+U``, ``-D``, which is dropped; without
     it, all rows have ``kind``. Tables without a primary key have no row kinds. Rows that are not
     new keep their nulls in columns with a default. Raises :class:`InputError` for values that
-    cannot be cast and for nulls in a NOT NULL column.
+    cannot be cast, for nulls in a NOT NULL column, and for keys to delete that would be rounded.
     """
     columns = {field.name: _convert_column(rows, field, are_new=are_new) for field in schema.fields}
     kinds = None if row_kind is None else parse_row_kinds(rows.column(row_kind).combine_chunks())
     if schema.primary_keys:
         if kinds is None:
             kinds = to_arrow_array(np.full(rows.num_rows, int(kind), np.int8))
+        _check_exact_keys(rows, columns, schema, is_retract(kinds))
         columns = {VALUE_KIND.name: kinds, **columns}
     elif kinds is not None and is_retract(kinds).any():
         raise InputError(
@@ -159,7 +160,6 @@ def complete_rows_to_delete(rows: pa.Table, schema: TableSchema) -> pa.Table:
     ``sequence.field`` is missing.
     """
     sequence_fields = schema.typed_options.get(SEQUENCE_FIELD)
-    _check_exact_keys(rows, schema)
     needed = dict.fromkeys((*schema.primary_keys, *schema.partition_keys, *sequence_fields))
     missing = [name for name in needed if name not in rows.column_names]
     if missing:
@@ -174,19 +174,27 @@ def complete_rows_to_delete(rows: pa.Table, schema: TableSchema) -> pa.Table:
     return rows
 
 
-def _check_exact_keys(rows: pa.Table, schema: TableSchema) -> None:
-    """Raise :class:`InputError` for a key that its column would round: another row has that key."""
-    for name in set(schema.primary_keys).intersection(rows.column_names):
-        keys, field = rows.column(name).combine_chunks(), schema.field(name)
-        if not (pa.types.is_primitive(keys.type) or pa.types.is_decimal(keys.type)):
+def _check_exact_keys(
+    rows: pa.Table, stored: Mapping[str, pa.Array], schema: TableSchema, retracts: Mask
+) -> None:
+    """Raise :class:`InputError` if a column would round a key to delete: another row has that key."""
+    if not retracts.any():
+        return
+    for name in schema.primary_keys:
+        keys = rows.column(name).combine_chunks()
+        is_number = pa.types.is_primitive(keys.type) or pa.types.is_decimal(keys.type)
+        if not is_number or keys.type == stored[name].type:
             continue
-        is_changed = _find_changed(keys, _convert_column(rows, field, are_new=False))
+        is_deleted = pa.array(retracts)
+        keys, kept = keys.filter(is_deleted), stored[name].filter(is_deleted)
+        is_changed = _find_changed(keys, kept)
         if pc.any(is_changed).as_py():
             value = keys.filter(is_changed)[0].as_py()
             raise InputError(
                 f"column {name!r} of the rows to delete is {keys.type} and has the value {value}, "
-                f"which its type in the table, {type_to_sql(field.type)}, cannot hold exactly; "
-                "nothing was deleted"
+                f"which its type in the table, {type_to_sql(schema.field(name).type)}, cannot hold "
+                "exactly; nothing was written. Cast the column to the type of the table first, or "
+                "remove this row"
             )
 
 

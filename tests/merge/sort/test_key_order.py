@@ -74,6 +74,8 @@ def test_single_keys_have_the_same_order_as_columns(name: str) -> None:
     assert len(set(keys)) == len(keys)
     for position, key in enumerate(keys):
         assert (columns.count_below(key), columns.count_up_to(key)) == (position, position + 1)
+        up_to_key = [number <= position for number in range(len(columns))]
+        assert columns.find_between(keys[0], key).tolist() == up_to_key
 
 
 @pytest.mark.parametrize("name", TYPES)
@@ -133,6 +135,10 @@ def test_composite_keys_are_ordered_column_by_column(
 
     assert [rows[position] for position in order] == expected
     assert same.tolist() == [key == next_key for key, next_key in pairwise(expected)]
+    keys = [columns.at(position) for position in range(len(rows))]
+    for low, high in pairwise(keys):
+        between = [low <= key <= high for key in keys]
+        assert columns.find_between(low, high).tolist() == between
 
 
 def test_chunked_and_sliced_columns_are_sorted() -> None:

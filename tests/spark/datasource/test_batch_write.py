@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
@@ -183,6 +184,19 @@ def test_a_table_without_key_refuses_deletes(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="without a primary key does not accept"):
         writer.write(iter(rows))
     assert data_files(table) == []
+
+
+def test_a_key_to_delete_is_not_rounded(tmp_path: Path) -> None:
+    table = new_table(tmp_path, "k DECIMAL(5, 1), v INT")
+    table.upsert(table_of("k v", [(1, 1)]))
+    writer = build_writer(
+        path_options(table) | {"row-kind": "op"}, ["k", "v", "op"], overwrite=False
+    )
+    assert isinstance(writer, PaimonWriter)
+
+    with pytest.raises(InputError, match=r"'k' of the rows to delete .* has the value 1\.04"):
+        writer.write(iter(table_of("k v op", [(1.04, 1, "-D")]).to_batches()))
+    assert rows_of(table) == [(Decimal(1), 1)]
 
 
 def test_overwrite_replaces_the_partitions_that_receive_rows(

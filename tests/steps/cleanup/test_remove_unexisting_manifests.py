@@ -20,6 +20,7 @@ from paimon_orch.steps.common.step import EmptyRequest
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.expiration.delete_tag import delete_tag
 from paimon_orch.steps.inspection.check_table import check
+from paimon_orch.table.metadata.metadata_cache import clear_metadata_cache
 from paimon_orch.table.table import Table
 
 
@@ -36,6 +37,7 @@ def test_the_files_of_the_other_manifests_can_be_read(tmp_path: Path) -> None:
         table.append(table_of("k v", [(number, str(number))]))
     lost = manifest_of(table, 2)
     lost.unlink()
+    clear_metadata_cache()
     with pytest.raises(PaimonError):
         rows_of(table)
     before = stored_files(table)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.tables import new_table, table_of
 
-from paimon_orch.errors import InputError
+from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import CompactRequest, compact, plan
 from paimon_orch.steps.compaction.policy import CompactionDecision, CompactionPolicy, decide
@@ -257,3 +257,11 @@ def test_compacted_partitions_have_work_and_other_partitions_have_a_reason(
             assert work
         else:
             assert not work
+
+
+def test_a_partition_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    table = new_table(tmp_path, "dt STRING, k INT, v INT", key=("dt", "k"), partition_by=["dt"])
+    table.append(table_of("dt k v", [("a", 1, 1)]))
+    assert decide(table, partitions=["dt=a"])
+    with pytest.raises(NotFoundError, match=r"db\.t has no partition dt=b"):
+        decide(table, partitions=["dt=b"])

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from support.damage import edit_files, edit_snapshot
+from support.flat_store import in_flat_store
 from support.histories import (
     KINDS,
     CountingFileIO,
@@ -325,6 +326,30 @@ def test_every_manifest_is_read_at_most_once(tmp_path: Path) -> None:
     reads = [count for path, count in io.reads.items() if "/manifest/" in path]
     assert len(reads) > 10
     assert max(reads) == 1
+
+
+def test_snapshots_in_a_store_are_read_once_and_new_ones_before_files_are_deleted(
+    tmp_path: Path,
+) -> None:
+    table = make_snapshots(tmp_path, 6)
+    table.tags.create("t", 2)
+    flat, io = in_flat_store(table)
+    request = step.ExpireSnapshotsRequest(retain_max=3, retain_min=1, older_than=0)
+    planned = step.plan(flat, request)
+    assert [name for name in io.names_read() if name.startswith(("snapshot-", "tag-"))] == [
+        *(f"snapshot-{number}" for number in (1, 2, 3, 4, 5, 6, 6, 7)),
+        "tag-t",
+    ]
+    table.upsert(table_of("k v", [(7, "new")]))
+    rows = rows_of(table)
+    io.reads.clear()
+
+    assert step.run_expiration(flat, planned).snapshots == 3
+
+    read = [name for name in io.names_read() if name.startswith(("snapshot-", "tag-"))]
+    assert read == ["snapshot-7"], "the others are those of the plan"
+    assert rows_of(table) == rows
+    assert check(table, deep=True).findings == ()
 
 
 def test_tags_with_a_retention_time_retain_their_files(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from paimon_orch.files.stats.collector import to_internal_value
 from paimon_orch.format.row.binary_row import serialize_row
 from paimon_orch.format.schema import TableSchema, build_table_schema
 from paimon_orch.format.types.data_types import parse_columns
+from paimon_orch.steps import compact
+from paimon_orch.steps.compaction.policy import decide
 from paimon_orch.table.filter.partition_spec import (
     build_any_partition_matcher,
     build_partition_matcher,
@@ -187,3 +190,23 @@ def test_a_column_with_two_values_is_refused(text: str) -> None:
 
     with pytest.raises(InputError, match="has two values of 'dt'; a semicolon separates"):
         parse_partition_spec(text, schema)
+
+
+@pytest.mark.parametrize("partitions", [5, [5], [None], b"dt=a", [b"dt=a"]])
+def test_partitions_of_another_type_are_refused(tmp_path: Path, partitions: Any) -> None:
+    table = new_table(tmp_path, "dt STRING, k INT", key=(), partition_by=["dt"], bucket="-1")
+    table.append(pa.table({"dt": ["a"], "k": [1]}))
+    error = "of type (int|bytes|NoneType) does not select partitions; write a list"
+    for call in (table.drop_partitions, partial(compact, table), partial(decide, table)):
+        with pytest.raises(InputError, match=error):
+            call(partitions=partitions)
+    with pytest.raises(InputError, match=error):
+        table.overwrite(pa.table({"dt": ["a"], "k": [2]}), partitions)
+    assert rows_of(table) == [("a", 1)]
+
+
+def test_a_mapping_is_one_spec(tmp_path: Path) -> None:
+    table = new_table(tmp_path, "dt STRING, k INT", key=(), partition_by=["dt"], bucket="-1")
+    table.append(pa.table({"dt": ["a", "b"], "k": [1, 2]}))
+    table.drop_partitions({"dt": "a"})
+    assert rows_of(table) == [("b", 2)]

@@ -536,10 +536,19 @@ def test_a_key_that_the_column_would_round_deletes_no_row(
     table = new_table(tmp_path, f"k {column_type}, v INT")
     table.upsert(pa.table({"k": stored, "v": pa.array([1, 2], pa.int32())}))
 
-    with pytest.raises(InputError, match="cannot hold exactly; nothing was deleted"):
+    with pytest.raises(InputError, match="cannot hold exactly; nothing was written"):
         table.delete(pa.table({"k": given}))
+    for kind in ("-D", "-U"):
+        # the key of the first row is exact
+        keys = pa.concat_arrays([stored[:1].cast(given.type), given])
+        changes = pa.table({"k": keys, "v": [1, 2], "kind": ["+I", kind]})
+        with pytest.raises(InputError, match="cannot hold exactly; nothing was written"):
+            table.upsert(changes, row_kind="kind")
+        with pytest.raises(InputError, match="cannot hold exactly; nothing was written"):
+            list(WriteBuilder(table.load()).plan("kind").prepare(changes.to_batches()))
 
     assert table.scan().count() == 2
+    table.upsert(pa.table({"k": given, "v": [3], "kind": ["+U"]}), row_kind="kind")
 
 
 @pytest.mark.parametrize(

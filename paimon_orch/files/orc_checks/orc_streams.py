@@ -1,0 +1,97 @@
+"""Checks streams of ORC files with which the ORC library would end the process, or not end.
+
+See docs/format/data-files.md#orc-and-avro.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from paimon_orch.decode_limits import check_decoded_bytes
+from paimon_orch.errors import UnsupportedError
+from paimon_orch.files.orc_checks.orc_integers import find_integer_bounds
+from paimon_orch.files.orc_metadata import (
+    ORC_DECIMAL,
+    ORC_MAP,
+    OrcStream,
+    OrcStripe,
+    OrcTail,
+    StripeFooter,
+)
+
+_STRINGS, _LIST = {7, 8, 16, 17}, 10  # kinds of types
+_PRESENT, _LENGTH, _SECONDARY = 0, 2, 5  # kinds of streams
+_DICTIONARIES, _VERSION_2 = {1, 3}, {2, 3}  # kinds of encodings
+_BYTES_PER_ITEM = 16  # of a list, a map or a dictionary
+_MAX_ROUGH_BYTES = 1 << 27
+_MAX_SCALE = 128  # more than that of any type
+
+
+class OrcStreamCheck:
+    """Checks the stripes of one open file before some columns are read."""
+
+    def __init__(self, source: Any, tail: OrcTail, columns: Mapping[int, int]) -> None:
+        """Check columns, of which the kinds of types are given by id."""
+        self._source, self._tail, self._columns = source, tail, columns
+        self._keys = tail.find_map_keys(columns)
+        self.is_needed = any(
+            kind in {_LIST, ORC_MAP, ORC_DECIMAL, *_STRINGS} for kind in columns.values()
+        )
+
+    def check(self, stripe: OrcStripe, footer: StripeFooter) -> None:
+        """Check one stripe.
+
+        Raises :class:`UnsupportedError` for a null key of a map, and ``ValueError`` or
+        ``MemoryError`` for damaged streams.
+        """
+        for stream in footer.streams:
+            kind = self._columns.get(stream.column)
+            if stream.kind == _PRESENT and stream.column in self._keys:
+                raise UnsupportedError(
+                    "a map in this ORC file has a null key, which the ORC library cannot read; "
+                    "read the file with Java, or rewrite it there as Parquet"
+                )
+            if stream.kind == _LENGTH and kind is not None:
+                self._check_lengths(stream, stripe, footer)
+            if stream.kind == _SECONDARY and kind == ORC_DECIMAL:
+                self._check_scales(stream, footer)
+
+    def _check_lengths(self, stream: OrcStream, stripe: OrcStripe, footer: StripeFooter) -> None:
+        encoding, dictionary_size = footer.encodings[stream.column]
+        data = self._tail.read_stream(self._source, stream)
+        find_bounds = partial(
+            find_integer_bounds, data, version=_get_version(encoding), is_signed=False
+        )
+        item_bytes = 1 if self._columns[stream.column] in _STRINGS else _BYTES_PER_ITEM
+        low, _, total = find_bounds()
+        if total * item_bytes > _MAX_ROUGH_BYTES:
+            low, _, total = find_bounds(is_precise=True)
+        if low < 0:
+            raise ValueError(f"ORC column {stream.column} has the length {low}")
+        content = f"the lengths of ORC column {stream.column} are up to {total} in sum"
+        _reserve(total * item_bytes, stripe, content)
+        if encoding in _DICTIONARIES:
+            content = f"the dictionary of ORC column {stream.column} has {dictionary_size} values"
+            _reserve(dictionary_size * _BYTES_PER_ITEM, stripe, content)
+
+    def _check_scales(self, stream: OrcStream, footer: StripeFooter) -> None:
+        version = _get_version(footer.encodings[stream.column][0])
+        data = self._tail.read_stream(self._source, stream)
+        low, high, _ = find_integer_bounds(data, version=version, is_signed=True)
+        if low < 0 or high > _MAX_SCALE:
+            raise ValueError(
+                f"decimals of ORC column {stream.column} have scales between {low} and {high}"
+            )
+
+
+def _get_version(encoding: int) -> int:
+    """Return the version of the run-length encoding."""
+    return 2 if encoding in _VERSION_2 else 1
+
+
+def _reserve(size: int, stripe: OrcStripe, content: str) -> None:
+    """Raise an error if memory that the ORC library will allocate is too large or not available."""
+    check_decoded_bytes(size, stripe.size, content)
+    np.empty(size, np.uint8)

@@ -1,0 +1,49 @@
+"""A local directory that behaves like a store without directories, and records what is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from paimon_orch.storage import FileInfo, LocalFileIO
+from paimon_orch.table.table import Table
+
+
+class FlatFileIO(LocalFileIO):
+    """Requests run at the same time, and all files below a path can be listed at once."""
+
+    remote = True
+
+    def __init__(self) -> None:
+        self.reads: list[str] = []
+        self.listings: list[str] = []
+
+    def read_bytes(self, path: str) -> bytes:
+        self.reads.append(path)
+        return super().read_bytes(path)
+
+    def list_dir(self, path: str) -> Iterator[FileInfo]:
+        self.listings.append(path)
+        return super().list_dir(path)
+
+    def list_tree(self, path: str) -> list[FileInfo] | None:
+        self.listings.append(f"{path}/**")
+        return list(self._walk(path))
+
+    def _walk(self, path: str) -> Iterator[FileInfo]:
+        for info in super().list_dir(path):
+            if info.is_dir:
+                yield from self._walk(info.path)
+            else:
+                yield info
+
+    def names_read(self) -> list[str]:
+        """Return the names of the files that were read, sorted."""
+        return sorted(Path(path).name for path in self.reads)
+
+
+def in_flat_store(table: Table) -> tuple[Table, FlatFileIO]:
+    """Return the same table with a file system of this kind."""
+    io = FlatFileIO()
+    return replace(table, io=io), io
