@@ -58,4 +58,4 @@ BUDGETS = {
 }
 NO_DEPTH = 1_000
 """On a local disk, one operation follows the other."""
-DAGSTER_RUN_BUDGET = Budget((60, 4, NO_DEPTH), today=(49, 24, NO_DEPTH))
+DAGSTER_RUN_BUDGET = Budget((60, 4, NO_DEPTH), today=(19, 6, NO_DEPTH))
