@@ -63,12 +63,6 @@ def format_row(title: str, results: Sequence[Measured], goal: str) -> str:
     return f"| {' | '.join([*cells, *seconds])} |"
 
 
-def describe_goal(name: str) -> str:
-    """Return the wanted requests, repetitions and depth."""
-    wanted = BUDGETS[name].wanted if name in BUDGETS else None
-    return "" if wanted is None else " / ".join(map(str, wanted))
-
-
 def find_peer() -> str | None:
     """Return the Python of pypaimon, or None if it is not available."""
     try:
@@ -96,7 +90,7 @@ def main(
             if only not in name:
                 continue
             results = measure_delays(meter, delays, lambda name=name: meter.measure(name))  # type: ignore[misc]
-            typer.echo(format_row(name, results, describe_goal(name)))
+            typer.echo(format_row(name, results, str(BUDGETS.get(name, ""))))
             if peer is not None and name in PEER_COMMANDS:
                 results = measure_delays(
                     meter,
