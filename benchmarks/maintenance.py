@@ -76,6 +76,7 @@ class TableHistory:
         self.manifests += metas
         if number % MERGE_EVERY == 0:
             self.manifests = self.writer.manifests(list(self.live.values()))
+        self.writer.flush()
         self.rows += added - deleted
         snapshot = Snapshot(
             id=number,

@@ -85,6 +85,7 @@ def create_many_files(warehouse: Path, files: int, *, spread: bool = False) -> T
         manifests += [_copy_manifest(table, meta, copy) for meta in encoded]
     base = writer.manifest_list(manifests)
     delta = writer.manifest_list([])
+    writer.flush()
     snapshot = Snapshot(
         id=1,
         schema_id=0,
@@ -124,6 +125,7 @@ def _write_entries(
             entries = entries[-last.num_added_files :]
         entries += [maker.make(number) for number in chunk]
         manifests += writer.manifests(entries)
+        writer.flush()
     return manifests
 
 

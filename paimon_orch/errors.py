@@ -59,7 +59,13 @@ class TransientError(PaimonError):
 
 
 class CommitConflictError(TransientError):
-    """A concurrent commit changed the table so that this one cannot be applied. Plan again."""
+    """A concurrent commit changed the table so that this one cannot be applied. Plan again.
+
+    :ivar is_lost_race: whether the changes still fit the table, and another commit was only faster
+        in each attempt
+    """
+
+    is_lost_race: bool = False
 
 
 class LockTimeoutError(TransientError):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from random import uniform
 from typing import TypeVar
 
 from tenacity import (
@@ -17,6 +18,8 @@ from tenacity import (
 from tenacity.stop import stop_base
 
 T = TypeVar("T")
+
+_RACE_WAIT_FACTOR = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,18 +87,41 @@ class RetryPolicy:
             reraise=True,
         )
 
-    def call_until_result(self, function: Callable[[], T | None]) -> T | None:
+    def call_until_result(
+        self,
+        function: Callable[[], T | None],
+        *,
+        draw_wait: Callable[[], float | None] = lambda: None,
+    ) -> T | None:
         """Return the first result of ``function`` that is not None, or None if there is none.
 
-        Errors are not retried.
+        Errors are not retried. ``draw_wait`` returns the wait after an attempt in seconds, or None
+        for that of the policy.
         """
+
+        def wait(state: RetryCallState) -> float:
+            seconds = draw_wait()
+            return self._wait(state) if seconds is None else seconds
+
         retrying = Retrying(
             retry=retry_if_result(lambda result: result is None),
             stop=self._stop,
-            wait=self._wait,
+            wait=wait,
             retry_error_callback=lambda _: None,
         )
         return retrying(function)
+
+    def draw_wait_after_lost_race(self, losses: int) -> float:
+        """Return the seconds to wait after the given number of lost races, 1 or more.
+
+        The first retry starts at once. Later ones wait for a random time up to a bound that begins
+        with ``min_wait * 64`` and is halved by each loss, down to ``min_wait``. So those that have
+        lost more races wait less than the others. ``max_wait`` limits the bound.
+        """
+        if losses == 1:
+            return 0.0
+        bound = self.min_wait * max(1, _RACE_WAIT_FACTOR >> (losses - 2))
+        return uniform(0, min(bound, self.max_wait))  # noqa: S311 - no secret
 
     @property
     def _stop(self) -> stop_base:

@@ -28,6 +28,8 @@ class CatalogTable:
     """The hint LATEST, if it was read to find the table."""
     is_external: bool = False
     """Whether the files are kept when the table is dropped."""
+    warehouse: str = ""
+    """The directory of the catalog, below which no link is followed to the table."""
 
 
 class CatalogBackend(Protocol):

@@ -178,13 +178,18 @@ class Catalog:
         return None if entry is None else self._open_table(identifier, entry)
 
     def _open_table(self, identifier: TableIdentifier, entry: CatalogTable) -> Table:
-        # Tables share the directory of Iceberg metadata, so it may have links of other writers.
+        # Others may write links next to the table, and in the shared directory of Iceberg metadata.
         published = list_metadata_directories(entry.root)[1:]
-        anchor = published[0].rsplit("/", 3)[0] if published else ""
+        shared = [path.rsplit("/", 3)[0] for path in published]
+        anchors = [
+            *([entry.warehouse] if entry.warehouse else ()),
+            *shared,
+            *self.permissions.list_shared_directories(),
+        ]
         allowed = self.permissions.list_directories(str(identifier))
         return Table(
             str(identifier),
-            entry.io.confine((entry.root, *published, *allowed), anchor),
+            entry.io.confine((entry.root, *published, *allowed), anchors),
             TablePaths(entry.root, identifier.branch),
             self.allowances,
             environment=replace(

@@ -89,7 +89,8 @@ class FileSystemBackend:
 
     def locate_table(self, identifier: TableIdentifier) -> CatalogTable:
         """Return a table or branch that may not exist; sends no request."""
-        return CatalogTable(io=self.io, root=self._get_table_root(identifier))
+        root = self._get_table_root(identifier)
+        return CatalogTable(io=self.io, root=root, warehouse=self.root)
 
     def create_table(
         self, identifier: TableIdentifier, schema: TableSchema, location: str | None

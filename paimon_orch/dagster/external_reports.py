@@ -10,25 +10,29 @@ from paimon_orch.safe_text import clean_line
 
 if TYPE_CHECKING:  # runs import the library
     from paimon_orch.table.iceberg.status import IcebergStatus
-    from paimon_orch.table.table import Table
+    from paimon_orch.table.table_stores import TableStores
 
 
 def report_iceberg_snapshot(
-    context: dg.OpExecutionContext | dg.AssetExecutionContext | dg.OutputContext, table: "Table"
+    context: dg.OpExecutionContext | dg.AssetExecutionContext | dg.OutputContext,
+    stores: "TableStores",
 ) -> Metadata:
     """Return the snapshot that Iceberg readers see; log a warning if it is not the newest one.
 
     Returns no metadata for tables that are not published as Iceberg metadata.
     """
+    from paimon_orch.table.iceberg.iceberg_settings import is_iceberg_enabled
     from paimon_orch.table.iceberg.status import read_iceberg_status
 
-    status = read_iceberg_status(table.stores.iceberg)
+    if not is_iceberg_enabled(stores.get_schema()):
+        return {}
+    status = read_iceberg_status(stores.iceberg)
     if status is None:
         return {}
     if not status.is_current:
         context.log.warning(
             "%s: the Iceberg metadata is stale: %s; run sync_iceberg",
-            table.identifier,
+            stores.identifier,
             status.problem,
         )
     return PaimonMetadata(iceberg_snapshot_id=status.published_id).to_dagster()
@@ -47,25 +51,26 @@ def build_iceberg_metadata(status: "IcebergStatus") -> Metadata:
 
 
 def report_missing_partitions(
-    context: dg.OpExecutionContext | dg.AssetExecutionContext | dg.OutputContext, table: "Table"
+    context: dg.OpExecutionContext | dg.AssetExecutionContext | dg.OutputContext,
+    stores: "TableStores",
 ) -> Metadata:
     """Return the number of partitions or tags that the catalog lacks; log a warning if there are any.
 
     Returns no metadata for tables without partitions in a catalog.
     """
-    if table.environment.partitions is None:
+    if stores.environment.partitions is None:
         return {}
-    reports = table.stores.build_catalog_reports()
+    reports = stores.build_catalog_reports()
     if reports.partitions is None and reports.tag_partitions is None:
         return {}
     try:
         missing = len(reports.compare().missing)
     except (PaimonError, OSError) as error:
         # The run has changed the table, so a catalog that does not answer must not fail it.
-        context.log.warning("%s: cannot list its partitions: %s", table.identifier, error)
+        context.log.warning("%s: cannot list its partitions: %s", stores.identifier, error)
         return {}
     if missing:
         context.log.warning(
-            "%s: its catalog lacks %d partitions; run sync_partitions", table.identifier, missing
+            "%s: its catalog lacks %d partitions; run sync_partitions", stores.identifier, missing
         )
     return PaimonMetadata(missing_partitions=missing).to_dagster()

@@ -112,8 +112,10 @@ def _report_snapshot(
         rows_written=row_count,
         rows_not_visible=unseen_rows,
     )
-    external = report_stale_options(context, table) | report_iceberg_snapshot(context, table)
-    external |= report_missing_partitions(context, table)
+    external = report_stale_options(context, table.stores) | report_iceberg_snapshot(
+        context, table.stores
+    )
+    external |= report_missing_partitions(context, table.stores)
     return metadata.to_dagster() | external
 
 

@@ -208,7 +208,7 @@ def _perform(
     context.log.info("%s of %s (%s): %s", action, table.identifier, mode, result.numeric_metrics)
     if not config.dry_run:
         result = step.run(table, plan, executor, progress)
-        stale = report_stale_options(context, table)
+        stale = report_stale_options(context, table.stores)
         context.log.info("%s of %s: %s", action, table.identifier, result.numeric_metrics)
     metadata = result.to_metadata(action, dry_run=config.dry_run)
     return metadata | build_spark_link_metadata(spark) | stale

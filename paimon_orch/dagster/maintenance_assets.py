@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Generic, TypeVar
 
@@ -57,7 +57,7 @@ from paimon_orch.steps.compaction.compact import (
     run_compaction,
 )
 from paimon_orch.steps.compaction.compact import plan as plan_compaction
-from paimon_orch.steps.inspection.inspect import inspect
+from paimon_orch.steps.inspection.inspect import TableReport, inspect_snapshot
 from paimon_orch.steps.maintenance.rewrite_file_index import (
     REWRITE_FILE_INDEX,
     FileIndexRewriteResult,
@@ -65,6 +65,7 @@ from paimon_orch.steps.maintenance.rewrite_file_index import (
 )
 from paimon_orch.steps.maintenance.rewrite_file_index import plan as plan_index
 from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import TableState
 
 C = TypeVar("C", bound="AssetRunConfig")
 
@@ -235,6 +236,8 @@ class MaintenanceAssetRun(Generic[C]):
     config: C
     """The run config; a copy of the run may have another one."""
     table: Table
+    state: TableState
+    """The table when the run, or the group of partitions, started."""
     spark: SparkSessionResource
     partitions_def: dg.PartitionsDefinition[str] | None
     max_partitions_per_commit: int
@@ -249,6 +252,10 @@ class MaintenanceAssetRun(Generic[C]):
                 self.context.log_event(evaluation)
         return dg.MaterializeResult(metadata=metadata)
 
+    def refresh(self) -> "MaintenanceAssetRun[C]":
+        """Return the run with the present state of the table, for its next group of partitions."""
+        return replace(self, state=self.state.refresh())
+
     @property
     def executor(self) -> Executor:
         """The executor of the run's work units."""
@@ -256,9 +263,7 @@ class MaintenanceAssetRun(Generic[C]):
 
     def get_partition_keys(self, keys: Sequence[str]) -> PartitionKeys | None:
         """Return the converter of partition keys, or None if the asset has no partition keys."""
-        return (
-            PartitionKeys.of(self.table.stores.get_schema(), self.partitions_def) if keys else None
-        )
+        return PartitionKeys.of(self.state.schema, self.partitions_def) if keys else None
 
 
 ExecuteFunction = Callable[
@@ -323,11 +328,13 @@ def _build_maintenance_asset(
     ) -> Iterator[dg.MaterializeResult]:  # type: ignore[type-arg]  # there is no value
         run_config: C = config
         with raise_dagster_errors(table, context, options.retry_policy):
+            opened = run_config.load_table(paimon, table)
             run = MaintenanceAssetRun(
                 kind=kind,
                 context=context,
                 config=run_config,
-                table=run_config.load_table(paimon, table),
+                table=opened,
+                state=opened.load(),
                 spark=spark,
                 partitions_def=spec.partitions_def,
                 max_partitions_per_commit=options.max_partitions_per_run,
@@ -353,6 +360,7 @@ def _run_in_groups(run: MaintenanceAssetRun[C]) -> Metadata:
     metadata_by_key, errors = dict[str, Metadata](), list[Exception]()
     for start in range(0, len(keys), group_size):
         group = keys[start : start + group_size]
+        run = run.refresh() if start else run
         try:
             metadata_by_key |= run.work(run, group)
         except _PARTITION_ERRORS as error:
@@ -379,6 +387,7 @@ def _process_separately(
     """Process partitions one by one, add their metadata, and return the errors."""
     errors = list[Exception]()
     for key in keys:
+        run = run.refresh()
         try:
             metadata_by_key |= run.work(run, [key])
         except _PARTITION_ERRORS as error:
@@ -428,16 +437,13 @@ def asset_decorator(table: str, **options: Any) -> Callable[..., dg.AssetsDefini
 def _compact_partitions(
     run: MaintenanceAssetRun[CompactionConfig], keys: Sequence[str]
 ) -> dict[str, Metadata]:
-    table, partition_keys = run.table, run.get_partition_keys(keys)
-    before = inspect(table)
-    name = " ".join([table.identifier, *keys])
+    partition_keys, name = run.get_partition_keys(keys), " ".join([run.table.identifier, *keys])
     specs = [partition_keys.parse(key) for key in keys] if partition_keys else None
-    result = _compact(
-        run, name, CompactRequest(partitions=specs, strategy=run.config.strategy.value)
-    )
-    after = inspect(table, result.snapshot_id)
-    external = _report_compaction(run, name, result) | report_iceberg_snapshot(run.context, table)
-    external |= report_missing_partitions(run.context, table)
+    request = CompactRequest(partitions=specs, strategy=run.config.strategy.value)
+    before, after, result = _compact(run, name, request)
+    external = _report_compaction(run, name, result)
+    external |= report_iceberg_snapshot(run.context, run.state)
+    external |= report_missing_partitions(run.context, run.state)
     if partition_keys is None:
         return {"": build_compaction_metadata(before, after, result, partition=False) | external}
     paths = {key: partition_keys.path_of(key) for key in keys}
@@ -456,11 +462,15 @@ def _compact_partitions(
 
 def _compact(
     run: MaintenanceAssetRun[CompactionConfig], name: str, request: CompactRequest
-) -> CompactionResult:
-    """Plan a compaction, log the plan, and execute it; moves postponed rows first."""
-    table, executor = run.table, run.executor
+) -> tuple[TableReport, TableReport, CompactionResult]:
+    """Plan a compaction, log the plan, and execute it; moves postponed rows first.
+
+    Returns the files of the table before and after it, and its result.
+    """
+    table, executor, state = run.table, run.executor, run.state
+    before = inspect_snapshot(state, state.snapshot)
     progress = build_progress_logger(run.context, f"compact {name}")
-    plan = plan_compaction(table, request, executor=executor)
+    plan = plan_compaction(table, request, executor=executor, state=state)
     if plan.postponed:
         run.context.log.info("%s: plan to move %d postponed rows", name, plan.postponed.rows)
         plan = move_postponed_and_replan(table, plan, executor, progress=progress)
@@ -473,7 +483,10 @@ def _compact(
             plan.bytes,
             plan.snapshot_id,
         )
-    return run_compaction(table, plan, executor, progress=progress)
+    result = run_compaction(table, plan, executor, progress=progress)
+    if result.snapshot_id is None:
+        return before, before, result
+    return before, inspect_snapshot(state, state.snapshots.get(result.snapshot_id)), result
 
 
 def _report_compaction(
@@ -483,7 +496,7 @@ def _report_compaction(
     if result.snapshot_id is None:
         run.context.log.info("%s: nothing to compact", name)
         return {}
-    stale = report_stale_options(run.context, run.table)
+    stale = report_stale_options(run.context, run.state)
     run.context.log.info(
         "%s: compacted %d buckets in %.1f s, snapshot %d",
         name,
@@ -507,12 +520,12 @@ def _rewrite_partition_indexes(
         progress = build_progress_logger(context, f"rewrite file indexes of {name}")
         result = run_step(REWRITE_FILE_INDEX, table, plan, run.executor, progress=progress)
         context.log.info("%s: added file indexes to %d files", name, result.files)
-        external = report_stale_options(context, table)
+        external = report_stale_options(context, run.state)
     else:
         result, external = FileIndexRewriteResult(), {}
         context.log.info("%s: all files have the indexes of the table's options", name)
-    external |= report_iceberg_snapshot(context, table)
-    external |= report_missing_partitions(context, table)
+    external |= report_iceberg_snapshot(context, run.state)
+    external |= report_missing_partitions(context, run.state)
     if partition_keys is None:
         return {"": build_index_metadata(plan, result) | external}
     return {

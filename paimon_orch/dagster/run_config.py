@@ -11,6 +11,7 @@ from paimon_orch.dagster.run_metadata import Metadata
 from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
 from paimon_orch.safe_text import clean_line
 from paimon_orch.table.table import Table
+from paimon_orch.table.table_stores import TableStores
 
 STALE_EXTERNAL_HELP = (
     "Change the table even if this leaves Iceberg metadata, a metastore or a callback of its "
@@ -73,15 +74,16 @@ def build_allowance_config(allowances: Allowances = NO_ALLOWANCES) -> dict[str, 
 
 
 def report_stale_options(
-    context: dg.OpExecutionContext | dg.AssetExecutionContext | dg.OutputContext, table: Table
+    context: dg.OpExecutionContext | dg.AssetExecutionContext | dg.OutputContext,
+    stores: TableStores,
 ) -> Metadata:
     """Log the options of external systems that a change made stale; return them as metadata."""
-    options = clean_line(", ".join(table.stale_external_options()))
+    options = clean_line(", ".join(stores.list_stale_options()))
     if not options:
         return {}
     context.log.warning(
         "%s: external systems were not updated and are stale; options: %s",
-        table.identifier,
+        stores.identifier,
         options,
     )
     return {"paimon/stale_external_options": options}

@@ -82,10 +82,10 @@ def build_table_asset(  # noqa: PLR0913 - keywords of a factory
             _add_partition_metadata(context, report, keys, partitions_def)
             _warn_about_rows_not_visible(context, report, compaction_asset_key(table, key_prefix))
             metadata = lineage | build_spark_link_metadata(spark)
-            metadata |= report_iceberg_snapshot(context, loaded)
-            metadata |= report_missing_partitions(context, loaded)
+            metadata |= report_iceberg_snapshot(context, loaded.stores)
+            metadata |= report_missing_partitions(context, loaded.stores)
             if _find_latest_snapshot_id(results) is not None:
-                metadata |= report_stale_options(context, loaded)
+                metadata |= report_stale_options(context, loaded.stores)
             return _build_ingest_result(context, results, report, keys, metadata)
 
     return table_asset

@@ -135,12 +135,11 @@ class FileReader:
         """Open a data file; raises :class:`CorruptFileError` if its metadata has another size."""
         return self.inputs.open(self.io, path, file.file_size)
 
-    def open_ahead(self, bucket_files: Iterable[BucketFile]) -> None:
-        """Start to open files that will be read next, as far as memory allows."""
-        if self.io.remote:
-            for each in bucket_files:
-                if not self.inputs.start(self.io, self.path(each), each.file.file_size):
-                    return
+    def open_ahead(self, bucket_file: BucketFile) -> bool:
+        """Start to open a remote file that will be read; return False if too many are open."""
+        if not self.io.remote:
+            return False
+        return self.inputs.start(self.io, self.path(bucket_file), bucket_file.file.file_size)
 
     def read(
         self,
@@ -170,6 +169,7 @@ class FileReader:
             live = _exclude_deleted_rows(bucket_file.rows, bucket_file.file, deleted)
             selected = live if selected is None else np.intersect1d(selected, live)
         if selected is not None and not len(selected):
+            self.inputs.drop(path)
             return
         find_groups = None
         if predicate is not None:

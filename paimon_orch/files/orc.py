@@ -27,13 +27,13 @@ from paimon_orch.files.nested_arrays import (
     with_fields,
     with_values,
 )
+from paimon_orch.files.orc_checks.orc_streams import OrcStreamCheck
 from paimon_orch.files.orc_metadata import (
     OrcStripe,
     OrcTail,
     StripeFooter,
     check_postscript,
 )
-from paimon_orch.files.orc_streams import OrcStreamCheck
 from paimon_orch.files.orc_times import READ_ZONE, find_time_correction
 from paimon_orch.format.arrays import Positions
 from paimon_orch.format.types.arrow import (

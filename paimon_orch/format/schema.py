@@ -141,13 +141,14 @@ class TableSchema:
         fields = self.partition_fields
         table = self.path.rpartition("/schema/")[0] or "a table"
         with wrap_decode_errors(f"{table}: partition {partition[:32].hex()} in a manifest"):
+            values = deserialize_row(partition, [field.type for field in fields])
             if read_row_arity(partition) != len(fields):
                 columns = ", ".join(field.name for field in fields) or "no columns"
                 raise ValueError(
                     f"it has {read_row_arity(partition)} values, but the table is partitioned by "
                     f"{columns}"
                 )
-            return deserialize_row(partition, [field.type for field in fields])
+            return values
 
     @property
     def bucket_key_fields(self) -> list[Field]:

@@ -61,12 +61,12 @@ class FileIO(Protocol):
         """Return the directories that may be used, or () for all; see :meth:`confine`."""
         ...
 
-    def confine(self, roots: Sequence[str], anchor: str = "") -> Self:
+    def confine(self, roots: Sequence[str], anchors: Sequence[str] = ()) -> Self:
         """Return a copy that refuses other paths than those of some directories.
 
         The methods of the copy raise :class:`NotAllowedError` for other paths. They follow no
-        symbolic link below the directories, except to read a file that is in one of them. If
-        ``anchor`` is a directory above one of them, they follow none below that either.
+        symbolic link below the directories, except to read a file that is in one of them. They
+        follow none below the ``anchors`` either, which are directories above some of them.
         """
         ...
 

@@ -41,10 +41,10 @@ class LocalFileIO:
         """Return the directories that may be used, or () for all."""
         return self._roots.paths
 
-    def confine(self, roots: Sequence[str], anchor: str = "") -> Self:
+    def confine(self, roots: Sequence[str], anchors: Sequence[str] = ()) -> Self:
         """Return a copy for some directories; see :meth:`FileIO.confine`."""
         confined = copy(self)
-        kept = anchor or self._roots.anchor
+        kept = tuple(anchors) or self._roots.anchors
         confined._roots = Roots(tuple(roots), kept)  # noqa: SLF001 - its own class
         return confined
 

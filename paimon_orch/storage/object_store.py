@@ -113,7 +113,7 @@ class FsspecFileIO:
             fs.retries = 1  # botocore retries each request; s3fs would repeat all its attempts
         return fs
 
-    def confine(self, roots: Sequence[str], anchor: str = "") -> Self:  # noqa: ARG002 - no links
+    def confine(self, roots: Sequence[str], anchors: Sequence[str] = ()) -> Self:  # noqa: ARG002 - no links
         """Return a copy for some directories; see :meth:`FileIO.confine`."""
         return replace(self, roots=tuple(roots))
 

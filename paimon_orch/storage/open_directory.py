@@ -31,8 +31,8 @@ class Roots:
     """The directories that may be used; all if there are none."""
 
     paths: tuple[str, ...] = ()
-    anchor: str = ""
-    """A directory above some of the roots below which links are not followed either."""
+    anchors: tuple[str, ...] = ()
+    """Directories above some of the roots below which links are not followed either."""
 
     def find_start(self, path: str) -> str | None:
         """Return the directory below which no link of a path is followed, or None without roots.
@@ -40,20 +40,24 @@ class Roots:
         Raises :class:`NotAllowedError` for a path outside of the roots.
         """
         root = find_root(path, self.paths)
-        is_anchored = root is not None and self.anchor and root.startswith(f"{self.anchor}/")
-        return self.anchor if is_anchored else root
+        return root and (self._find_anchor(root) or root)
+
+    def _find_anchor(self, root: str) -> str | None:
+        """Return the outermost anchor above a root."""
+        above = (anchor for anchor in self.anchors if root.startswith(f"{anchor}/"))
+        return min(above, key=len, default=None)
 
     def resolve(self) -> "Roots":
-        """Return the roots without links, except those below the anchor, which others may write."""
-        anchor = os.path.realpath(self.anchor) if self.anchor else ""
+        """Return the roots without links, except those below anchors, which others may write."""
+
+        def resolve_root(root: str) -> str:
+            anchor = self._find_anchor(root)
+            if anchor is None:
+                return os.path.realpath(root)
+            return f"{os.path.realpath(anchor)}{root[len(anchor) :]}"
+
         return Roots(
-            tuple(
-                f"{anchor}{root[len(self.anchor) :]}"
-                if anchor and root.startswith(f"{self.anchor}/")
-                else os.path.realpath(root)
-                for root in self.paths
-            ),
-            anchor,
+            tuple(map(resolve_root, self.paths)), tuple(map(os.path.realpath, self.anchors))
         )
 
 

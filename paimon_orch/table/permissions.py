@@ -90,6 +90,11 @@ class TablePermissions:
             _PLACEHOLDER.sub(lambda match: names[match[0]], path) for path in self.external_paths
         ]
 
+    def list_shared_directories(self) -> list[str]:
+        """Return the directories in which tables have their own allowed directories."""
+        parts = (_PLACEHOLDER.split(path, maxsplit=1) for path in self.external_paths)
+        return [before.rpartition("/")[0] for before, *after in parts if after]
+
     def allows(self, identifier: str, request: PlaceRequest) -> bool:
         """Return whether a table may use a place that one of its options names."""
         if request.is_host:

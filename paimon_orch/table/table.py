@@ -9,7 +9,7 @@ from paimon_orch.files.batch_sizes import DEFAULT_BATCH_SIZES, BatchSizes
 from paimon_orch.format.display import format_html
 from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
 from paimon_orch.format.options.secret_options import hide_secrets
-from paimon_orch.format.options.table_option import EVERY_CHANGE, StepKind
+from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.row.row_kind import RowKind
 from paimon_orch.format.snapshot import Snapshot
@@ -39,7 +39,6 @@ from paimon_orch.table.metadata.tags import Tags
 from paimon_orch.table.metadata.time_travel import SnapshotSelector
 from paimon_orch.table.older_state import check_same_rows_under_newest_options
 from paimon_orch.table.scan.bucket_split import BucketSplit
-from paimon_orch.table.step_gate import list_stale_options
 from paimon_orch.table.table_stores import TableStores
 
 if TYPE_CHECKING:  # imported on first use, because many commands only read metadata
@@ -120,12 +119,7 @@ class Table:
 
     def stale_external_options(self) -> list[str]:
         """Return the options, as ``key=value``, whose external systems a step leaves stale."""
-        return list_stale_options(
-            self.load().schema.options,
-            EVERY_CHANGE,
-            self.allowances,
-            has_service=self.environment.is_service,
-        )
+        return self.stores.list_stale_options()
 
     @property
     def tags(self) -> Tags:

@@ -29,7 +29,7 @@ from paimon_orch.table.metadata.tags import Tags
 from paimon_orch.table.permissions import find_directory_requests, find_iceberg_requests
 from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.scan.scan_planner import ScanPlanner
-from paimon_orch.table.step_gate import require_step
+from paimon_orch.table.step_gate import list_stale_options, require_step
 from paimon_orch.table.table_label import TableLabel
 
 if TYPE_CHECKING:  # imported on first use, because commands that read metadata need few of them
@@ -136,6 +136,15 @@ class TableStores:
 
             permissions.check(self.identifier, find_iceberg_requests(schema))
             check_publishable(self.identifier, schema, self.paths)
+
+    def list_stale_options(self) -> list[str]:
+        """Return the options, as ``key=value``, whose external systems a step leaves stale."""
+        return list_stale_options(
+            self.get_schema().options,
+            EVERY_CHANGE,
+            self.allowances,
+            has_service=self.environment.is_service,
+        )
 
     def _check_can_mark(self, schema: TableSchema) -> None:
         """Refuse writes that must mark partitions as done by an action that cannot be executed."""

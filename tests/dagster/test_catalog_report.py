@@ -37,9 +37,9 @@ def test_missing_partitions_are_counted(
     table, catalog = listed
     context = dg.build_op_context()
     upsert(table, "2026-01-01", "2026-01-02")
-    assert report_missing_partitions(context, table) == {"paimon/missing_partitions": 0}
+    assert report_missing_partitions(context, table.stores) == {"paimon/missing_partitions": 0}
     catalog.specs.pop()
-    assert report_missing_partitions(context, table) == {"paimon/missing_partitions": 1}
+    assert report_missing_partitions(context, table.stores) == {"paimon/missing_partitions": 1}
     assert "lake.orders: its catalog lacks 1 partitions; run sync_partitions" in _log(capsys)
 
 
@@ -54,7 +54,7 @@ def test_a_catalog_that_does_not_answer_does_not_fail_the_run(
         raise StorageError("the metastore is down")
 
     monkeypatch.setattr(catalog, "list", fail)
-    assert report_missing_partitions(dg.build_op_context(), table) == {}
+    assert report_missing_partitions(dg.build_op_context(), table.stores) == {}
     assert "cannot list its partitions: the metastore is down" in _log(capsys)
 
 
@@ -63,8 +63,11 @@ def test_tables_without_partitions_in_a_catalog_report_nothing(
 ) -> None:
     upsert(orders, "2026-01-01")
     context = dg.build_op_context()
-    assert report_missing_partitions(context, orders) == {}
-    assert report_missing_partitions(context, through_catalog(orders, RecordedPartitions())) == {}
+    assert report_missing_partitions(context, orders.stores) == {}
+    assert (
+        report_missing_partitions(context, through_catalog(orders, RecordedPartitions()).stores)
+        == {}
+    )
 
 
 def _log(capsys: pytest.CaptureFixture[str]) -> str:

@@ -254,3 +254,47 @@ def test_a_link_that_stays_in_the_roots_is_followed_to_read(
     assert confined.exists(linked)
     with pytest.raises(NotAllowedError, match="not followed to change or delete"):
         confined.delete(linked)
+
+
+@pytest.mark.parametrize("linked", ["db.db/linked", "linked.db"])
+def test_a_link_in_place_of_a_table_leads_no_step_to_another_table(
+    warehouse: Path, victim: Path, linked: str
+) -> None:
+    path = warehouse / linked
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.symlink_to(victim if path.parent.name == "db.db" else victim.parent)
+    identifier = "db.linked" if path.parent.name == "db.db" else "linked.t"
+    catalog, before = Catalog(str(warehouse)), read_all(victim)
+
+    attempts: dict[str, Callable[[Table], object]] = {
+        **ATTEMPTS,
+        "rows": rows_of,
+        "drop": lambda _: catalog.drop_table(identifier),
+    }
+    del attempts["check"]  # reports the link
+
+    for attempt in attempts.values():
+        with pytest.raises(NotAllowedError, match="symbolic link"):
+            attempt(catalog.table(identifier))
+
+    assert path.is_symlink()
+    assert read_all(victim) == before
+
+
+def test_a_link_in_place_of_an_external_directory_is_not_followed(
+    warehouse: Path, victim: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "fast" / "db.db").mkdir(parents=True)
+    (tmp_path / "fast" / "db.db" / "t").symlink_to(victim)
+    options = {
+        "bucket": "1",
+        "data-file.external-paths": f"file:{tmp_path}/fast/db.db/t",
+        "data-file.external-paths.strategy": "round-robin",
+    }
+    catalog = Catalog(str(warehouse), allowed_external_paths=[f"{tmp_path}/fast"])
+    table = catalog.create_table("db.t", "k BIGINT, v STRING", primary_key=["k"], options=options)
+    before = read_all(victim)
+
+    with pytest.raises(NotAllowedError, match="symbolic link"):
+        table.upsert(table_of("k v", [(1, "new")]))
+    assert read_all(victim) == before

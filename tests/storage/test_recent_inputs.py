@@ -10,7 +10,7 @@ import pytest
 
 from paimon_orch.errors import CorruptFileError
 from paimon_orch.storage import FileIO, LocalFileIO, recent_inputs, resolve_warehouse
-from paimon_orch.storage.recent_inputs import RecentInputs
+from paimon_orch.storage.recent_inputs import RecentInputs, alternate, iterate_ahead
 
 pytest.importorskip("fsspec")
 
@@ -97,3 +97,26 @@ def test_a_copy_in_another_process_has_no_content(io: FileIO) -> None:
     copied = pickle.loads(pickle.dumps(inputs))  # noqa: S301 - its own bytes
     read(copied, io, path, 7)
     assert opened == ["f0", "f0"]
+
+
+def test_the_next_items_are_started_until_one_cannot_be_started() -> None:
+    free, started = 3, list[int]()
+
+    def start(number: int) -> bool:
+        if len(started) == free:
+            return False
+        started.append(number)
+        return True
+
+    items = iterate_ahead(range(6), start)
+    assert next(items) == 0
+    assert started == [0, 1, 2]
+    free = 5
+    assert next(items) == 1
+    assert started == [0, 1, 2, 3, 4]
+    assert list(items) == [2, 3, 4, 5]
+
+
+def test_the_first_files_of_all_runs_are_opened_first() -> None:
+    assert list(alternate(["abc", "", "d", "ef"])) == ["a", "d", "e", "b", "f", "c"]
+    assert list(alternate([])) == []

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -16,7 +17,12 @@ from typing import IO, Any
 from unittest import mock
 
 from support.request_log import BUCKET, LOG, Request, RequestCounts, count_requests
-from support.request_operations import OPERATIONS, Warehouse, build_table
+from support.request_operations import (
+    OPERATIONS,
+    Warehouse,
+    build_table,
+    build_table_with_many_manifests,
+)
 from support.s3_proxy import S3Proxy, run_proxy
 from support.seaweedfs import SeaweedFS, run_seaweedfs
 
@@ -39,25 +45,24 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestMeter:
-    """A server, a proxy that logs its requests, and a local copy of the table."""
+    """A server, a proxy that logs its requests, and local tables that are copied to the server."""
 
     server: SeaweedFS
     proxy: S3Proxy
     folder: Path
-    original: Path
 
     def set_delay(self, seconds: float) -> None:
         """Delay each request that is logged."""
         self.proxy.delay = seconds
 
-    def copy_table(self, name: str) -> str:
-        """Upload a copy of the table's warehouse; return its URI."""
+    def copy_table(self, original: Path, name: str) -> str:
+        """Upload a copy of a warehouse; return its URI."""
         fs = self.open_store()
-        files = [path for path in self.original.rglob("*") if path.is_file()]
+        files = [path for path in original.rglob("*") if path.is_file()]
         root = f"{BUCKET}/{name}"
 
         def upload(path: Path) -> None:
-            fs.pipe_file(f"{root}/{path.relative_to(self.original)}", path.read_bytes())
+            fs.pipe_file(f"{root}/{path.relative_to(original)}", path.read_bytes())
 
         with ThreadPoolExecutor(_UPLOADS_AT_ONCE) as threads:
             list(threads.map(upload, files))
@@ -69,16 +74,34 @@ class RequestMeter:
 
         return fsspec.filesystem("s3", **self.server.options, use_listings_cache=False)
 
-    def measure(self, name: str, number: int = 0) -> Measured:
+    def measure(self, name: str) -> Measured:
         """Run an operation on its own copy of the table, and return its requests."""
-        folder = self.folder / f"{list(OPERATIONS).index(name)}-{number}"
-        folder.mkdir()
-        root = self.copy_table(folder.name)
+        operation = OPERATIONS[name]
+        folder = Path(tempfile.mkdtemp(dir=self.folder))
+        original = self.find_original(has_many_manifests=operation.has_many_manifests)
+        root = self.copy_table(original, folder.name)
         with mock.patch.dict(os.environ, build_environment(self.server.options)):
-            OPERATIONS[name].prepare(Warehouse(root=root, folder=folder))
+            operation.prepare(Warehouse(root=root, folder=folder))
         command = [sys.executable, "-m", "support.request_operations", name]
-        arguments = {"root": root, "original": str(self.original), "folder": str(folder)}
-        return self.measure_process(command, arguments)
+        return self.measure_process(command, self._describe(root, original, folder))
+
+    def measure_peer(self, python: str, script: Path, command: str) -> Measured:
+        """Run a command of another implementation in its environment."""
+        folder = Path(tempfile.mkdtemp(dir=self.folder))
+        original = self.find_original()
+        arguments = self._describe(self.copy_table(original, folder.name), original, folder)
+        options = self.server.options_for(self.proxy)
+        return self.measure_process([python, str(script), command], arguments | options)
+
+    def find_original(self, *, has_many_manifests: bool = False) -> Path:
+        """Return the local warehouse that is copied, which the first call builds."""
+        original = self.folder / ("many" if has_many_manifests else "original")
+        if not original.exists():
+            (build_table_with_many_manifests if has_many_manifests else build_table)(original)
+        return original
+
+    def _describe(self, root: str, original: Path, folder: Path) -> dict[str, str]:
+        return {"root": root, "original": str(original), "folder": str(folder)}
 
     def measure_process(self, command: Sequence[str], arguments: dict[str, Any]) -> Measured:
         """Run a process that prints ``ready`` before it begins, and its seconds at the end."""
@@ -122,11 +145,9 @@ def _expect_ready(source: IO[str], command: Sequence[str]) -> None:
 @contextmanager
 def run_request_meter(folder: Path) -> Iterator[RequestMeter]:
     """Start the server and the proxy, and build the table in a local directory."""
-    original = folder / "original"
-    build_table(original)
     with (
         run_seaweedfs(folder / "weed", BUCKET) as server,
         run_proxy(server.address, folder / LOG) as proxy,
     ):
-        yield RequestMeter(server=server, proxy=proxy, folder=folder, original=original)
+        yield RequestMeter(server=server, proxy=proxy, folder=folder)
     shutil.rmtree(folder / "weed")

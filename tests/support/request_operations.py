@@ -29,6 +29,7 @@ NAME = "db.t"
 PARTITIONS = [f"2026-{month:02d}" for month in range(1, 13)]
 SNAPSHOTS = 30
 ROWS = 1_000
+MANY_MANIFESTS = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +61,8 @@ class Operation:
     warm: Callable[[Warehouse], object] = lambda _: None
     """Runs in the same process before; its requests are not counted."""
     writes: bool = False
+    has_many_manifests: bool = False
+    """Whether the table is that of :func:`build_table_with_many_manifests`."""
 
 
 def make_rows(partition: int, snapshot: int, count: int = ROWS) -> pa.Table:
@@ -81,6 +84,13 @@ def build_table(root: Path) -> None:
         table.upsert(make_rows(snapshot % len(PARTITIONS), snapshot))
 
 
+def build_table_with_many_manifests(root: Path) -> None:
+    """Create a table with 300 snapshots of one file and one manifest each."""
+    table = _create_table(root, buckets=1, **{"manifest.merge-min-count": "1000"})
+    for snapshot in range(MANY_MANIFESTS):
+        table.upsert(make_rows(snapshot % len(PARTITIONS), snapshot, 10))
+
+
 def build_table_with_one_bucket(root: Path) -> None:
     """Create a table for a run that compacts one bucket."""
     table = _create_table(root, buckets=1)
@@ -88,13 +98,13 @@ def build_table_with_one_bucket(root: Path) -> None:
         table.upsert(make_rows(0, snapshot))
 
 
-def _create_table(root: Path, *, buckets: int) -> Table:
+def _create_table(root: Path, *, buckets: int, **options: str) -> Table:
     return Catalog(str(root)).create_table(
         NAME,
         "dt STRING, id BIGINT, amount INT",
         primary_key=["dt", "id"],
         partition_by=["dt"],
-        options={"bucket": str(buckets)},
+        options={"bucket": str(buckets), **options},
     )
 
 
@@ -296,6 +306,7 @@ OPERATIONS = {
     "check": Operation(run=_check),
     "expire 10 snapshots": Operation(run=_expire, writes=True),
     "orphan files, dry run": Operation(run=_find_orphans),
+    "plan with 300 manifests": Operation(run=_plan_compaction, has_many_manifests=True),
 }
 DAGSTER_RUN = Operation(warm=_build_asset, run=_materialize, writes=True)
 
@@ -318,6 +329,7 @@ def main(name: str) -> None:
     operation, arguments = OPERATIONS[name], json.loads(sys.stdin.readline())
     _rehearse(operation, Path(arguments["original"]), Path(arguments["folder"]) / "rehearsal")
     warehouse = Warehouse(root=arguments["root"], folder=Path(arguments["folder"]))
+    resolve_warehouse(warehouse.root)[0].exists(f"{warehouse.root}/connected")
     if operation.writes:
         verify_store(warehouse)
     state = operation.warm(warehouse)

@@ -41,6 +41,7 @@ from paimon_orch.errors import (
     PaimonError,
     UnsupportedError,
 )
+from paimon_orch.format.external_paths import strip_file_scheme
 from paimon_orch.format.paths import MAIN_BRANCH, TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.metastore.hive_client import (
@@ -170,6 +171,7 @@ class HiveBackend:
             root=root,
             environment=self._build_environment(identifier),
             is_external=hive_tables.is_external(entry),
+            warehouse=strip_file_scheme(self.settings.warehouse),
         )
 
     def create_table(

@@ -171,7 +171,12 @@ class JdbcBackend:
                 f"has no schema, but {self.description} has a row for the table {identifier}; "
                 "restore the files, or delete the row in paimon_tables",
             )
-        return CatalogTable(io=self.io, root=root, environment=self._build_environment(identifier))
+        return CatalogTable(
+            io=self.io,
+            root=root,
+            environment=self._build_environment(identifier),
+            warehouse=self.root,
+        )
 
     def create_table(
         self, identifier: TableIdentifier, schema: TableSchema, location: str | None

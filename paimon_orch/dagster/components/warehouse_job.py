@@ -211,7 +211,7 @@ class _WarehouseRun:
                 key = table_asset_key(table, self._key_prefix)
                 metadata = build_outcome_metadata(outcomes)
                 if any(outcome.kind is OutcomeKind.DONE for outcome in outcomes):
-                    metadata |= report_stale_options(self._context, catalog.table(table))
+                    metadata |= report_stale_options(self._context, catalog.table(table).stores)
                 event = dg.AssetObservation(key, description="maintenance", metadata=metadata)
                 self._context.log_event(event)
         metadata = build_outcome_metadata(result.outcomes) | links

@@ -163,7 +163,7 @@ class IcebergMetadata:
                 location=_get_text(value, "location"),
                 last_updated_millis=_get_integer(value, "last-updated-ms"),
                 last_column_id=_get_integer(value, "last-column-id"),
-                schemas=_get_list(value, "schemas"),
+                schemas=_get_schemas(value),
                 current_schema_id=_get_integer(value, "current-schema-id"),
                 partition_spec=_get_list(specs[0], "fields"),
                 snapshots=snapshots,
@@ -193,6 +193,19 @@ def _get_optional_integer(value: Mapping[str, Any], key: str) -> int | None:
     if number is None or (isinstance(number, int) and not isinstance(number, bool)):
         return number
     raise ValueError(f"{key} is {number!r}, not an integer")
+
+
+def _get_schemas(value: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """Return the schemas, whose fields have ids, names and types."""
+    schemas = _get_list(value, "schemas")
+    for schema in schemas:
+        _get_integer(schema, "schema-id")
+        for column in _get_list(schema, "fields"):
+            _get_integer(column, "id")
+            _get_text(column, "name")
+            if "type" not in column:
+                raise ValueError(f"the column {column['name']!r} has no type")
+    return schemas
 
 
 def _get_integer(value: Mapping[str, Any], key: str) -> int:

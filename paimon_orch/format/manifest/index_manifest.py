@@ -16,7 +16,13 @@ from paimon_orch.format.manifest.additional_fields import (
     collect_known_fields,
     extend_schema,
 )
-from paimon_orch.format.manifest.manifest_entry import FileKind, check_file_name, check_shape
+from paimon_orch.format.manifest.manifest_entry import (
+    FileKind,
+    check_file_name,
+    check_shape,
+    check_values,
+    list_value_types,
+)
 from paimon_orch.format.manifest.manifest_format import (
     AVRO_ENCODING,
     ManifestEncoding,
@@ -132,6 +138,9 @@ INDEX_MANIFEST_SCHEMA = avro.build_record_schema(
     ],
 )
 INDEX_MANIFEST_FIELDS = collect_known_fields(INDEX_MANIFEST_SCHEMA)
+_TYPES = list_value_types(INDEX_MANIFEST_SCHEMA)
+_RANGE_TYPES = list_value_types(_RANGE_SCHEMA)
+_GLOBAL_INDEX_TYPES = list_value_types(_GLOBAL_INDEX_SCHEMA)
 
 
 def encode_index_manifest(
@@ -206,6 +215,7 @@ def _from_avro(
     unknown_of_ranges: Mapping[str, FieldDefinition],
 ) -> IndexManifestEntry:
     avro.check_record_version(value, INDEX_MANIFEST_VERSION, path)
+    check_values(value, _TYPES)
     ranges, index = value.get("_DELETIONS_VECTORS_RANGES"), value.get("_GLOBAL_INDEX")
     return IndexManifestEntry(
         kind=FileKind(value["_KIND"]),
@@ -231,6 +241,7 @@ def _from_avro(
 def _range_from_avro(
     value: Mapping[str, Any], unknown: Mapping[str, FieldDefinition]
 ) -> DeletionVectorRange:
+    check_values(value, _RANGE_TYPES)
     return DeletionVectorRange(
         data_file=value["f0"],
         offset=value["f1"],
@@ -242,6 +253,7 @@ def _range_from_avro(
 
 def _global_index_from_avro(record: object) -> GlobalIndexMeta:
     value = check_shape(record, dict, "_GLOBAL_INDEX")
+    check_values(value, _GLOBAL_INDEX_TYPES)
     extra = value.get("_EXTRA_FIELD_IDS")
     return GlobalIndexMeta(
         row_range_start=value["_ROW_RANGE_START"],

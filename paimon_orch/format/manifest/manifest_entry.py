@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import IntEnum
+from itertools import chain
 from typing import Any, TypeVar
 
 from paimon_orch.errors import CorruptFileError, wrap_decode_errors
@@ -226,6 +227,37 @@ def check_shape(value: Any, expected: type[Shape], name: str) -> Shape:
     return value
 
 
+_PYTHON_TYPES: Mapping[str, tuple[type, ...]] = {
+    "null": (type(None),),
+    "int": (int,),
+    "long": (int,),
+    "string": (str,),
+    "bytes": (bytes, type(None)),  # some writers have no keys in append tables
+}
+
+
+def list_value_types(schema: Mapping[str, Any]) -> dict[str, tuple[type, ...]]:
+    """Return the types of the numbers, texts and bytes of a record, by the names of its fields."""
+    types = dict[str, tuple[type, ...]]()
+    for definition in schema["fields"]:
+        name, kind = definition["name"], definition["type"]
+        branches = kind if isinstance(kind, list) else [kind]
+        is_checked = name != "_FILE_NAME"  # see check_file_name
+        if is_checked and all(isinstance(branch, str) for branch in branches):
+            types[name] = tuple(chain(*(_PYTHON_TYPES[branch] for branch in branches)))
+    return types
+
+
+def check_values(record: Mapping[str, Any], types: Mapping[str, tuple[type, ...]]) -> None:
+    """Raise ``ValueError`` for a value of another type: the schema is part of the file.
+
+    Missing fields are not checked, because older releases do not write all of them.
+    """
+    for name, expected in types.items():
+        if name in record and type(record[name]) not in expected:
+            raise ValueError(f"{name} has the invalid value {record[name]!r}")
+
+
 def _entry_to_avro(entry: ManifestEntry) -> dict[str, Any]:
     file = entry.file
     record = {
@@ -270,12 +302,17 @@ def _to_tuple(value: Any) -> tuple[str, ...] | None:
     return None if value is None else tuple(check_shape(value, list, "a list of columns"))
 
 
+_ENTRY_TYPES, _FILE_TYPES = list_value_types(MANIFEST_SCHEMA), list_value_types(_FILE_SCHEMA)
+
+
 def _entry_from_avro(
     value: Mapping[str, Any], path: str, unknown: Mapping[str, FieldDefinition]
 ) -> ManifestEntry:
     with wrap_decode_errors(path):
         avro.check_record_version(value, MANIFEST_VERSION, path)
         file = check_shape(value["_FILE"], dict, "_FILE")
+        check_values(value, _ENTRY_TYPES)
+        check_values(file, _FILE_TYPES)
         meta = DataFileMeta(
             file_name=check_file_name(file["_FILE_NAME"], path),
             file_size=file["_FILE_SIZE"],

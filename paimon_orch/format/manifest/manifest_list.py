@@ -19,6 +19,8 @@ from paimon_orch.format.manifest.manifest_entry import (
     FileKind,
     ManifestEntry,
     check_file_name,
+    check_values,
+    list_value_types,
     stats_from_avro,
     stats_to_avro,
 )
@@ -126,6 +128,7 @@ MANIFEST_LIST_SCHEMA = avro.build_record_schema(
     ],
 )
 MANIFEST_LIST_FIELDS = collect_known_fields(MANIFEST_LIST_SCHEMA)
+_TYPES = list_value_types(MANIFEST_LIST_SCHEMA)
 
 
 def encode_manifest_list(
@@ -164,6 +167,7 @@ def decode_manifest_list(data: bytes, path: str) -> list[ManifestFileMeta]:
     with wrap_decode_errors(path):
         for value in records.values:
             avro.check_record_version(value, MANIFEST_VERSION, path)
+            check_values(value, _TYPES)
         return [
             ManifestFileMeta(
                 file_name=check_file_name(value["_FILE_NAME"], path),

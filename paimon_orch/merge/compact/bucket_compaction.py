@@ -46,6 +46,7 @@ from paimon_orch.merge.sort.sort_merge_reader import (
 )
 from paimon_orch.merge.tree.key_range import KeyRange, build_first_key_predicate
 from paimon_orch.merge.tree.levels import sort_oldest_first, split_into_sections
+from paimon_orch.storage.recent_inputs import alternate, iterate_ahead
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,7 +230,7 @@ class BucketCompaction:
         self, files: Sequence[DataFileMeta], batch_rows: int, copier: SortedRowGroupCopier | None
     ) -> Iterator[LevelRows | RowBlock]:
         order = KeyOrderChecker(self._key_names)
-        for file in files:
+        for file in iterate_ahead(files, self._open_ahead):
 
             def read(
                 row_groups: Sequence[int] | None, file: DataFileMeta = file
@@ -244,6 +245,13 @@ class BucketCompaction:
                 yield from read(None)
             else:
                 yield from copier.read(self._bucket_file(file), read, self._task.keys)
+
+    def _open_ahead(self, file: DataFileMeta) -> bool:
+        return self._reader.open_ahead(self._bucket_file(file))
+
+    def _open_section_ahead(self, section: Sequence[Sequence[DataFileMeta]]) -> bool:
+        """Start to open the files of sorted runs, which a merge needs at the same time."""
+        return all(map(self._open_ahead, alternate(section)))
 
     def _may_copy(self, file: DataFileMeta) -> bool:
         """Return whether the merge of keys that only this file has returns their rows unchanged."""
@@ -301,7 +309,7 @@ class BucketCompaction:
         copier = None
         if output is not None and lookup is None and self._keeps_single_rows:
             copier = SortedRowGroupCopier(self._reader, output)
-        for section in pending:
+        for section in iterate_ahead(pending, self._open_section_ahead):
             for step in self._merge_runs(self._build_runs(section, copier), copier):
                 self._merge_batch(step, lookup, output, changelog)
         if output is not None:
@@ -344,6 +352,7 @@ class BucketCompaction:
         options, schema = self._options, self._schema
         if options.file_format(level) != "parquet":
             return frozenset()
+        self._open_section_ahead([files])
         largest = max(files, key=lambda file: file.row_count)
         values = {*schema.primary_keys, *self._engine.sequence.names}
         values |= {field.name for field in schema.order_fields(level)}

@@ -6,7 +6,8 @@ See docs/format/deletion-vectors-in-compaction.md#vectors-of-a-bucket.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from paimon_orch.errors import CorruptFileError, wrap_decode_errors
+from paimon_orch.errors import wrap_decode_errors
+from paimon_orch.files.data_file_reader import FileReader
 from paimon_orch.format.deletion_vector import (
     DeletionVector,
     decode_deletion_vector_file,
@@ -17,24 +18,44 @@ from paimon_orch.format.manifest.manifest_entry import FileKind
 from paimon_orch.format.paths import FileNameGenerator, TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.storage import FileIO
+from paimon_orch.storage.concurrency import map_concurrently
+from paimon_orch.storage.recent_inputs import RecentInputs
 
 
 def read_deletion_vectors(
-    io: FileIO, paths: TablePaths, schema: TableSchema, entries: Iterable[IndexManifestEntry]
+    io: FileIO,
+    paths: TablePaths,
+    schema: TableSchema,
+    entries: Iterable[IndexManifestEntry],
+    *,
+    inputs: RecentInputs | None = None,
 ) -> dict[str, DeletionVector]:
-    """Return the deletion vectors of index files by data file name."""
+    """Return the deletion vectors of index files by data file name.
+
+    ``inputs`` has the files that :func:`open_vectors_ahead` has started to open.
+    """
+
+    def read(entry: IndexManifestEntry) -> dict[str, DeletionVector]:
+        path = paths.index_file(schema, entry)
+        with wrap_decode_errors(path):
+            data = (inputs or RecentInputs()).read_bytes(io, path, entry.file_size)
+        return decode_deletion_vector_file(data, entry.ranges or (), path)
+
     vectors: dict[str, DeletionVector] = {}
-    for entry in entries:
-        if entry.ranges:
-            path = paths.index_file(schema, entry)
-            with wrap_decode_errors(path):
-                data = io.read_bytes(path)
-            if len(data) != entry.file_size:
-                raise CorruptFileError(
-                    path, f"has {len(data)} bytes, but the index manifest states {entry.file_size}"
-                )
-            vectors |= decode_deletion_vector_file(data, entry.ranges, path)
+    for of_file in map_concurrently(io, read, (entry for entry in entries if entry.ranges)):
+        vectors |= of_file
     return vectors
+
+
+def open_vectors_ahead(reader: FileReader, entries: Iterable[IndexManifestEntry]) -> bool:
+    """Start to open index files of deletion vectors; return False if too many files are open."""
+    return all(
+        reader.inputs.start(
+            reader.io, reader.paths.index_file(reader.schema, entry), entry.file_size
+        )
+        for entry in entries
+        if entry.ranges
+    )
 
 
 @dataclass(slots=True)

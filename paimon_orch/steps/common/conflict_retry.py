@@ -21,14 +21,16 @@ def retry_on_conflict(label: str, *, max_attempts: int = MAX_ATTEMPTS) -> Retryi
     """Return the attempts of a step, as context managers.
 
     After a :class:`CommitConflictError` there is another attempt, at most ``max_attempts`` in all;
-    the last error is raised.
+    the last error is raised. So is the error of a commit that only lost races: its attempts are used
+    up, and a new plan would give the same changes.
     """
 
     def warn(number: int, error: BaseException) -> None:
         logger.warning("%s: attempt %d conflicted: %s", label, number, error)
 
     return replace(STEP_ON_CONFLICT, attempts=max_attempts).retrying(
-        retry_on=lambda error: isinstance(error, CommitConflictError), before_retry=warn
+        retry_on=lambda error: isinstance(error, CommitConflictError) and not error.is_lost_race,
+        before_retry=warn,
     )
 
 

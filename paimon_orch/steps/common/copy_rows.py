@@ -12,6 +12,7 @@ from paimon_orch.files.row_tracking import row_tracking_fields
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileSource
+from paimon_orch.storage.recent_inputs import iterate_ahead
 
 
 def copy_rows(
@@ -39,9 +40,9 @@ def copy_rows(
     tracking = row_tracking_fields(reader.schema) if source is FileSource.COMPACT else ()
     fields = [*reader.schema.fields, *tracking]
     copier = RowGroupCopier(reader, writer)
-    for file in files:
-        deleted = deletions.get(file.file_name)
-        bucket_file = BucketFile(*bucket_id, file)
+    bucket_files = [BucketFile(*bucket_id, file) for file in files]
+    for bucket_file in iterate_ahead(bucket_files, reader.open_ahead):
+        deleted = deletions.get(bucket_file.file.file_name)
         if copier.copy(bucket_file, deleted):
             continue
         for batch in reader.read(bucket_file, fields, deleted):

@@ -314,9 +314,9 @@ def inspect(table: Table, snapshot_id: int | None = None) -> TableReport:
     return inspect_snapshot(state, state.snapshots.get(snapshot_id))
 
 
-def inspect_snapshot(state: TableState, snapshot: Snapshot) -> TableReport:
+def inspect_snapshot(state: TableState, snapshot: Snapshot | None) -> TableReport:
     """Summarize the metadata of a snapshot, without the health of the table."""
-    live = _sort_buckets(read_live_buckets(state, snapshot))
+    live = None if snapshot is None else _sort_buckets(read_live_buckets(state, snapshot))
     return _build_report(state, snapshot, live)
 
 

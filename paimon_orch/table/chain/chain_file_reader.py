@@ -80,6 +80,10 @@ class ChainFileReader(FileReader):
             batch_rows=batch_rows,
         )
 
+    def open_ahead(self, bucket_file: BucketFile) -> bool:  # noqa: ARG002 - in other directories
+        """Return False."""
+        return False
+
     def row_groups(
         self, bucket_file: BucketFile, key: Field, deletions: DeletionVector | None = None
     ) -> Iterator[RowGroup]:

@@ -4,7 +4,7 @@ See docs/format/commit.md.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Protocol
@@ -29,13 +29,15 @@ from paimon_orch.format.options.core_options import (
 )
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
-from paimon_orch.retry_policy import STORE_RETRY_SECONDS, RetryPolicy
+from paimon_orch.retry_policy import STEP_ON_CONFLICT, STORE_RETRY_SECONDS, RetryPolicy
 from paimon_orch.safe_text import get_logger
+from paimon_orch.storage.concurrency import start_call
 from paimon_orch.table.catalog_environment import (
     NO_CATALOG,
     CatalogEnvironment,
     PartitionStatistics,
 )
+from paimon_orch.table.commit.commit_base import CommitBase, find_later_snapshots
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.commit.deferred_interrupt import defer_interrupts
 from paimon_orch.table.commit.partition_statistics import count_partition_changes
@@ -107,6 +109,18 @@ class _CommitState:
     latest_id: int = 0
     """The id of the newest snapshot at the start of the last attempt, or 0 if there was none."""
 
+    base: CommitBase | None = None
+    """What the previous attempt was checked against, if it lost a race."""
+
+    builder: SnapshotBuilder | None = None
+    """Holds the files of attempts that lost a race, and of the current one."""
+
+    is_creating: bool = False
+    """Whether a snapshot with these files may exist, so that they must not be deleted."""
+
+    lost_races: int = 0
+    """The number of attempts in which another commit was first."""
+
     delta_lists: set[str] = field(default_factory=set)
     """The delta manifest lists of attempts that may have created a snapshot."""
 
@@ -121,6 +135,17 @@ class _CommitState:
 
     started_id: int | None = None
     """The id of a snapshot whose creation was started and whose outcome was not read yet."""
+
+    def remove_files(self) -> None:
+        """Delete the manifests of attempts that certainly created no snapshot."""
+        if self.builder is not None and not self.is_creating:
+            self.builder.writer.remove()
+
+    def leave_files(self) -> None:
+        """Start anew after an attempt whose snapshot exists, or may exist; its files remain."""
+        if self.builder is not None:
+            self.builder.writer.remove_superseded()
+        self.base, self.builder, self.is_creating = None, None, False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -165,10 +190,12 @@ class TableCommit:
         succeeded; then no file is deleted. Raises :class:`StorageError` if storage failed earlier.
         """
         state = _CommitState(changes=changes)
-        policy = _build_retry_policy(self.options)
         try:
-            snapshot = policy.call_until_result(lambda: self._attempt(state))
-            return self._finish(state, snapshot)
+            try:
+                return self._finish(state, self._make_attempts(state))
+            except BaseException:
+                state.remove_files()
+                raise
         except CommitOutcomeUnknownError:
             raise
         except (PaimonError, OSError) as error:
@@ -179,6 +206,20 @@ class TableCommit:
             if not isinstance(error, Exception):  # an interrupt
                 self._note_outcome(state, error)
             raise
+
+    def _make_attempts(self, state: _CommitState) -> Snapshot | None:
+        """Return the snapshot of the first successful attempt, or None if there was none."""
+        policy = _build_retry_policy(self.options, state.changes)
+        unknown_outcomes = 0
+
+        def draw_wait() -> float | None:
+            nonlocal unknown_outcomes
+            if state.unknown_outcomes > unknown_outcomes:  # the store has problems
+                unknown_outcomes = state.unknown_outcomes
+                return None
+            return policy.draw_wait_after_lost_race(state.lost_races)
+
+        return policy.call_until_result(lambda: self._attempt(state), draw_wait=draw_wait)
 
     def _note_outcome(self, state: _CommitState, error: BaseException) -> None:
         """Add to an interrupt whether the commit happened."""
@@ -199,11 +240,13 @@ class TableCommit:
         if snapshot is None:
             if state.unresolved_id is not None:
                 raise self._build_unknown_outcome(state.unresolved_id, "all attempts were used")
-            raise CommitConflictError(
+            error = CommitConflictError(
                 f"{self.snapshots.paths.root}: another commit was first each time (attempts: "
                 f"{self.attempts}); the table is unchanged. Try again, or raise the options "
                 "'commit.max-retries' and 'commit.timeout'."
             )
+            error.is_lost_race = True
+            raise error
         self.created = snapshot
         self.is_duplicate = snapshot.delta_manifest_list not in state.delta_lists
         if self.rules is not None and not self.is_duplicate:
@@ -251,8 +294,13 @@ class TableCommit:
             f"{self.user} in the newest snapshots."
         )
 
-    def _find_earlier_commit(self, state: _CommitState, latest: Snapshot | None) -> Snapshot | None:
-        """Return the snapshot of an earlier attempt or call that committed the same changes."""
+    def _find_earlier_commit(
+        self, state: _CommitState, latest: Snapshot | None, later: Sequence[Snapshot] | None
+    ) -> Snapshot | None:
+        """Return the snapshot of an earlier attempt or call that committed the same changes.
+
+        ``later`` are the snapshots since the previous attempt, or None if they are not read yet.
+        """
         changes = state.changes
         if state.count == 1 and changes.identifier != BATCH_COMMIT_IDENTIFIER:
             return self.find_committed(changes.identifier)
@@ -261,62 +309,93 @@ class TableCommit:
         if changes.identifier == BATCH_COMMIT_IDENTIFIER and not state.delta_lists:
             return None  # another commit won each attempt, and no other job has this user
         commit_key = self.user, changes.identifier, changes.kind
-        for snapshot_id in range(state.latest_id + 1, latest.id + 1):
-            try:
-                snapshot = self.snapshots.get(snapshot_id)
-            except NotFoundError as error:
-                # The snapshot expired after the last attempt, and this commit may have created it.
-                raise self._build_unknown_outcome(snapshot_id, error) from error
+        for snapshot in self._read_since(state, latest) if later is None else later:
             other_key = snapshot.commit_user, snapshot.commit_identifier, snapshot.commit_kind
             if other_key == commit_key:
                 return snapshot
         return None
 
+    def _read_since(self, state: _CommitState, latest: Snapshot) -> Iterator[Snapshot]:
+        """Yield the snapshots since the previous attempt.
+
+        Raises :class:`CommitOutcomeUnknownError` if one has expired: this commit may have created
+        it.
+        """
+        for snapshot_id in range(state.latest_id + 1, latest.id + 1):
+            try:
+                yield self.snapshots.get(snapshot_id)
+            except NotFoundError as error:
+                raise self._build_unknown_outcome(snapshot_id, error) from error
+
     def _attempt(self, state: _CommitState) -> Snapshot | None:
         """Make one attempt; return None if another one is needed."""
         state.count += 1
-        latest = self.snapshots.latest()
-        earlier = self._find_earlier_commit(state, latest)
+        latest, later, schema = self._read_newest(state)
+        earlier = self._find_earlier_commit(state, latest, later)
         if earlier is not None:
+            state.remove_files()
             return earlier
         state.latest_id = 0 if latest is None else latest.id
         if state.unresolved_id is not None and state.latest_id >= state.unresolved_id:
             state.unresolved_id = None  # the snapshot belongs to another commit
-        schema = self.schemas.latest()
         self.check(schema)
-        writer = ManifestWriter(self.snapshots.io, self.snapshots.paths, schema)
-        builder = SnapshotBuilder(
-            changes=state.changes,
-            latest=latest,
-            schema=schema,
-            snapshots=self.snapshots,
-            manifests=self.manifests,
-        )
-        try:
-            built = builder.write(writer, self.user, int(self.clock() * 1000))
-            if self.rules is not None:
-                self.rules.check(built.snapshot.commit_kind, built.entries)
-            state.entries = built.entries
-            statistics = self._count_changes(built, schema)
-        except BaseException:
-            writer.remove()
-            raise
+        if later is None or state.base is None:
+            base = CommitBase.read(latest, schema, self.manifests)
+        else:
+            base = state.base.follow(later, schema)
+        built = self._build(state, base)
+        statistics = self._count_changes(built, schema)
         snapshot = built.snapshot
         state.delta_lists.add(snapshot.delta_manifest_list)
+        state.is_creating = True
         try:
             created = self._create_snapshot(built, latest, statistics, state)
         except (OSError, StorageError):  # the outcome is unknown
             raise
         except PaimonError:
-            writer.remove()
+            state.is_creating = False
             raise
         if created is False:
             state.delta_lists.remove(snapshot.delta_manifest_list)
-            writer.remove()
-        if not created:
+            state.base, state.is_creating = base, False
+            state.lost_races += 1
             return None
-        self._update_hint(snapshot)
-        return snapshot
+        if created:
+            self._update_hint(snapshot)
+        state.leave_files()
+        return snapshot if created else None
+
+    def _read_newest(
+        self, state: _CommitState
+    ) -> tuple[Snapshot | None, Sequence[Snapshot] | None, TableSchema]:
+        """Return the newest snapshot, the snapshots since the previous attempt, and the schema.
+
+        The second is None if the previous attempt is not known to be followed by these only.
+        """
+        read_schema = start_call(self.snapshots.io, self.schemas.latest)
+        before = None if state.base is None else state.base.snapshot
+        later = None if before is None else find_later_snapshots(self.snapshots, before)
+        latest = self.snapshots.latest() if later is None else (*later[-1:], before)[0]
+        schema = read_schema()
+        if latest is not None and latest.schema_id > schema.id:  # it was changed in between
+            schema = self.schemas.latest()
+        return latest, later, schema
+
+    def _build(self, state: _CommitState, base: CommitBase) -> BuiltSnapshot:
+        """Write the manifests of the next snapshot."""
+        if state.builder is None:
+            state.builder = SnapshotBuilder(
+                changes=state.changes,
+                snapshots=self.snapshots,
+                writer=ManifestWriter(self.snapshots.io, self.snapshots.paths, base.schema),
+                user=self.user,
+            )
+        built = state.builder.build(base, int(self.clock() * 1000))
+        if self.rules is not None:
+            self.rules.check(built.snapshot.commit_kind, built.entries)
+        state.entries = built.entries
+        state.builder.writer.flush()
+        return built
 
     def _count_changes(
         self, built: BuiltSnapshot, schema: TableSchema
@@ -421,9 +500,11 @@ class TableCommit:
             self.created = snapshot
 
 
-def _build_retry_policy(options: Options) -> RetryPolicy:
+def _build_retry_policy(options: Options, changes: CommitChanges) -> RetryPolicy:
+    # a step that conflicts is planned again as often, with as many attempts of its commit
+    rounds = STEP_ON_CONFLICT.attempts if changes.has_results_of_work else 1
     return RetryPolicy(
-        attempts=options.get(COMMIT_MAX_RETRIES) + 1,
+        attempts=(options.get(COMMIT_MAX_RETRIES) + 1) * rounds,
         min_wait=options.get(COMMIT_MIN_RETRY_WAIT).total_seconds(),
         max_wait=options.get(COMMIT_MAX_RETRY_WAIT).total_seconds(),
         timeout=options.get(COMMIT_TIMEOUT, timedelta(days=365)).total_seconds(),

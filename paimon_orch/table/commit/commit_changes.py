@@ -74,3 +74,16 @@ class CommitChanges:
                 for entry in self.entries
             )
         )
+
+    @property
+    def has_results_of_work(self) -> bool:
+        """Return whether the changes were computed from files of the table.
+
+        To compute them again is more expensive than more attempts of the commit.
+        """
+        return (
+            self.kind is CommitKind.COMPACT
+            or self.read_guard is not None
+            or self.column_guard is not None
+            or any(entry.kind is FileKind.DELETE for entry in self.entries)
+        )

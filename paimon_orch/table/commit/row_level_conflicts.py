@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from paimon_orch.errors import CommitConflictError, NotFoundError
+from paimon_orch.errors import CommitConflictError
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest.index_manifest import (
     DELETION_VECTORS_INDEX,
@@ -18,7 +18,6 @@ from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.table.metadata.manifest_io import ManifestReader
-from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +33,14 @@ class ReadGuard:
     buckets: frozenset[PartitionBucket] | None = None
     """The buckets that were read; None means all buckets."""
 
-    def check(
-        self, latest: Snapshot | None, snapshots: SnapshotStore, manifests: ManifestReader
-    ) -> None:
-        """Raise :class:`CommitConflictError` if a commit since then changed rows that were read."""
-        newest = 0 if latest is None else latest.id
-        if newest < self.snapshot_id:
+    def check(self, later: Sequence[Snapshot] | None, manifests: ManifestReader) -> None:
+        """Raise :class:`CommitConflictError` if a commit since then changed rows that were read.
+
+        ``later`` are the snapshots to check, or None if some of those since then are not known.
+        """
+        if later is None:
             raise _build_conflict_error(self.snapshot_id)
-        for number in range(self.snapshot_id + 1, newest + 1):
-            try:
-                snapshot = snapshots.get(number)
-            except NotFoundError:  # the snapshot has expired, so its changes are unknown
-                raise _build_conflict_error(self.snapshot_id) from None
+        for snapshot in later:
             if snapshot.commit_kind is not CommitKind.COMPACT:
                 for entry in manifests.read_delta_entries(snapshot):
                     if self.buckets is None or entry.partition_bucket in self.buckets:

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from paimon_orch.errors import CommitConflictError, NotFoundError
+from paimon_orch.errors import CommitConflictError
 from paimon_orch.format.arrays import Indices, Int64Array
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind, ManifestEntry
 from paimon_orch.format.paths import is_blob_file
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.table.metadata.manifest_io import ManifestReader
-from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 
 _PLAN_AGAIN = "Nothing was changed; plan and run the step again."
 
@@ -160,20 +159,16 @@ class ColumnGuard:
     changes: tuple[ColumnChange, ...]
     """Disjoint ranges, ordered by row id."""
 
-    def check(
-        self, latest: Snapshot | None, snapshots: SnapshotStore, manifests: ManifestReader
-    ) -> None:
-        """Raise :class:`CommitConflictError` if a commit since then wrote the same columns."""
+    def check(self, later: Sequence[Snapshot] | None, manifests: ManifestReader) -> None:
+        """Raise :class:`CommitConflictError` if a commit since then wrote the same columns.
+
+        ``later`` are the snapshots to check, or None if some of those since then are not known.
+        """
         starts = np.array([change.start for change in self.changes], np.int64)
         ends = np.array([change.end for change in self.changes], np.int64)
-        newest = 0 if latest is None else latest.id
-        if newest < self.snapshot_id:  # the table was rolled back
+        if later is None:
             raise self._build_error()
-        for number in range(self.snapshot_id + 1, newest + 1):
-            try:
-                snapshot = snapshots.get(number)
-            except NotFoundError:  # the snapshot has expired, so its changes are unknown
-                raise self._build_error() from None
+        for snapshot in later:
             if snapshot.commit_kind is CommitKind.COMPACT:
                 continue
             for file in (entry.file for entry in manifests.read_delta_entries(snapshot)):

@@ -4,14 +4,10 @@ The snapshot file itself is created by ``table/commit/commit.py``. See docs/form
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-
-import numpy as np
+from dataclasses import dataclass, field, replace
 
 from paimon_orch.errors import CommitConflictError, CorruptFileError
 from paimon_orch.files.row_tracking import row_tracking_fields
-from paimon_orch.format.arrays import Indices
-from paimon_orch.format.manifest.columnar_manifest import Manifest
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry, apply_index_changes
 from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
@@ -19,7 +15,8 @@ from paimon_orch.format.options.core_options import MANIFEST_FORMAT
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import FIRST_SNAPSHOT_ID, CommitKind, Snapshot
 from paimon_orch.safe_text import get_logger
-from paimon_orch.table.commit.commit_changes import CommitChanges
+from paimon_orch.table.commit.commit_base import CommitBase, TouchedBuckets, apply_changes
+from paimon_orch.table.commit.commit_changes import CommitChanges, PartitionFilter
 from paimon_orch.table.commit.conflict_detection import (
     check_bucket_counts,
     check_bucket_guards,
@@ -39,13 +36,13 @@ from paimon_orch.table.commit.row_id_assignment import (
 )
 from paimon_orch.table.commit.row_level_conflicts import check_deletion_vectors
 from paimon_orch.table.commit.row_range_conflicts import check_row_ranges
+from paimon_orch.table.commit.state_replacement import StateReplacement
 from paimon_orch.table.metadata.manifest_io import ManifestReader, ManifestWriter
 from paimon_orch.table.metadata.manifest_merge import ManifestMerger
 from paimon_orch.table.metadata.max_sequence_number import build_sequence_properties
 from paimon_orch.table.metadata.metadata_io import read_statistics
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 from paimon_orch.table.scan.data_evolution import has_data_evolution
-from paimon_orch.table.scan.partition_pruner import build_partition_manifest_selector
 
 logger = get_logger(__name__)
 
@@ -58,40 +55,91 @@ class BuiltSnapshot:
     entries: Sequence[ManifestEntry]
 
 
+@dataclass(slots=True, kw_only=True)
+class _Written:
+    """The manifests of the previous attempt, with what they were made from."""
+
+    before: Sequence[ManifestFileMeta]
+    base: Sequence[ManifestFileMeta]
+    """``before`` after merging, or with new row ids."""
+    entries: Sequence[ManifestEntry]
+    delta: Sequence[ManifestFileMeta]
+    delta_list: tuple[str, int]
+    changelog: Sequence[ManifestFileMeta]
+    changelog_list: tuple[str | None, int | None]
+    index_before: str | None
+    index_changes: Sequence[IndexManifestEntry]
+    index_manifest: str | None
+
+    def list_names(self) -> set[str]:
+        """Return the names of the files that stand."""
+        metas = (*self.base, *self.delta, *self.changelog)
+        lists = (self.delta_list[0], self.changelog_list[0], self.index_manifest)
+        return {*(meta.file_name for meta in metas), *(name for name in lists if name is not None)}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Checked:
+    """What the previous attempt has checked without a conflict."""
+
+    inputs: tuple[object, ...]
+    """The inputs apart from the live files."""
+    touched: TouchedBuckets
+    live: Sequence[ManifestEntry] | None
+    """The live entries of the touched buckets, if these were read."""
+
+
+@dataclass(slots=True, kw_only=True)
 class SnapshotBuilder:
-    """Builds the snapshot after ``latest``, the newest snapshot (None for an empty table)."""
+    """Builds the snapshots of the attempts of one commit.
+
+    An attempt keeps the manifests of the previous one that are made from the same inputs, and
+    checks only what has changed since then.
+    """
 
     changes: CommitChanges
-    latest: Snapshot | None
-    schema: TableSchema
     snapshots: SnapshotStore
-    manifests: ManifestReader
+    writer: ManifestWriter
+    user: str
+    _base: CommitBase = field(init=False)
+    """The newest snapshot and schema at the start of the attempt."""
+    _written: _Written | None = field(default=None, init=False)
+    _checked: _Checked | None = field(default=None, init=False)
+    _removed: Sequence[ManifestEntry] = field(default=(), init=False)
+    """The live files that an overwrite removes."""
+    _matches: dict[tuple[str, int], bool] = field(default_factory=dict, init=False)
+    """Whether statistics files have a schema."""
 
-    def write(self, writer: ManifestWriter, user: str, millis: int) -> BuiltSnapshot:
-        """Write the manifests and return the snapshot.
+    @property
+    def _latest(self) -> Snapshot | None:
+        return self._base.snapshot
+
+    @property
+    def _schema(self) -> TableSchema:
+        return self._base.schema
+
+    @property
+    def _reader(self) -> ManifestReader:
+        return self._base.reader
+
+    def build(self, base: CommitBase, millis: int) -> BuiltSnapshot:
+        """Return the snapshot after a base; the caller flushes its manifests.
 
         Its commit time is ``millis`` (epoch milliseconds), but not before the latest snapshot.
         Raises :class:`CommitConflictError` if the changes conflict with the latest snapshot.
         """
-        changes, latest, schema = self.changes, self.latest, self.schema
+        self._base = base
+        changes, latest, schema = self.changes, base.snapshot, base.schema
+        if self.writer.schema.id != schema.id:
+            self.writer = self.writer.with_schema(schema)
+            self._written = self._checked = None
         self._check_latest()
         if changes.replacement is not None and latest is not None:
-            snapshot, entries = changes.replacement.write(latest, schema, self.manifests, writer)
-            return BuiltSnapshot(
-                replace(
-                    snapshot,
-                    commit_user=user,
-                    commit_identifier=changes.identifier,
-                    time_millis=max(millis, latest.time_millis),
-                ),
-                entries,
-            )
-        previous_index = self.manifests.read_index_entries(latest)
-        entries, index = self._add_overwritten_entries(previous_index)
-        index += find_stale_index_files(schema, entries, previous_index, index)
+            return self._build_replacement(changes.replacement, latest, millis)
+        entries, index = self._add_overwritten_entries()
+        index += find_stale_index_files(schema, entries, base.index, index)
         if changes.kind is CommitKind.COMPACT:
-            index += find_indexes_of_removed_rows(schema, entries, previous_index, index)
+            index += find_indexes_of_removed_rows(schema, entries, base.index, index)
         snapshot_id = FIRST_SNAPSHOT_ID if latest is None else latest.id + 1
         next_row_id = 0 if latest is None else latest.next_row_id or 0
         entries, next_row_id = assign_row_ids(schema, entries, snapshot_id, next_row_id)
@@ -99,30 +147,29 @@ class SnapshotBuilder:
         if changes.reassignment is not None:
             changes.reassignment.check(latest)
             next_row_id = changes.reassignment.next_row_id
-        self._check(entries, index, previous_index, next_row_id)
-        base_list, base_size = writer.manifest_list(self._write_base_manifests(writer))
-        delta_list, delta_size = writer.manifest_list(writer.manifests(entries))
-        changelog_list, changelog_size = self._write_changelog(writer)
+        self._check(entries, index, next_row_id)
+        written = self._write(entries, index)
+        base_list, base_size = self.writer.manifest_list(written.base)
         delta_rows = sum(_count_signed_rows(entry) for entry in entries)
         snapshot = Snapshot(
             id=snapshot_id,
             schema_id=schema.id,
             base_manifest_list=base_list,
-            delta_manifest_list=delta_list,
-            commit_user=user,
+            delta_manifest_list=written.delta_list[0],
+            commit_user=self.user,
             commit_identifier=changes.identifier,
             commit_kind=changes.kind,
             time_millis=millis if latest is None else max(millis, latest.time_millis),
             total_record_count=(0 if latest is None else latest.total_record_count) + delta_rows,
             delta_record_count=delta_rows,
             base_manifest_list_size=base_size,
-            delta_manifest_list_size=delta_size,
-            changelog_manifest_list=changelog_list,
-            changelog_manifest_list_size=changelog_size,
+            delta_manifest_list_size=written.delta_list[1],
+            changelog_manifest_list=written.changelog_list[0],
+            changelog_manifest_list_size=written.changelog_list[1],
             changelog_record_count=sum(entry.file.row_count for entry in changes.changelog)
             if changes.changelog
             else None,
-            index_manifest=self._write_index_manifest(writer, previous_index, index),
+            index_manifest=written.index_manifest,
             watermark=None if latest is None else latest.watermark,
             statistics=self._resolve_statistics(),
             properties=self._build_properties(entries),
@@ -131,90 +178,181 @@ class SnapshotBuilder:
         )
         return BuiltSnapshot(snapshot, entries)
 
+    def _build_replacement(
+        self, replacement: StateReplacement, latest: Snapshot, millis: int
+    ) -> BuiltSnapshot:
+        self.writer.keep_only(())
+        snapshot, entries = replacement.write(latest, self._schema, self._reader, self.writer)
+        completed = replace(
+            snapshot,
+            commit_user=self.user,
+            commit_identifier=self.changes.identifier,
+            time_millis=max(millis, latest.time_millis),
+        )
+        return BuiltSnapshot(completed, entries)
+
     def _check_latest(self) -> None:
-        expected, latest_id = self.changes.expected_latest, self.latest and self.latest.id
+        expected, latest_id = self.changes.expected_latest, self._latest and self._latest.id
         if expected is not None and latest_id != expected:
             raise CommitConflictError(
                 f"{self.snapshots.paths.root}: the newest snapshot is {latest_id}, not {expected} "
                 "as when this step was planned. Nothing was changed; plan and run the step again."
             )
 
-    def _write_changelog(self, writer: ManifestWriter) -> tuple[str | None, int | None]:
-        """Return the name and size of the changelog manifest list, or None."""
-        if not self.changes.changelog:
-            return None, None
-        return writer.manifest_list(writer.manifests(self.changes.changelog))
+    def _write(
+        self, entries: Sequence[ManifestEntry], index: Sequence[IndexManifestEntry]
+    ) -> _Written:
+        """Add the manifests to the writer; keep those of the previous attempt that stand."""
+        old, writer, base = self._written, self.writer, self._base
+        if old is not None and old.entries == entries:
+            entries, delta, delta_list = old.entries, old.delta, old.delta_list
+        else:
+            delta = writer.manifests(entries)
+            delta_list = writer.manifest_list(delta)
+        changelog: Sequence[ManifestFileMeta] = ()
+        changelog_list: tuple[str | None, int | None] = (None, None)
+        if old is not None:
+            changelog, changelog_list = old.changelog, old.changelog_list
+        elif self.changes.changelog:
+            changelog = writer.manifests(self.changes.changelog)
+            changelog_list = writer.manifest_list(changelog)
+        index_before = None if base.snapshot is None else base.snapshot.index_manifest
+        if old is not None and (old.index_before, old.index_changes) == (index_before, index):
+            index_manifest = old.index_manifest
+        else:
+            index_manifest = self._write_index_manifest(index)
+        self._written = _Written(
+            before=base.manifests,
+            base=self._write_base_manifests(),
+            entries=entries,
+            delta=delta,
+            delta_list=delta_list,
+            changelog=changelog,
+            changelog_list=changelog_list,
+            index_before=index_before,
+            index_changes=index,
+            index_manifest=index_manifest,
+        )
+        writer.keep_only(self._written.list_names())
+        return self._written
 
     def _build_properties(self, entries: Sequence[ManifestEntry]) -> dict[str, str]:
         """Return the properties; as in Java Paimon, only merges of manifests inherit old ones."""
-        latest = self.latest
+        latest = self._latest
         inherited = latest.properties if latest is not None and self.changes.merge_manifests else {}
         sequence = build_sequence_properties(
-            self.schema.typed_options, latest, entries, self._read_latest_entries
+            self._schema.typed_options, latest, entries, self._read_latest_entries
         )
         return {**inherited, **sequence}
 
     def _read_latest_entries(self) -> list[ManifestEntry]:
-        return [] if self.latest is None else self.manifests.read_live_entries(self.latest)
+        return [] if self._latest is None else self._reader.read_live_entries(self._latest)
 
-    def _add_overwritten_entries(
-        self, index: Sequence[IndexManifestEntry]
-    ) -> tuple[list[ManifestEntry], list[IndexManifestEntry]]:
+    def _add_overwritten_entries(self) -> tuple[list[ManifestEntry], list[IndexManifestEntry]]:
         """Return the entries; for an overwrite, add deletes of the overwritten live files."""
         changes = self.changes
         if changes.overwrite is None:
             return list(changes.entries), list(changes.index)
-        live = [] if self.latest is None else self.manifests.read_live_entries(self.latest)
-        removed = [e.deleted() for e in live if changes.overwrite(e.partition)]
-        dropped = [e.deleted() for e in index if changes.overwrite(e.partition)]
-        return [*removed, *changes.entries], [*dropped, *changes.index]
+        self._removed = self._find_removed_entries(changes.overwrite)
+        dropped = [e.deleted() for e in self._base.index if changes.overwrite(e.partition)]
+        return [*self._removed, *changes.entries], [*dropped, *changes.index]
+
+    def _find_removed_entries(self, overwrite: PartitionFilter) -> Sequence[ManifestEntry]:
+        """Return deletes of the live files of the overwritten partitions."""
+        if self._latest is None:
+            return ()
+        changed = self._base.read_changed_partitions() if self._written is not None else None
+        if changed is not None and not any(map(overwrite, changed)):
+            return self._removed
+        live = self._reader.read_live_entries(
+            self._latest,
+            manifests=self._base.manifests,
+            partitions=lambda partitions: [p for p in partitions if overwrite(p)],
+        )
+        return [entry.deleted() for entry in live]
 
     def _check(
         self,
         entries: Sequence[ManifestEntry],
         index: Sequence[IndexManifestEntry],
-        previous_index: Sequence[IndexManifestEntry],
         next_row_id: int,
     ) -> None:
         """Refuse changes that conflict with the latest snapshot."""
-        changes, schema = self.changes, self.schema
-        check_hash_index_guards(changes.hash_index_guards, previous_index)
+        changes, base = self.changes, self._base
+        check_hash_index_guards(changes.hash_index_guards, base.index)
         if changes.read_guard is not None:
-            changes.read_guard.check(self.latest, self.snapshots, self.manifests)
+            changes.read_guard.check(self._find_later(changes.read_guard.snapshot_id), self._reader)
         if changes.column_guard is not None:
-            changes.column_guard.check(self.latest, self.snapshots, self.manifests)
-            check_indexed_columns(schema, changes.column_guard, previous_index, index)
-        if changes.can_conflict:
-            base = self._read_live_entries(self._find_touched_buckets(entries, index))
-            live = check_conflicts(schema, changes.kind, base, entries)
-            check_bucket_guards(changes.guards, base, previous_index)
-            if changes.indexed_rows_guard is not None:
-                changes.indexed_rows_guard.check(base, previous_index, index)
-            check_deletion_vectors(
-                schema, base, delta=entries, previous=previous_index, changes=index
-            )
-            if has_data_evolution(schema):
-                before = 0 if self.latest is None else self.latest.next_row_id or 0
-                check_row_ranges(changes.kind, base, entries, live, (before, next_row_id))
-            else:
-                check_row_ids(schema, live, next_row_id)
-        elif any(entry.total_buckets > 0 for entry in entries):
-            touched = {entry.partition for entry in entries}
+            guard = changes.column_guard
+            guard.check(self._find_later(guard.snapshot_id), self._reader)
+            check_indexed_columns(self._schema, guard, base.index, index)
+        if not changes.can_conflict and all(entry.total_buckets <= 0 for entry in entries):
+            return
+        touched = self._find_touched_buckets(entries, index)
+        index_manifest = None if self._latest is None else self._latest.index_manifest
+        inputs = (entries, index, index_manifest, next_row_id)
+        checked, changed = self._checked, None
+        if checked is not None and checked.touched == touched:
+            changed = base.read_changes(touched)
+            if changed == [] and checked.inputs == inputs:
+                return
+        live: Sequence[ManifestEntry] | None = None
+        if not changes.can_conflict:
             check_bucket_counts(self._read_entry_per_partition(touched), entries)
+        else:
+            if checked is None or checked.live is None or changed is None:
+                live = base.read_live_entries(touched)
+            else:
+                live = apply_changes(checked.live, changed)
+            self._check_live_entries(live, entries, index, next_row_id)
+        self._checked = _Checked(inputs=inputs, touched=touched, live=live)
 
-    def _read_entry_per_partition(self, partitions: set[bytes]) -> list[ManifestEntry]:
+    def _find_later(self, snapshot_id: int) -> Sequence[Snapshot] | None:
+        """Return the snapshots after an id that no attempt has checked.
+
+        Returns None if some of them have expired, or if the table was rolled back since then.
+        """
+        latest, base = self._latest, self._base
+        newest = 0 if latest is None else latest.id
+        if newest < snapshot_id:
+            return None
+        if base.later is not None:
+            return [snapshot for snapshot in base.later if snapshot.id > snapshot_id]
+        found = self.snapshots.find_many(range(snapshot_id + 1, newest))
+        if latest is not None and latest.id > snapshot_id:
+            found[latest.id] = latest
+        return list(found.values()) if len(found) == newest - snapshot_id else None
+
+    def _check_live_entries(
+        self,
+        base: Sequence[ManifestEntry],
+        entries: Sequence[ManifestEntry],
+        index: Sequence[IndexManifestEntry],
+        next_row_id: int,
+    ) -> None:
+        """Refuse changes that conflict with ``base``, the live entries of the touched buckets."""
+        changes, schema, previous_index = self.changes, self._schema, self._base.index
+        live = check_conflicts(schema, changes.kind, base, entries)
+        check_bucket_guards(changes.guards, base, previous_index)
+        if changes.indexed_rows_guard is not None:
+            changes.indexed_rows_guard.check(base, previous_index, index)
+        check_deletion_vectors(schema, base, delta=entries, previous=previous_index, changes=index)
+        if has_data_evolution(schema):
+            before = 0 if self._latest is None else self._latest.next_row_id or 0
+            check_row_ranges(changes.kind, base, entries, live, (before, next_row_id))
+        else:
+            check_row_ids(schema, live, next_row_id)
+
+    def _read_entry_per_partition(self, touched: TouchedBuckets) -> list[ManifestEntry]:
         """Return live entries: at least one for each of the partitions that has live files."""
-        if self.latest is None:
-            return []
-        select = build_partition_manifest_selector(partitions, self.schema)
-        newest_first = reversed(select(self.manifests.manifests(self.latest)))
-        entries = find_live_entry_per_partition(map(self.manifests.open, newest_first), partitions)
-        touched = _TouchedBuckets(frozenset(partitions))
-        return self._read_live_entries(touched) if entries is None else entries
+        selected = touched.select_manifests(self._base.manifests, self._schema)
+        newest_first = map(self._reader.open, reversed(selected))
+        entries = find_live_entry_per_partition(newest_first, touched.partitions)
+        return self._base.read_live_entries(touched) if entries is None else entries
 
     def _find_touched_buckets(
         self, entries: Sequence[ManifestEntry], index: Sequence[IndexManifestEntry]
-    ) -> "_TouchedBuckets":
+    ) -> TouchedBuckets:
         """Return the buckets whose live entries can conflict with the changes.
 
         A file in a bucket without a file to delete may have another bucket count than the files in
@@ -228,61 +366,44 @@ class SnapshotBuilder:
         adds_only_to_rewritten = all(
             e.partition_bucket in rewritten for e in entries if e.kind is FileKind.ADD
         )
-        if not adds_only_to_rewritten or row_tracking_fields(self.schema):
-            return _TouchedBuckets(partitions)
-        return _TouchedBuckets(partitions, frozenset(bucket.bucket for bucket in buckets))
+        if not adds_only_to_rewritten or row_tracking_fields(self._schema):
+            return TouchedBuckets(partitions)
+        return TouchedBuckets(partitions, frozenset(bucket.bucket for bucket in buckets))
 
-    def _read_live_entries(self, touched: "_TouchedBuckets") -> list[ManifestEntry]:
-        """Return the live entries of buckets; reads only manifests that may name them."""
-        if self.latest is None:
-            return []
-        select = build_partition_manifest_selector(touched.partitions, self.schema)
-        return self.manifests.read_live_entries(
-            self.latest,
-            manifests=lambda metas: touched.select_manifests(select(metas)),
-            partitions=lambda _: touched.partitions,
-            choose=touched.select_rows,
-        )
-
-    def _write_base_manifests(self, writer: ManifestWriter) -> list[ManifestFileMeta]:
+    def _write_base_manifests(self) -> Sequence[ManifestFileMeta]:
         """Return the manifests before the changes: merged, or with new row ids."""
-        reassignment = self.changes.reassignment
-        if reassignment is None:
-            return self._merge_manifests(writer)
-        assert self.latest is not None
-        manifests = self.manifests.manifests(self.latest)
-        return reassignment.rewrite_manifests(self.manifests, writer, manifests)
+        before, old = self._base.manifests, self._written
+        if self.changes.reassignment is not None:
+            return self.changes.reassignment.rewrite_manifests(self._reader, self.writer, before)
+        options, fully = self._schema.typed_options, self.changes.merge_manifests
+        merger = ManifestMerger(self._reader, self.writer, options, force_full=fully)
+        if old is None or not _starts_with(before, old.before) or old.base == old.before:
+            return merger.run(before)
+        return merger.run_again(old.base, before[len(old.before) :])
 
-    def _merge_manifests(self, writer: ManifestWriter) -> list[ManifestFileMeta]:
-        """Merge small manifests of the latest snapshot; return its manifests."""
-        before = [] if self.latest is None else self.manifests.manifests(self.latest)
-        options, fully = self.schema.typed_options, self.changes.merge_manifests
-        return ManifestMerger(self.manifests, writer, options, force_full=fully).run(before)
-
-    def _write_index_manifest(
-        self,
-        writer: ManifestWriter,
-        before: Sequence[IndexManifestEntry],
-        index: Sequence[IndexManifestEntry],
-    ) -> str | None:
+    def _write_index_manifest(self, index: Sequence[IndexManifestEntry]) -> str | None:
+        latest, before = self._latest, self._base.index
         if self.changes.reassignment is not None:
             reassigned = self.changes.reassignment.rewrite_index(before)
-            return writer.index_manifest(reassigned) if before else None
+            return self.writer.index_manifest(reassigned) if before else None
         if not index and not self._has_index_manifest_of_other_format():
-            return None if self.latest is None else self.latest.index_manifest
-        bucketed = not self.schema.is_bucket_unaware
-        return writer.index_manifest(apply_index_changes(before, index, bucketed=bucketed))
+            return None if latest is None else latest.index_manifest
+        bucketed = not self._schema.is_bucket_unaware
+        return self.writer.index_manifest(apply_index_changes(before, index, bucketed=bucketed))
 
     def _has_index_manifest_of_other_format(self) -> bool:
         """Return whether a merge of manifests must write the index manifest again."""
-        name = None if self.latest is None else self.latest.index_manifest
+        name = None if self._latest is None else self._latest.index_manifest
         if name is None or not self.changes.merge_manifests:
             return False
-        return self.manifests.find_format(name) != self.schema.typed_options.get(MANIFEST_FORMAT)
+        return self._reader.find_format(name) != self._schema.typed_options.get(MANIFEST_FORMAT)
 
     def _resolve_statistics(self) -> str | None:
         """Return the new statistics file, by default the old one if it has the current schema."""
-        new, old = self.changes.statistics, None if self.latest is None else self.latest.statistics
+        new, old = (
+            self.changes.statistics,
+            None if self._latest is None else self._latest.statistics,
+        )
         if new is None:
             return old if old is not None and self._matches_schema(old) else None
         if not self._matches_schema(new):
@@ -293,36 +414,23 @@ class SnapshotBuilder:
         return new
 
     def _matches_schema(self, name: str) -> bool:
+        key = name, self._schema.id
+        if key not in self._matches:
+            self._matches[key] = self._read_matches_schema(name)
+        return self._matches[key]
+
+    def _read_matches_schema(self, name: str) -> bool:
         try:
             statistics = read_statistics(self.snapshots.io, self.snapshots.paths, name)
-            return statistics.schema_id == self.schema.id
+            return statistics.schema_id == self._schema.id
         except (FileNotFoundError, CorruptFileError) as error:
             logger.warning("the new snapshot has no statistics: %s", error)
             return False
 
 
-@dataclass(frozen=True, slots=True)
-class _TouchedBuckets:
-    """Some buckets of some partitions; all buckets if ``buckets`` is None."""
-
-    partitions: frozenset[bytes]
-    buckets: frozenset[int] | None = None
-
-    def select_manifests(self, metas: Sequence[ManifestFileMeta]) -> list[ManifestFileMeta]:
-        """Return the manifests that may name the buckets, by their bucket statistics."""
-        return [meta for meta in metas if self._may_name(meta)]
-
-    def _may_name(self, meta: ManifestFileMeta) -> bool:
-        if self.buckets is None or meta.min_bucket is None or meta.max_bucket is None:
-            return True
-        return any(meta.min_bucket <= bucket <= meta.max_bucket for bucket in self.buckets)
-
-    def select_rows(self, manifest: Manifest, rows: Indices) -> Indices:
-        """Return the rows of the buckets."""
-        if self.buckets is None:
-            return rows
-        selected: Indices = rows[np.isin(manifest.buckets[rows], list(self.buckets))]
-        return selected
+def _starts_with(manifests: Sequence[ManifestFileMeta], first: Sequence[ManifestFileMeta]) -> bool:
+    names = [meta.file_name for meta in manifests[: len(first)]]
+    return names == [meta.file_name for meta in first]
 
 
 def _count_signed_rows(entry: ManifestEntry) -> int:

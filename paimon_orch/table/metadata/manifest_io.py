@@ -11,7 +11,12 @@ from typing import cast
 
 import numpy as np
 
-from paimon_orch.errors import CorruptFileError, MissingFileError, wrap_decode_errors
+from paimon_orch.errors import (
+    CorruptFileError,
+    MissingFileError,
+    PaimonError,
+    wrap_decode_errors,
+)
 from paimon_orch.format.arrays import Indices
 from paimon_orch.format.manifest.columnar_manifest import Manifest, open_manifest, read_entries_at
 from paimon_orch.format.manifest.index_manifest import (
@@ -37,10 +42,13 @@ from paimon_orch.format.paths import FileNameGenerator, TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.data_types import DataType
+from paimon_orch.safe_text import get_logger
 from paimon_orch.storage import FileIO
 from paimon_orch.storage.concurrency import map_concurrently, start_call
-from paimon_orch.table.metadata.metadata_cache import read_unchanging_file
+from paimon_orch.table.metadata.metadata_cache import keep_written_file, read_unchanging_file
 from paimon_orch.table.metadata.metadata_io import read_metadata_file
+
+logger = get_logger(__name__)
 
 ManifestFilter = Callable[[ManifestFileMeta], bool]
 ManifestSelector = Callable[[Sequence[ManifestFileMeta]], Sequence[ManifestFileMeta]]
@@ -50,6 +58,8 @@ EntrySelector = Callable[[Manifest, Indices], Indices]
 _SIZE_MARGIN = 1.03  # of estimated sizes, so that few manifests are encoded again
 _MAX_KEPT_BYTES = 4 << 20
 """The size of manifests that are kept so that they are not decoded twice."""
+_MAX_PENDING_BYTES = 32 << 20
+"""The size of encoded manifests in memory that are not written yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +126,7 @@ class ManifestReader:
         self,
         snapshot: Snapshot,
         *,
-        manifests: ManifestSelector | None = None,
+        manifests: ManifestSelector | Sequence[ManifestFileMeta] | None = None,
         partitions: PartitionSelector | None = None,
         levels: range | None = None,
         choose: EntrySelector | None = None,
@@ -281,7 +291,10 @@ def _disable_gc() -> Iterator[None]:
 
 
 class ManifestWriter:
-    """Writes the manifests of one commit, and can delete them if the commit fails."""
+    """Writes the manifests of one commit at the same time, and can delete them if it fails.
+
+    Files are encoded at once; :meth:`flush` writes them.
+    """
 
     def __init__(self, io: FileIO, paths: TablePaths, schema: TableSchema) -> None:
         options = schema.typed_options
@@ -289,26 +302,51 @@ class ManifestWriter:
         self._encoding = ManifestEncoding.of(options)
         self._target = options.get(MANIFEST_TARGET_FILE_SIZE)
         self._names = FileNameGenerator()
-        self.written: list[str] = []
+        self._pending: dict[str, bytes] = {}
+        self._pending_bytes = 0
+        self._written = set[str]()
+        self._superseded = set[str]()
 
     @property
     def schema(self) -> TableSchema:
         """Return the schema of the entries."""
         return self._schema
 
-    def _write(self, name: str, data: bytes) -> tuple[str, int]:
-        path = f"{self._paths.manifest_dir}/{name}"
-        self.written.append(path)
-        with self._io.open_output(path) as sink:
-            sink.write(data)
+    def with_schema(self, schema: TableSchema) -> "ManifestWriter":
+        """Return a writer for another schema that also deletes the files of this one."""
+        writer = ManifestWriter(self._io, self._paths, schema)
+        writer._superseded = self._written | self._superseded
+        return writer
+
+    def _add(self, name: str, data: bytes) -> tuple[str, int]:
+        """Add a file to those that :meth:`flush` writes; write them now if they are large."""
+        self._pending[name] = data
+        self._pending_bytes += len(data)
+        if self._pending_bytes > _MAX_PENDING_BYTES:
+            self.flush()
         return name, len(data)
 
+    def flush(self) -> None:
+        """Write the new files at the same time; if a write fails, the others end before."""
+        files = list(self._pending.items())
+        self._written.update(self._pending)
+        self._pending, self._pending_bytes = {}, 0
+        for _ in map_concurrently(self._io, self._write, files):
+            pass
+
+    def _write(self, file: tuple[str, bytes]) -> None:
+        name, data = file
+        path = f"{self._paths.manifest_dir}/{name}"
+        with self._io.open_output(path) as sink:
+            sink.write(data)
+        keep_written_file(self._io, path, data)
+
     def manifests(self, entries: Sequence[ManifestEntry]) -> list[ManifestFileMeta]:
-        """Write entries to manifests of the target size or a bit more; writes none if there are none.
+        """Add manifests of the target size or a bit more; add none if there are no entries.
 
         A commit merges manifests below the target size, so only the last one may be smaller.
         """
-        written: list[ManifestFileMeta] = []
+        added: list[ManifestFileMeta] = []
         step, start = self._estimate_entries_per_manifest(entries), 0
         while start < len(entries):
             part = entries[start : start + step]
@@ -316,12 +354,12 @@ class ManifestWriter:
             if len(data) < self._target and start + step < len(entries):
                 step = max(step + 1, int(step * self._target / len(data) * _SIZE_MARGIN))
                 continue
-            name, size = self._write(self._names.next("manifest-"), data)
+            name, size = self._add(self._names.next("manifest-"), data)
             fields = self._schema.partition_fields
             with wrap_decode_errors(self._paths.manifest_dir):  # entries may be copied
-                written.append(ManifestFileMeta.of(name, size, part, fields, self._schema.id))
+                added.append(ManifestFileMeta.of(name, size, part, fields, self._schema.id))
             start += len(part)
-        return written
+        return added
 
     def _estimate_entries_per_manifest(self, entries: Sequence[ManifestEntry]) -> int:
         """Estimate from a sample how many entries fill a manifest.
@@ -335,17 +373,40 @@ class ManifestWriter:
         return max(1, int(self._target * len(sample) / size * _SIZE_MARGIN))
 
     def manifest_list(self, manifests: Iterable[ManifestFileMeta]) -> tuple[str, int]:
-        """Write a manifest list, which may be empty; return its name and size."""
+        """Add a manifest list, which may be empty; return its name and size."""
         data = encode_manifest_list(manifests, self._encoding)
-        return self._write(self._names.next("manifest-list-"), data)
+        return self._add(self._names.next("manifest-list-"), data)
 
     def index_manifest(self, entries: Iterable[IndexManifestEntry]) -> str:
-        """Write an index manifest, which may be empty; return its name."""
+        """Add an index manifest, which may be empty; return its name."""
         data = encode_index_manifest(entries, self._encoding)
-        return self._write(self._names.next("index-manifest-"), data)[0]
+        return self._add(self._names.next("index-manifest-"), data)[0]
+
+    def keep_only(self, names: Collection[str]) -> None:
+        """Note that the commit does not use its other files; those are not written or deleted.
+
+        :meth:`remove_superseded` deletes those that were written.
+        """
+        self._pending = {name: data for name, data in self._pending.items() if name in names}
+        self._pending_bytes = sum(map(len, self._pending.values()))
+        self._superseded |= self._written.difference(names)
+        self._written.intersection_update(names)
+
+    def remove_superseded(self) -> None:
+        """Delete the files that the commit does not use; log a warning if that fails."""
+        try:
+            self._delete(self._superseded)
+        except (OSError, PaimonError) as error:
+            logger.warning("%s: unused manifests remain: %s", self._paths.root, error)
 
     def remove(self) -> None:
         """Delete all written files. Call this only if the commit certainly failed."""
-        for path in self.written:
-            self._io.delete(path)
-        self.written.clear()
+        self._pending, self._pending_bytes = {}, 0
+        self._delete(self._written)
+        self._delete(self._superseded)
+
+    def _delete(self, names: set[str]) -> None:
+        paths = [f"{self._paths.manifest_dir}/{name}" for name in names]
+        for _ in map_concurrently(self._io, self._io.delete, paths):
+            pass
+        names.clear()

@@ -41,6 +41,17 @@ class ManifestMerger:
         merged = self._try_full_compaction(manifests)
         return self._run_minor_compaction(manifests) if merged is None else merged
 
+    def run_again(
+        self, merged: Sequence[ManifestFileMeta], added: Sequence[ManifestFileMeta]
+    ) -> list[ManifestFileMeta]:
+        """Return the result of an earlier merge with the manifests that were added since then.
+
+        Merges them only if they are so many that a commit would.
+        """
+        manifests = [*merged, *added]
+        is_many = len(added) >= self.options.get(MANIFEST_MERGE_MIN_COUNT)
+        return self._run_minor_compaction(manifests) if is_many else manifests
+
     @property
     def _target(self) -> int:
         return self.options.get(MANIFEST_TARGET_FILE_SIZE)

@@ -35,6 +35,7 @@ from paimon_orch.merge.tree.levels import (
     plan_merge_sections,
     sort_oldest_first,
 )
+from paimon_orch.storage.recent_inputs import alternate, iterate_ahead
 from paimon_orch.table.scan.base_scan import ROW_KIND
 from paimon_orch.table.scan.bucket_split import (
     BucketSplit,
@@ -55,7 +56,7 @@ class BucketReader:
 
     To save work, the reader may leave out rows that do not match ``predicate``, or, without a
     predicate, rows that are not among the ``first`` rows. The caller must still filter and limit
-    the result.
+    the result. If it ``may_stop`` before the last row, files are not opened ahead.
     """
 
     def __init__(
@@ -65,10 +66,14 @@ class BucketReader:
         fields: Sequence[Field],
         predicate: Predicate | None = None,
         first: TopRowsOrLimit | None = None,
+        *,
+        may_stop: bool = False,
     ) -> None:
         self._reader, self._split, self._fields = reader, split, list(fields)
-        self._predicate, self._first = predicate, first
-        self._vectors = read_deletion_vectors(reader.io, reader.paths, reader.schema, split.vectors)
+        self._predicate, self._first, self._may_stop = predicate, first, may_stop
+        self._vectors = read_deletion_vectors(
+            reader.io, reader.paths, reader.schema, split.vectors, inputs=reader.inputs
+        )
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the live rows, one for each key of a primary-key table."""
@@ -80,10 +85,11 @@ class BucketReader:
         if has_data_evolution(schema):
             yield from self._read_data_evolution()
         elif not schema.primary_keys:
-            for file in sorted(files, key=lambda f: f.min_sequence_number):
+            ordered = sorted(files, key=lambda f: f.min_sequence_number)
+            for file in iterate_ahead(ordered, self._open_ahead):
                 yield from self._read(file, self._fields, self._predicate, self._first)
         elif self._needs_no_merge and is_raw_convertible(files, schema):
-            for file in files:
+            for file in iterate_ahead(files, self._open_ahead):
                 first = self._first if is_file_raw_convertible(files, file, schema) else None
                 yield from self._read(file, self._fields, self._predicate, first)
         elif schema.typed_options.is_pk_clustering_override and all(file.level for file in files):
@@ -99,7 +105,7 @@ class BucketReader:
     def _read_unmerged(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows of files with disjoint keys, without retracts."""
         names = [field.name for field in self._fields]
-        for file in self._split.files:
+        for file in iterate_ahead(self._split.files, self._open_ahead):
             for batch in self._read(file, [VALUE_KIND, *self._fields], self._predicate):
                 rows = drop_retracts(pa.Table.from_batches([batch]))
                 yield from rows.select(names).to_batches()
@@ -140,7 +146,7 @@ class BucketReader:
                 "reading the changes of rows whose columns are in several files "
                 "('data-evolution.enabled' = true) is not supported; read the two snapshots"
             )
-        for file in self._split.files:
+        for file in iterate_ahead(self._split.files, self._open_ahead):
             if self._reader.schema.primary_keys:
                 fields = [VALUE_KIND, *self._fields]
                 batches = self._resolve_blobs(self._read(file, fields, self._predicate))
@@ -164,6 +170,20 @@ class BucketReader:
         selected = replace(self._to_bucket_file(file), rows=find_selected_rows(file, self._split))
         return self._reader.read(selected, fields, vector, predicate=predicate, first=first)
 
+    def _open_ahead(self, file: DataFileMeta) -> bool:
+        """Start to open a file that will be read; return False if no other should be started."""
+        return not self._may_stop and self._start_opening(file)
+
+    def _open_runs_ahead(self, section: Sequence[Sequence[DataFileMeta]]) -> bool:
+        """Start to open the files of sorted runs; a merge needs the first of each to begin."""
+        files = alternate([run[:1] for run in section] if self._may_stop else section)
+        return all(map(self._start_opening, files)) and not self._may_stop
+
+    def _start_opening(self, file: DataFileMeta) -> bool:
+        if self._predicate is not None and file.extra_files:
+            return True  # its index may exclude it
+        return self._reader.open_ahead(self._to_bucket_file(file))
+
     def _to_bucket_file(self, file: DataFileMeta) -> BucketFile:
         return BucketFile(self._split.partition, self._split.bucket, file)
 
@@ -179,8 +199,10 @@ class BucketReader:
         if schema.typed_options.is_pk_clustering_override:
             yield from self._merge_in_memory(engine, needed, deletes=deletes)
             return
-        for section in plan_merge_sections(self._split.files, schema):
-            ordered = sort_oldest_first(section)
+        sections = [
+            sort_oldest_first(section) for section in plan_merge_sections(self._split.files, schema)
+        ]
+        for ordered in iterate_ahead(sections, self._open_runs_ahead):
             late = self._plan_late_materialization(engine, needed, ordered)
             fields = [field for field in needed if late is None or field not in late.fields]
             in_order = not engine.sequence.names and has_ascending_sequences(ordered)
@@ -201,7 +223,9 @@ class BucketReader:
         fields = [*SYSTEM_FIELDS, *needed]
         batches = [
             batch
-            for file in sorted(self._split.files, key=merge_order_key)
+            for file in iterate_ahead(
+                sorted(self._split.files, key=merge_order_key), self._open_ahead
+            )
             for batch in self._read(file, fields, predicate)
         ]
         if batches:
@@ -223,6 +247,7 @@ class BucketReader:
         ordered = sort_oldest_first(
             run.files for run in build_sorted_runs(split.files, schema.key_fields)
         )
+        self._open_runs_ahead(ordered)
         runs = self._build_runs(ordered, [*SYSTEM_FIELDS, *needed], None)
         rows = read_postponed_rows(self._reader, split, engine, needed)
         if rows.num_rows:
@@ -275,7 +300,7 @@ class BucketReader:
 
         def read(files: Sequence[DataFileMeta], load: int) -> Iterator[tuple[int, pa.RecordBatch]]:
             order = KeyOrderChecker(names)
-            for file in files:
+            for file in iterate_ahead(files, self._open_ahead):
                 for rows in self._reader.read(
                     self._to_bucket_file(file),
                     fields,

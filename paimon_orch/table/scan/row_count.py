@@ -34,7 +34,10 @@ def count_rows(scan: "Scan") -> int:
     other buckets, besides the columns of the merge and of the filter.
     """
     whole = replace(scan, limit=None, order=(), fields=_select_fields(scan))
-    total = sum(_count_split(whole, split) for split in _select_splits(whole))
+    counts = [(split, _count_split(whole, split)) for split in _select_splits(whole)]
+    total: int = sum(count for _, count in counts if count is not None)
+    unknown = [split for split, count in counts if count is None]
+    total += sum(batch.num_rows for batch in whole.read_splits(unknown))
     return total if scan.limit is None else max(0, min(total, scan.limit))
 
 
@@ -68,13 +71,11 @@ def _select_splits(scan: "Scan") -> Iterator[BucketSplit]:
     yield from (split for split in splits if split.partition in matching)
 
 
-def _count_split(scan: "Scan", split: BucketSplit) -> int:
-    count = None
-    if scan.has_no_row_filter and not (split.is_fallback or split.origins):
-        count = _count_from_metadata(split, scan.schema)
-    if count is None:
-        count = sum(batch.num_rows for batch in scan.read_split(split))
-    return count
+def _count_split(scan: "Scan", split: BucketSplit) -> int | None:
+    """Return the number of rows of a bucket, or None if it must be read."""
+    if not scan.has_no_row_filter or split.is_fallback or split.origins:
+        return None
+    return _count_from_metadata(split, scan.schema)
 
 
 def _count_from_metadata(split: BucketSplit, schema: TableSchema) -> int | None:

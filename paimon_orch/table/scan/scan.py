@@ -2,12 +2,12 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
 from paimon_orch.files.batch_sizes import DEFAULT_BATCH_SIZES, BatchSizes
-from paimon_orch.files.data_file_reader import FileReader
+from paimon_orch.files.data_file_reader import BucketFile, FileReader
 from paimon_orch.files.file_index_reader import TopRowsOrLimit
 from paimon_orch.files.row_tracking import row_tracking_fields
 from paimon_orch.files.stats.file_stats import FileStats
@@ -30,8 +30,10 @@ from paimon_orch.format.types.predicate import (
     iterate_leaves,
     restrict_to_columns,
 )
+from paimon_orch.merge.compact.bucket_deletion_vectors import open_vectors_ahead
 from paimon_orch.storage import FileIO
 from paimon_orch.storage.concurrency import start_call
+from paimon_orch.storage.recent_inputs import RecentInputs, iterate_ahead
 from paimon_orch.table.chain.chain_file_reader import ChainFileReader
 from paimon_orch.table.chain.chain_splits import (
     ChainPartitions,
@@ -110,6 +112,9 @@ class Scan(BaseScan):
     """Whether to merge the rows in postpone buckets."""
 
     batch_sizes: BatchSizes = DEFAULT_BATCH_SIZES
+
+    inputs: RecentInputs | None = field(default=None, compare=False, repr=False)
+    """The files that :meth:`read_splits` has opened ahead."""
 
     def list_values(self) -> Mapping[str, object]:
         """Return the values to show in interactive Python; reads nothing."""
@@ -390,18 +395,41 @@ class Scan(BaseScan):
         """
         splits = self._apply_limit(self.plan())
         if not self.order:
-            batches = (batch for split in splits for batch in self.read_split(split))
+            batches = self.read_splits(splits)
             return limit_batches(batches, self.limit)
         sorted_by = dict.fromkeys(key.column for key in self.order)
         missing = [name for name in sorted_by if name not in self.arrow_schema.names]
         whole = replace(self, fields=(*self.fields, *self.schema.select(missing)))
-        batches = (batch for split in splits for batch in whole.read_split(split))
+        batches = whole.read_splits(splits)
         rows = sort_batches(batches, self.order, self.limit, whole.arrow_schema)
         return (batch.select(self.arrow_schema.names) for batch in rows)
 
     def count(self) -> int:
         """Count the rows; reads only metadata where no merge and no filter is needed."""
         return count_rows(self)
+
+    def read_splits(self, splits: Sequence[BucketSplit]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of buckets like :meth:`read_split`; opens their remote files ahead."""
+        scan = replace(self, inputs=RecentInputs())
+        for split in iterate_ahead(splits, scan._open_ahead):  # noqa: SLF001 - its own class
+            yield from scan.read_split(split)
+
+    def _open_ahead(self, split: BucketSplit) -> bool:
+        """Start to open the files of a bucket; return False if too many are open.
+
+        Files of which the read may skip some are left out.
+        """
+        if not self.io.remote or (self.limit is not None and not self.order):
+            return False
+        scan = self.find_scan_of(split)
+        if split.origins or has_data_evolution(scan.schema):
+            return False
+        reader = scan._build_reader({})  # noqa: SLF001 - its own class
+        return open_vectors_ahead(reader, split.vectors) and all(
+            reader.open_ahead(BucketFile(split.partition, split.bucket, file))
+            for file in split.files
+            if self.predicate is None or not file.extra_files
+        )
 
     def read_split(self, split: BucketSplit) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one bucket that match the filter; a limit may leave out rows."""
@@ -424,6 +452,7 @@ class Scan(BaseScan):
             fields=needed,
             predicate=self._restrict_to_columns() if first is None else None,
             first=first,
+            may_stop=self.limit is not None and not self.order,
         )
         batches = bucket.read_audit_log() if self.is_audit_log else bucket.batches()
         yield from filter_batches(batches, self.predicate, self.arrow_schema, self.variant_columns)
@@ -445,20 +474,24 @@ class Scan(BaseScan):
                 values.setdefault(column, []).append(value)
         return values
 
+    def _build_reader(self, schemas: Mapping[int, TableSchema]) -> FileReader:
+        return FileReader(
+            self.io,
+            self.paths,
+            self.schema,
+            schemas,
+            batch_sizes=self.batch_sizes,
+            variant_values=self._find_variant_values(),
+            inputs=self.inputs or RecentInputs(),
+        )
+
     def _create_file_reader(self, split: BucketSplit) -> FileReader:
         anchored = {origin.file_name for origin in split.origins if origin.is_anchor}
         files = (*split.files, *split.postponed_files)
 
         def create(schemas: SchemaStore, names: Container[str] | None) -> FileReader:
             ids = (f.schema_id for f in files if names is None or f.file_name in names)
-            return FileReader(
-                self.io,
-                self.paths,
-                self.schema,
-                schemas.get_all(ids),
-                batch_sizes=self.batch_sizes,
-                variant_values=self._find_variant_values(),
-            )
+            return self._build_reader(schemas.get_all(ids))
 
         if self.anchors is None:
             return create(self.schemas, None)

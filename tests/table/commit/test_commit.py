@@ -6,6 +6,7 @@ import multiprocessing
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -123,32 +124,39 @@ def test_a_commit_that_loses_a_race_uses_the_next_id(
     assert_no_stray_manifests(table)
 
 
+def lose_each_race(monkeypatch: pytest.MonkeyPatch, table: Table) -> list[str]:
+    """Let another commit be first in each attempt; return the paths of its snapshots."""
+    paths = list[str]()
+
+    def losing(original: Create) -> Create:
+        def create(self: LocalFileIO, path: str, data: bytes) -> bool:
+            latest = table.snapshot()
+            assert latest is not None
+            other = replace(latest, id=latest.id + 1, commit_user="another")
+            paths.append(path)
+            assert original(self, path, other.to_json())
+            return original(self, path, data)
+
+        return create
+
+    replace_create(monkeypatch, losing)
+    return paths
+
+
 def test_a_commit_that_always_loses_the_race_fails_and_deletes_its_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = new_table(tmp_path, commit__max_retries="2", commit__min_retry_wait="1 ms")
     table.upsert(table_of("k v", [(1, "a")]))
     before = stored_files(table)
-    attempts = []
+    others = lose_each_race(monkeypatch, table)
 
-    def losing(_: Create) -> Create:
-        def create(self: LocalFileIO, path: str, data: bytes) -> bool:
-            attempts.append(path)
-            (Path(path)).write_bytes(b"another's")
-            return False
-
-        return create
-
-    replace_create(monkeypatch, losing)
-    # The other snapshots are never completed, so each attempt uses the same id.
-    monkeypatch.setattr(
-        "paimon_orch.table.metadata.snapshot_store.SnapshotStore.latest_id", lambda _: 1
-    )
     with pytest.raises(CommitConflictError, match=r"attempts: 3\); .*commit\.max-retries"):
         table.upsert(table_of("k v", [(2, "b")]))
 
-    assert len(attempts) == 3
-    Path(attempts[0]).unlink()
+    assert [Path(path).name for path in others] == ["snapshot-2", "snapshot-3", "snapshot-4"]
+    for path in others:
+        Path(path).unlink()
     assert stored_files(table) == before
 
 

@@ -44,6 +44,7 @@ class History:
                 self.live.append(f"data-{number}")
                 entries.append(entry_of(f"data-{number}"))
             manifests += self.writer.manifests(entries)
+        self.writer.flush()
         return manifests
 
 
@@ -82,6 +83,7 @@ def test_merged_manifests_have_the_same_live_files(tmp_path: Path, options: dict
         manifests = history.manifests(steps)
 
         merged = ManifestMerger(reader, writer, Options(options)).run(manifests)
+        writer.flush()
 
         entries = reader.entries(merged)
         live = [entry.file.file_name for entry in filter_live_entries(entries)]
@@ -118,8 +120,9 @@ def test_a_manifest_of_another_size_is_not_merged(tmp_path: Path, name: str) -> 
     with (Path(table.paths.manifest_dir) / manifests[2].file_name).open("ab") as file:
         file.write(b"\0")
 
+    reader = ManifestReader(table.io, table.paths)
     with pytest.raises(CorruptFileError, match=rf"{manifests[2].file_name}: has "):
-        ManifestMerger(table.stores.manifests, writer, Options(OPTIONS[name])).run(manifests)
+        ManifestMerger(reader, writer, Options(OPTIONS[name])).run(manifests)
 
 
 def test_many_entries_are_split_into_manifests_of_the_target_size(tmp_path: Path) -> None:
@@ -128,6 +131,7 @@ def test_many_entries_are_split_into_manifests_of_the_target_size(tmp_path: Path
     entries = [entry_of(f"data-{uuid5(NAMESPACE_OID, str(number))}") for number in range(9_000)]
 
     manifests = writer.manifests(entries)
+    writer.flush()
 
     assert all(25 << 10 < manifest.file_size < 75 << 10 for manifest in manifests[:-1])
     assert len(manifests) > 2
@@ -140,6 +144,7 @@ def test_only_the_last_manifest_of_a_write_is_below_the_target_size(tmp_path: Pa
     writer = ManifestWriter(table.io, table.paths, table.load().schema)
     entries = [entry_of(f"data-{uuid5(NAMESPACE_OID, str(number))}") for number in range(3_000)]
     written = writer.manifests(entries)
+    writer.flush()
     assert len(written) > 3
     assert all(20 << 10 <= meta.file_size < 30 << 10 for meta in written[:-1])
     reader = ManifestReader(table.io, table.paths)

@@ -11,7 +11,7 @@ import numpy as np
 
 from paimon_orch.decode_limits import check_decoded_bytes
 from paimon_orch.errors import UnsupportedError
-from paimon_orch.files.orc_integers import find_integer_bounds
+from paimon_orch.files.orc_checks.orc_integers import find_integer_bounds
 from paimon_orch.files.orc_metadata import (
     ORC_DECIMAL,
     ORC_MAP,

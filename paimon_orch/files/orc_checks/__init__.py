@@ -1,0 +1,1 @@
+"""Checks of ORC files before pyarrow decodes them."""
