@@ -24,9 +24,9 @@ from paimon_orch.steps.maintenance.sync_iceberg import sync_iceberg
 from paimon_orch.table.iceberg.hive_entry import HiveEntry
 from paimon_orch.table.iceberg.metadata_store import IcebergMetadataStore
 from paimon_orch.table.iceberg.open_catalog_entry import open_catalog_entry
+from paimon_orch.table.iceberg.publication_input import read_publication_input
 from paimon_orch.table.iceberg.publish import describe_published
 from paimon_orch.table.iceberg.status import IcebergStatus, read_iceberg_status
-from paimon_orch.table.iceberg.table_state import read_table_state
 from paimon_orch.table.schema_change.schema_changes import AddColumn, SetOption
 from paimon_orch.table.table import Table
 
@@ -316,7 +316,7 @@ def test_a_metastore_that_compares_refuses_a_late_pointer(
             append(table, 2)
         return found
 
-    state = read_table_state(table.stores.schemas, table.stores.snapshots)
+    state = read_publication_input(table.stores.schemas, table.stores.snapshots)
     assert state is not None
     store = IcebergMetadataStore(table.io, state.settings.directory)
     published = replace(

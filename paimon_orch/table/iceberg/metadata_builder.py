@@ -35,6 +35,7 @@ from paimon_orch.table.iceberg.metadata_store import (
     UNREADABLE,
     IcebergMetadataStore,
 )
+from paimon_orch.table.iceberg.publication_input import PublicationInput
 from paimon_orch.table.iceberg.publishable import check_files_readable
 from paimon_orch.table.iceberg.published_base import (
     PublishedBase,
@@ -43,7 +44,6 @@ from paimon_orch.table.iceberg.published_base import (
     is_compatible,
 )
 from paimon_orch.table.iceberg.snapshot_replay import IcebergState, SnapshotReplay
-from paimon_orch.table.iceberg.table_state import TableState
 from paimon_orch.table.iceberg.visible_files import (
     VISIBLE_LEVELS,
     IcebergEntryBuilder,
@@ -79,7 +79,7 @@ class MetadataBuilder:
     def build(
         self,
         store: IcebergMetadataStore,
-        table: TableState,
+        table: PublicationInput,
         base: PublishedBase | None,
         files: Mapping[str, int],
     ) -> "tuple[IcebergMetadata, History]":
@@ -125,7 +125,7 @@ class MetadataBuilder:
         return metadata, history
 
     def create_replay(
-        self, store: IcebergMetadataStore, table: TableState, previous: IcebergMetadata | None
+        self, store: IcebergMetadataStore, table: PublicationInput, previous: IcebergMetadata | None
     ) -> SnapshotReplay:
         """Return a builder of snapshots; paths are spelled as in ``previous``."""
         return SnapshotReplay(
@@ -143,7 +143,7 @@ class MetadataBuilder:
         )
 
     def _has_lists_for_java(
-        self, store: IcebergMetadataStore, metadata: IcebergMetadata, table: TableState
+        self, store: IcebergMetadataStore, metadata: IcebergMetadata, table: PublicationInput
     ) -> bool:
         """Return whether Java Paimon can read the manifest lists with the present options.
 
@@ -153,7 +153,7 @@ class MetadataBuilder:
             return True
         return store.has_legacy_counts(metadata.current) == table.settings.legacy_lists
 
-    def _read_files(self, table: TableState) -> set[tuple[int, str]]:
+    def _read_files(self, table: PublicationInput) -> set[tuple[int, str]]:
         """Return the schema ids and formats of the visible files."""
         levels = find_visible_levels(table.schema)
         live = self.manifests.read_live_entries(table.latest, levels=levels)
@@ -163,7 +163,7 @@ class MetadataBuilder:
         self,
         replay: SnapshotReplay,
         previous: IcebergMetadata | None,
-        table: TableState,
+        table: PublicationInput,
         *,
         is_usable: bool,
     ) -> "History":
@@ -191,7 +191,7 @@ class MetadataBuilder:
         )
 
     def _can_extend(
-        self, replay: SnapshotReplay, previous: IcebergMetadata, table: TableState
+        self, replay: SnapshotReplay, previous: IcebergMetadata, table: PublicationInput
     ) -> bool:
         """Return whether new snapshots can extend the newest published one.
 
@@ -234,7 +234,7 @@ class MetadataBuilder:
         )
 
     def _build_schemas(
-        self, base: PublishedBase | None, table: TableState
+        self, base: PublishedBase | None, table: PublicationInput
     ) -> tuple[list[dict[str, Any]], int]:
         """Return the Iceberg schemas of all versions of the table's schema, and the last column id.
 

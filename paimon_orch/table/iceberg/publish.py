@@ -31,6 +31,7 @@ from paimon_orch.table.iceberg.metadata_store import (
     normalize_path,
 )
 from paimon_orch.table.iceberg.open_catalog_entry import open_catalog_entry
+from paimon_orch.table.iceberg.publication_input import PublicationInput, read_publication_input
 from paimon_orch.table.iceberg.publishable import check_readable
 from paimon_orch.table.iceberg.published_base import (
     PublishedBase,
@@ -40,7 +41,6 @@ from paimon_orch.table.iceberg.published_base import (
     has_manifests,
     is_compatible,
 )
-from paimon_orch.table.iceberg.table_state import TableState, read_table_state
 from paimon_orch.table.iceberg.visible_files import (
     VISIBLE_LEVELS,
 )
@@ -71,7 +71,7 @@ class IcebergPublisher:
         next call then tries again.
         """
         for _ in range(_MAX_ATTEMPTS):
-            table = read_table_state(self.schemas, self.snapshots)
+            table = read_publication_input(self.schemas, self.snapshots)
             if table is None:
                 return None
             check_readable(self.identifier, table.schema, self.snapshots.paths)
@@ -82,7 +82,7 @@ class IcebergPublisher:
             f"metadata was written, {_MAX_ATTEMPTS} times"
         )
 
-    def _publish(self, table: TableState) -> bool:
+    def _publish(self, table: PublicationInput) -> bool:
         """Publish a state of the table; return False if another process was faster."""
         store = IcebergMetadataStore(self.snapshots.io, table.settings.directory)
         files = store.list_files()
@@ -127,13 +127,13 @@ class IcebergPublisher:
         )
         return True
 
-    def open_entry(self, table: TableState) -> IcebergCatalogEntry | None:
+    def open_entry(self, table: PublicationInput) -> IcebergCatalogEntry | None:
         """Return the table in an external Iceberg catalog, or None if the table needs none."""
         self.permissions.check(self.identifier, find_iceberg_requests(table.schema))
         return open_catalog_entry(self.identifier, table.schema, self.snapshots.paths)
 
     def _update_catalog(
-        self, store: IcebergMetadataStore, metadata: IcebergMetadata, table: TableState
+        self, store: IcebergMetadataStore, metadata: IcebergMetadata, table: PublicationInput
     ) -> bool:
         """Point the external catalog to the metadata, before older files are deleted.
 
@@ -153,7 +153,7 @@ class IcebergPublisher:
         )
 
     def _has_visible_files(
-        self, store: IcebergMetadataStore, metadata: IcebergMetadata, table: TableState
+        self, store: IcebergMetadataStore, metadata: IcebergMetadata, table: PublicationInput
     ) -> bool:
         """Return whether current metadata of Java Paimon has the right files; ours always has."""
         if VISIBLE_LEVELS in metadata.current.summary:
@@ -161,7 +161,7 @@ class IcebergPublisher:
         replay = self.builder.create_replay(store, table, metadata)
         return replay.has_visible_files(table.latest, metadata.current)
 
-    def _has_changed(self, table: TableState) -> bool:
+    def _has_changed(self, table: PublicationInput) -> bool:
         """Return whether another process has changed the table, and so may have published it.
 
         An older publication must not replace a newer one, which has deleted what it did not need.
@@ -172,10 +172,10 @@ class IcebergPublisher:
             or self.snapshots.tags() != list(table.tags)
         )
 
-    def _has_next_snapshot(self, table: TableState) -> bool:
+    def _has_next_snapshot(self, table: PublicationInput) -> bool:
         return self.snapshots.exists(table.latest.id + 1)
 
-    def is_current(self, base: PublishedBase, table: TableState) -> bool:
+    def is_current(self, base: PublishedBase, table: PublicationInput) -> bool:
         """Return whether the newest snapshot is published with the present options and tags."""
         metadata = base.metadata
         return (
@@ -192,7 +192,7 @@ class IcebergPublisher:
 
 
 def describe_published(
-    store: IcebergMetadataStore, metadata: IcebergMetadata, table: TableState
+    store: IcebergMetadataStore, metadata: IcebergMetadata, table: PublicationInput
 ) -> PublishedMetadata:
     """Return what an external catalog has to show; its path is spelled as those in the metadata."""
     path = store.metadata_path(metadata.current.id)

@@ -25,7 +25,7 @@ from paimon_orch.table.iceberg.metadata_store import (
     get_file_name,
     normalize_path,
 )
-from paimon_orch.table.iceberg.table_state import TableState
+from paimon_orch.table.iceberg.publication_input import PublicationInput
 from paimon_orch.table.iceberg.visible_files import (
     VISIBLE_LEVELS,
     describe_visible_levels,
@@ -52,7 +52,7 @@ class PublishedBase:
 def find_base(
     store: IcebergMetadataStore,
     versions: Sequence[int],
-    table: TableState,
+    table: PublicationInput,
     snapshots: SnapshotStore,
 ) -> PublishedBase | None:
     """Return the published metadata that covers the newest snapshot of the present timeline."""
@@ -140,7 +140,7 @@ def has_manifests(
     return all(files.get(get_file_name(item.path)) == item.length for item in manifests)
 
 
-def has_columns(metadata: IcebergMetadata, table: TableState) -> bool:
+def has_columns(metadata: IcebergMetadata, table: PublicationInput) -> bool:
     """Return whether the current schema has the table's columns; a branch may have replaced it."""
     schema = build_iceberg_schema(table.schema, metadata.format_version)
     schemas = {item["schema-id"]: item for item in metadata.schemas}
@@ -154,7 +154,7 @@ def has_columns(metadata: IcebergMetadata, table: TableState) -> bool:
     return columns == published
 
 
-def is_compatible(metadata: IcebergMetadata, table: TableState) -> bool:
+def is_compatible(metadata: IcebergMetadata, table: PublicationInput) -> bool:
     """Return whether new snapshots can extend published ones with the present settings."""
     levels = describe_visible_levels(table.schema)
     published = metadata.current.summary.get(VISIBLE_LEVELS, levels)

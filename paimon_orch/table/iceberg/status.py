@@ -18,6 +18,7 @@ from paimon_orch.table.iceberg.metadata_store import (
     IcebergMetadataStore,
     find_versions,
 )
+from paimon_orch.table.iceberg.publication_input import PublicationInput, read_publication_input
 from paimon_orch.table.iceberg.publish import IcebergPublisher, describe_published
 from paimon_orch.table.iceberg.published_base import (
     PublishedBase,
@@ -28,7 +29,6 @@ from paimon_orch.table.iceberg.published_base import (
     match_timeline,
     matches_commit,
 )
-from paimon_orch.table.iceberg.table_state import TableState, read_table_state
 
 _MAX_READS = 3
 """The number of times that the status is read while other processes commit."""
@@ -67,7 +67,7 @@ def read_iceberg_status(publisher: IcebergPublisher) -> IcebergStatus | None:
     store = IcebergMetadataStore(publisher.snapshots.io, settings.directory)
     status = IcebergStatus(is_current=True)
     for _ in range(_MAX_READS):
-        table = read_table_state(publisher.schemas, publisher.snapshots, schema)
+        table = read_publication_input(publisher.schemas, publisher.snapshots, schema)
         schema = None  # the next read needs the newest
         if table is None:
             return IcebergStatus(is_current=True)
@@ -79,7 +79,7 @@ def read_iceberg_status(publisher: IcebergPublisher) -> IcebergStatus | None:
 
 
 def _compare(
-    publisher: IcebergPublisher, store: IcebergMetadataStore, table: TableState
+    publisher: IcebergPublisher, store: IcebergMetadataStore, table: PublicationInput
 ) -> IcebergStatus:
     hint, files = store.read_hint(), store.list_files()
     version = hint or max(find_versions(files), default=None)
@@ -121,7 +121,7 @@ def _read_catalog_state(
     publisher: IcebergPublisher,
     store: IcebergMetadataStore,
     metadata: IcebergMetadata,
-    table: TableState,
+    table: PublicationInput,
 ) -> EntryState:
     """Return what readers see: the newest metadata file, or what an external catalog shows."""
     try:
@@ -134,7 +134,7 @@ def _read_catalog_state(
 
 
 def _find_difference(
-    publisher: IcebergPublisher, metadata: IcebergMetadata, table: TableState
+    publisher: IcebergPublisher, metadata: IcebergMetadata, table: PublicationInput
 ) -> str | None:
     """Return why Iceberg readers do not see the newest snapshot and schema, or None."""
     published, latest = metadata.current, table.latest
@@ -160,7 +160,10 @@ def _find_difference(
 
 
 def _find_damage(
-    store: IcebergMetadataStore, base: PublishedBase, table: TableState, files: Mapping[str, int]
+    store: IcebergMetadataStore,
+    base: PublishedBase,
+    table: PublicationInput,
+    files: Mapping[str, int],
 ) -> str | None:
     """Return why Iceberg readers cannot read the newest snapshot, or read another one, or None."""
     if not has_manifests(store, base, files):
@@ -173,7 +176,7 @@ def _find_damage(
 
 
 def _find_housekeeping(
-    publisher: IcebergPublisher, base: PublishedBase, table: TableState
+    publisher: IcebergPublisher, base: PublishedBase, table: PublicationInput
 ) -> str | None:
     """Return what publishing would change although readers see the newest snapshot, or None."""
     metadata = base.metadata

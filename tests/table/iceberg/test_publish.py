@@ -26,8 +26,8 @@ from paimon_orch.steps import (
     rollback_as_latest,
 )
 from paimon_orch.table.commit.commit import TableCommit
+from paimon_orch.table.iceberg.publication_input import PublicationInput
 from paimon_orch.table.iceberg.publish import IcebergPublisher
-from paimon_orch.table.iceberg.table_state import TableState
 from paimon_orch.table.schema_change.schema_changes import (
     AddColumn,
     DropColumn,
@@ -245,7 +245,7 @@ def test_a_commit_during_a_publication_is_published_too(
     table.append(rows(1))
     publish, commits = IcebergPublisher._publish, [2]
 
-    def publish_then_commit(self: IcebergPublisher, state: TableState) -> bool:
+    def publish_then_commit(self: IcebergPublisher, state: PublicationInput) -> bool:
         is_published = publish(self, state)
         if commits:
             table.append(rows(commits.pop()))

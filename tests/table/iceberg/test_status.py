@@ -13,9 +13,9 @@ import pytest
 
 from paimon_orch import Catalog, Table
 from paimon_orch.table.iceberg import status as status_module
+from paimon_orch.table.iceberg.publication_input import read_publication_input
 from paimon_orch.table.iceberg.publish import IcebergPublisher
 from paimon_orch.table.iceberg.status import IcebergStatus, read_iceberg_status
-from paimon_orch.table.iceberg.table_state import read_table_state
 from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 
@@ -232,13 +232,13 @@ def test_a_commit_while_the_status_is_read_is_not_reported_as_a_problem(
     calls: list[int] = []
 
     def read_and_commit(schemas: SchemaStore, snapshots: SnapshotStore) -> Any:
-        state = read_table_state(schemas, snapshots)
+        state = read_publication_input(schemas, snapshots)
         calls.append(1)
         if len(calls) == 1:
             append(table, 3)
         return state
 
-    monkeypatch.setattr(status_module, "read_table_state", read_and_commit)
+    monkeypatch.setattr(status_module, "read_publication_input", read_and_commit)
 
     status = status_of(table)
 

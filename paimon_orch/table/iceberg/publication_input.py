@@ -29,7 +29,7 @@ from paimon_orch.table.metadata.snapshot_store import EARLIEST, SnapshotStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableState:
+class PublicationInput:
     """The newest snapshot and schema of a table, and what it retains."""
 
     schema: TableSchema
@@ -71,9 +71,9 @@ class TableState:
         ]
 
 
-def read_table_state(
+def read_publication_input(
     schemas: SchemaStore, snapshots: SnapshotStore, schema: TableSchema | None = None
-) -> TableState | None:
+) -> PublicationInput | None:
     """Return the state of the table, or None if there is nothing to publish.
 
     ``schema`` is the newest schema if it was just read.
@@ -89,7 +89,7 @@ def read_table_state(
     if latest is None:
         return None
     earliest = hint if hint in ids else min(ids, default=0)
-    return TableState(
+    return PublicationInput(
         schema=schema,
         settings=settings,
         latest=latest,
