@@ -98,10 +98,7 @@ def build_latest_snapshot_sensor(  # noqa: PLR0913 - keywords of a factory
     def latest_snapshot(
         context: dg.SensorEvaluationContext, paimon: PaimonCatalogResource
     ) -> dg.SensorResult | dg.SkipReason:
-        try:
-            opened = _open_table(context.cursor, paimon.catalog(), table, policy, allowances)
-        except NotFoundError as error:
-            return dg.SkipReason(str(error))
+        opened = _open_table(context.cursor, paimon, table, policy, allowances)
         if isinstance(opened, dg.SkipReason):
             return opened
         loaded, state, found = opened
@@ -132,24 +129,28 @@ def build_latest_snapshot_sensor(  # noqa: PLR0913 - keywords of a factory
 
 def _open_table(
     cursor_text: str | None,
-    catalog: Catalog,
+    paimon: PaimonCatalogResource,
     table: str,
     policy: CompactionPolicy | None,
     allowances: Allowances,
 ) -> tuple[Table, TableState, Mapping[int, Snapshot]] | dg.SkipReason:
     """Return the table, its state, and snapshots that were found before it was loaded.
 
-    Returns the reason to skip the tick if there is nothing new. Raises :class:`NotFoundError`.
+    Returns the reason to skip the tick if there is nothing new, or no table.
     """
     cursor = Cursor.from_json(cursor_text)
-    found = _find_snapshots(cursor, catalog, table, policy or CompactionPolicy())
-    if cursor and is_latest_snapshot(found, cursor.handled):
-        number = cursor.handled.snapshot_id
-        return dg.SkipReason(f"{table}: snapshot {number} was already handled")
-    # a snapshot in the place of the table shows that the table exists
-    opened = catalog.locate(table) if found else catalog.table(table)
-    loaded = add_allowances(opened, allowances)
-    return loaded, load_table_state(loaded.stores, loaded.hint.take(), found=found), found
+    try:
+        catalog = paimon.catalog()
+        found = _find_snapshots(cursor, catalog, table, policy or CompactionPolicy())
+        if cursor and is_latest_snapshot(found, cursor.handled):
+            number = cursor.handled.snapshot_id
+            return dg.SkipReason(f"{table}: snapshot {number} was already handled")
+        # a snapshot in the place of the table shows that the table exists
+        opened = catalog.locate(table) if found else catalog.table(table)
+        loaded = add_allowances(opened, allowances)
+        return loaded, load_table_state(loaded.stores, loaded.hint.take(), found=found), found
+    except NotFoundError as error:
+        return dg.SkipReason(str(error))
 
 
 def _find_snapshots(

@@ -285,7 +285,7 @@ def test_new_snapshots_of_a_catalog_are_evaluated(
     upsert(orders, DAYS[1], amount=2)
 
     assert served_ticks.requested_partitions() == [DAYS[1]]
-    assert REQUESTS == ["snapshot lake.orders", "table lake.orders"]
+    assert REQUESTS == ["snapshot lake.orders"]
 
 
 def test_a_rollback_in_a_catalog_with_snapshots_is_detected(
