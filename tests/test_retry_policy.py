@@ -78,3 +78,23 @@ def test_an_error_can_ask_for_a_longer_wait(monkeypatch: pytest.MonkeyPatch) -> 
 
     assert waits[0] == 30.0
     assert 1.0 <= waits[1] <= 2.0
+
+
+def test_the_waits_after_lost_races_become_shorter() -> None:
+    policy = RetryPolicy(attempts=11, min_wait=0.01, max_wait=0.2)
+    longest = [max(policy.draw_wait_after_lost_race(n) for _ in range(200)) for n in range(1, 12)]
+
+    bounds = [0.0, *[0.2] * 2, 0.16, 0.08, 0.04, 0.02, *[0.01] * 4]
+    assert all(bound * 0.8 <= wait <= bound for wait, bound in zip(longest, bounds, strict=True))
+    assert {policy.draw_wait_after_lost_race(9) for _ in range(5)} != {0.01}
+
+
+def test_a_drawn_wait_replaces_that_of_the_policy(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits, drawn = list[float](), iter([0.25, None, None])
+    monkeypatch.setattr("tenacity.nap.time.sleep", waits.append)
+
+    policy = RetryPolicy(attempts=3, min_wait=1.0, max_wait=8.0)
+    policy.call_until_result(lambda: None, draw_wait=lambda: next(drawn))
+
+    assert waits[0] == 0.25
+    assert 2.0 <= waits[1] <= 3.0
