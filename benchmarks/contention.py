@@ -118,8 +118,8 @@ def add_files(table: Table, files: int) -> None:
         ]
         try:
             ingest.commit(table, planned, written)
-        except CommitConflictError:
-            console.print("the commit of the files to compact was refused")
+        except CommitConflictError as error:
+            console.print(f"the commit of the files to compact was refused: {error}")
         else:
             return
 

@@ -454,7 +454,7 @@ def _strip_scheme(path: str) -> str:
 def _list_directory(fs: Any, path: str) -> Sequence[Mapping[str, Any]]:
     """Return the entries directly below a path."""
     entries: Sequence[Mapping[str, Any]]
-    if type(fs).__module__.partition(".")[0] == "s3fs":
+    if hasattr(fs, "_lsdir") and type(fs).__module__.partition(".")[0] == "s3fs":
         from fsspec.asyn import sync
 
         name = fs._strip_protocol(path).rstrip("/")  # noqa: SLF001

@@ -339,7 +339,8 @@ class ManifestWriter:
         path = f"{self._paths.manifest_dir}/{name}"
         with self._io.open_output(path) as sink:
             sink.write(data)
-        keep_written_file(self._io, path, data)
+        if self._io.remote:
+            keep_written_file(self._io, path, data)
 
     def manifests(self, entries: Sequence[ManifestEntry]) -> list[ManifestFileMeta]:
         """Add manifests of the target size or a bit more; add none if there are no entries.

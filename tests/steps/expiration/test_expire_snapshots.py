@@ -347,7 +347,7 @@ def test_snapshots_in_a_store_are_read_once_and_new_ones_before_files_are_delete
     assert step.run_expiration(flat, planned).snapshots == 3
 
     read = [name for name in io.names_read() if name.startswith(("snapshot-", "tag-"))]
-    assert read == ["snapshot-7"], "the others are those of the plan"
+    assert set(read) == {"snapshot-7", "snapshot-8"}, "the others are those of the plan"
     assert rows_of(table) == rows
     assert check(table, deep=True).findings == ()
 
