@@ -16,10 +16,6 @@ ALLOWED = {
     "paimon_orch.steps.repairs.delete_duplicate_keys._BucketWriter.__init__": "index manifest",
     "paimon_orch.table.cleanup.snapshot_deletion.SnapshotDeletionPlanner.__post_init__": "lists",
     "paimon_orch.table.scan.bucket_reader.BucketReader.__init__": "deletion vectors",
-    # Kept after the first access, so that a plan that needs no manifest reads none.
-    "paimon_orch.steps.common.bucket_scan.BucketScan._is_large": "manifest lists",
-    "paimon_orch.steps.common.bucket_scan.BucketScan._live": "manifests",
-    "paimon_orch.steps.common.bucket_scan.BucketScan._metas": "manifest lists",
     # Names that users know.
     "paimon_orch.steps.inspection.inspect.TableReport.buckets": "manifests, to build entries",
     "paimon_orch.steps.inspection.inspect.TableReport.max_sorted_runs": "the same",

@@ -105,6 +105,8 @@ class BucketScan:
     """The time of the scan, with a time zone; judges compute ages from it."""
     _judged: list[tuple[Judge, JudgedBuckets]] = field(default_factory=list)
     _built: tuple[LiveFiles, list[BucketSplit]] | None = None
+    _metas: list[ManifestFileMeta] | None = None
+    _live: LiveBuckets | None = None
 
     @property
     def schema(self) -> TableSchema:
@@ -121,10 +123,10 @@ class BucketScan:
         pending = [judge for judge in judges if all(judge != known for known, _ in self._judged)]
         if not pending:
             return
-        if self._is_large:
+        if count_entries(self._read_metas()) > MAX_ENTRIES_IN_PROCESS:
             results = self._judge_in_units(pending)
         else:
-            live = self._live
+            live = self._read_live()
             results = [_combine(self, [_pack(live, judge(live))]) for judge in pending]
         self._judged += zip(pending, results, strict=True)
 
@@ -141,28 +143,28 @@ class BucketScan:
             self._built = files, buckets.build_splits()
         return self._built[1]
 
-    @property
-    def _is_large(self) -> bool:
-        return count_entries(self._metas) > MAX_ENTRIES_IN_PROCESS
-
     @cached_property
     def _selection(self) -> PartitionSelection:
         return PartitionSelection(self.schema, self.request)
 
-    @cached_property
-    def _metas(self) -> Sequence[ManifestFileMeta]:
-        metas = self.state.manifests.manifests(self.snapshot)
-        return self._selection.build_manifest_selector(self.state)(metas)
+    def _read_metas(self) -> Sequence[ManifestFileMeta]:
+        """Return the manifests of the selected partitions; the first call reads their lists."""
+        if self._metas is None:
+            metas = self.state.manifests.manifests(self.snapshot)
+            self._metas = list(self._selection.build_manifest_selector(self.state)(metas))
+        return self._metas
 
-    @cached_property
-    def _live(self) -> LiveBuckets:
-        return plan_live_buckets(
-            self.state, self.schema, self.snapshot, self.request, metas=self._metas
-        )
+    def _read_live(self) -> LiveBuckets:
+        """Return the live files of the selected partitions; the first call reads the manifests."""
+        if self._live is None:
+            self._live = plan_live_buckets(
+                self.state, self.schema, self.snapshot, self.request, metas=self._read_metas()
+            )
+        return self._live
 
     def _judge_in_units(self, judges: Sequence[Judge]) -> list[JudgedBuckets]:
-        manifests = self.state.manifests
-        units: list[EntryUnit | str] = [*split_manifests(enumerate(self._metas))]
+        manifests, metas = self.state.manifests, self._read_metas()
+        units: list[EntryUnit | str] = [*split_manifests(enumerate(metas))]
         if self.snapshot.index_manifest is not None:
             units.append(self.snapshot.index_manifest)
         context = _Context(
@@ -170,8 +172,8 @@ class BucketScan:
             schema=self.schema,
             snapshot=self.snapshot,
             selection=self._selection,
-            metas=tuple(self._metas),
-            parts=count_parts(self._metas),
+            metas=tuple(metas),
+            parts=count_parts(metas),
         )
         results = self.executor.shuffle(
             partial(_read_unit, context),
@@ -179,7 +181,7 @@ class BucketScan:
             partial(_judge_part, context, tuple(judges)),
             parts=context.parts,
             label=f"plan with the files of {self.state.identifier}",
-            work_bytes=sum(meta.file_size for meta in self._metas),
+            work_bytes=sum(meta.file_size for meta in metas),
         )
         results = results or [_judge_part(context, judges, ())]  # there are no entries
         parts = [_PackedJudgment.decode_all(result, context.metas) for result in results]

@@ -203,15 +203,16 @@ class ManifestReader:
         levels: range | None,
     ) -> Iterator[tuple[int, Manifest, Indices]]:
         """Yield the index, the entries and the live rows of each manifest, one at a time."""
-        kept: dict[str, Manifest] = {}
+        kept: dict[int, Manifest] = {}  # by index, because damaged lists repeat a manifest
 
         def open_to_find_deletes() -> Iterator[Manifest]:
             size = 0
-            with_deletes = [meta for meta in metas if meta.num_deleted_files]
-            for meta, manifest in zip(with_deletes, self.open_all(with_deletes), strict=True):
-                if size + meta.file_size <= _MAX_KEPT_BYTES:
-                    kept[meta.file_name] = manifest
-                    size += meta.file_size
+            numbers = [number for number, meta in enumerate(metas) if meta.num_deleted_files]
+            opened = self.open_all([metas[number] for number in numbers])
+            for number, manifest in zip(numbers, opened, strict=True):
+                if size + metas[number].file_size <= _MAX_KEPT_BYTES:
+                    kept[number] = manifest
+                    size += metas[number].file_size
                 yield manifest
 
         deleted = DeletedFiles.of(open_to_find_deletes())
@@ -221,10 +222,8 @@ class ManifestReader:
             with wrap_decode_errors(self.paths.manifest_dir):
                 return set(partitions(candidates))
 
-        others = self.open_all([m for m in metas if m.file_name not in kept])
-        opened = (
-            kept.pop(meta.file_name) if meta.file_name in kept else next(others) for meta in metas
-        )
+        others = self.open_all([meta for n, meta in enumerate(metas) if n not in kept])
+        opened = (kept.pop(n) if n in kept else next(others) for n in range(len(metas)))
         selector = None if partitions is None else select_partitions
         live = iterate_live_rows(opened, deleted, selector, levels)
         for number, (manifest, rows) in enumerate(live):
