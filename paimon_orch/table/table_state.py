@@ -22,6 +22,11 @@ class TableState(TableStores):
     snapshot: Snapshot | None
     """None if the table has no snapshot yet."""
 
+    @property
+    def loaded_id(self) -> int | None:
+        """Return the id of the snapshot, or None if there is none."""
+        return None if self.snapshot is None else self.snapshot.id
+
     def get_schema(self) -> TableSchema:
         """Return the schema; reads nothing."""
         return self.schema
@@ -32,7 +37,7 @@ class TableState(TableStores):
 
     def refresh(self) -> "TableState":
         """Read the newest schema and snapshot again."""
-        return load_table_state(self, None if self.snapshot is None else self.snapshot.id)
+        return load_table_state(self, self.loaded_id)
 
 
 def load_table_state(

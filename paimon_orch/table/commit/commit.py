@@ -163,6 +163,9 @@ class TableCommit:
     check: Callable[[TableSchema], None] = lambda _: None
     """Raises an error if the options of a schema forbid the step; called by each attempt."""
 
+    planned_id: int | None = None
+    """The id of the newest snapshot when the commit was planned; fewer requests find a newer one."""
+
     rules: CommitRules | None = None
     """More rules of the branch that is written."""
 
@@ -375,7 +378,10 @@ class TableCommit:
         read_schema = start_call(self.snapshots.io, self.schemas.latest)
         before = None if state.base is None else state.base.snapshot
         later = None if before is None else find_later_snapshots(self.snapshots, before)
-        latest = self.snapshots.latest() if later is None else (*later[-1:], before)[0]
+        if later is None:
+            latest = self.snapshots.latest_since(self.planned_id)
+        else:
+            latest = (*later[-1:], before)[0]
         schema = read_schema()
         if latest is not None and latest.schema_id > schema.id:  # it was changed in between
             schema = self.schemas.latest()
