@@ -14,7 +14,7 @@ from support.tables import levels_of, new_table, rows_of, stored_files, table_of
 from paimon_orch import Catalog
 from paimon_orch.format.manifest.columnar_manifest import Manifest
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
-from paimon_orch.table.metadata.manifest_io import ManifestReader
+from paimon_orch.table.metadata import manifest_io
 from paimon_orch.table.schema_change.schema_changes import SetOption
 from paimon_orch.table.table import Table
 
@@ -153,13 +153,13 @@ def test_a_dry_run_of_partitions_reads_each_manifest_once(
     for partition in ("a", "b"):
         partitioned.upsert(table_of("p k v", [(partition, 1, "x")]))
     opened = []
-    open_manifest = ManifestReader.open
+    open_manifest = manifest_io._open_manifest
 
-    def record(reader: ManifestReader, meta: ManifestFileMeta, *arguments: Any) -> Manifest:
+    def record(meta: ManifestFileMeta, *arguments: Any) -> Manifest:
         opened.append(meta.file_name)
-        return open_manifest(reader, meta, *arguments)
+        return open_manifest(meta, *arguments)
 
-    monkeypatch.setattr(ManifestReader, "open", record)
+    monkeypatch.setattr(manifest_io, "_open_manifest", record)
 
     answer = run("compact", tmp_path, "db.t", "--dry-run", "--json", "--partitions", "p=a")
 
