@@ -17,7 +17,7 @@ from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact, compact_written_partitions
 from paimon_orch.steps.row_level import row_level_write as row_level
-from paimon_orch.table.metadata.manifest_io import ManifestReader
+from paimon_orch.table.metadata import manifest_io
 from paimon_orch.table.schema_change.schema_changes import SetOption
 from paimon_orch.table.table import Table
 
@@ -147,13 +147,13 @@ def test_counting_opens_only_manifests_with_level_0_files(
     table = create_compacted_table(tmp_path)
     scan = table.scan()
     opened: list[ManifestFileMeta] = []
-    original = ManifestReader.open
+    original = manifest_io._open_manifest
 
-    def record(reader: ManifestReader, meta: ManifestFileMeta, *arguments: Any) -> Manifest:
+    def record(meta: ManifestFileMeta, *arguments: Any) -> Manifest:
         opened.append(meta)
-        return original(reader, meta, *arguments)
+        return original(meta, *arguments)
 
-    monkeypatch.setattr(ManifestReader, "open", record)
+    monkeypatch.setattr(manifest_io, "_open_manifest", record)
 
     assert scan.rows_not_visible == 3
     assert opened
