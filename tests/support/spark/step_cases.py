@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -271,7 +272,9 @@ def source_options(table: Table) -> dict[str, str]:
     name = table.environment.command_argument
     if name is None:
         return {"path": table.paths.root}
-    options = find_named_catalog(name) or {}
+    options = {**(find_named_catalog(name) or {})}
+    if places := os.environ.get("PAIMON_ALLOWED_EXTERNAL_PATHS"):
+        options["allowed-external-paths"] = places
     return {"table": table.identifier} | {f"catalog.{key}": v for key, v in options.items()}
 
 
