@@ -32,6 +32,7 @@ from paimon_orch.steps.repairs.repair import RepairRequest
 from paimon_orch.steps.repairs.repair import plan as plan_repair
 from paimon_orch.storage import LocalFileIO
 from paimon_orch.storage.base import FileInfo
+from paimon_orch.table.metadata.metadata_cache import clear_metadata_cache
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 from paimon_orch.table.table import Table
 
@@ -75,6 +76,7 @@ def test_unreadable_metadata_is_not_reported_as_corrupt(
 ) -> None:
     table, original = new_table(tmp_path), LocalFileIO.read_bytes
     table.upsert(table_of("k v", [(1, "a")]))
+    clear_metadata_cache()
 
     def read_bytes(self: LocalFileIO, path: str) -> bytes:
         name = path.rsplit("/", 1)[-1]
