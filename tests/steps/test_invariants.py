@@ -87,7 +87,8 @@ def test_only_partitions_above_the_age_limit_are_dropped(
         shown = EXPIRE_PARTITIONS.plan(table, request)
         run_step(EXPIRE_PARTITIONS, table, shown)
 
-        old = sorted({day for day, age in named if age > days})
+        limit_of_age = today - timedelta(days=days)
+        old = sorted({day for day, _ in named if datetime.fromisoformat(day) < limit_of_age})
         expired = set(old[:limit])
         assert {name.removeprefix("dt=") for name in shown.names} == expired
         assert rows_of(table) == sorted(row for row in named if row[0] not in expired)

@@ -11,6 +11,8 @@ from typing import Any
 import fastavro
 from hypothesis import strategies as st
 
+from paimon_orch.table.metadata.metadata_cache import clear_metadata_cache
+
 PREFIX = "_LATER"
 KEY = "laterKey"
 NO_ADDED_VALUES = "[]"
@@ -164,6 +166,7 @@ def add_fields(
         sizes[path.name] = path.stat().st_size
     for path in json_files(root):
         _add_keys(path, sizes)
+    clear_metadata_cache()  # the files were changed in place
 
 
 def _add_field(schema: Any, records: list[Any], path: str, kind: Any, seed: int) -> None:

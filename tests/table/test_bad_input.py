@@ -19,6 +19,7 @@ from paimon_orch.format.manifest.manifest_list import decode_manifest_list, enco
 from paimon_orch.format.row.simple_stats import SimpleStats
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction import compact
+from paimon_orch.table.metadata.metadata_cache import clear_metadata_cache
 
 KINDS = (
     "snapshot",
@@ -83,6 +84,7 @@ def newest(root: Path) -> Path:
 
 
 def read(warehouse: Path) -> list[tuple[Any, ...]]:
+    clear_metadata_cache()  # the tests change files in place
     return rows_of(Catalog(str(warehouse)).table("db.t"))
 
 
@@ -262,7 +264,7 @@ def test_a_partition_that_is_not_a_row_is_refused(
     table = new_table(tmp_path, "k BIGINT, p STRING", key=["k", "p"], partition_by=["p"])
     table.upsert(table_of("k p", [(1, "a")]))
     rewrite_manifest(tmp_path, partition=row)
-    with pytest.raises(PaimonError, match="/t/manifest"):
+    with pytest.raises(PaimonError, match=r"/t: partition .* in a manifest"):
         rows_of(Catalog(str(tmp_path)).table("db.t"), filter=filter)
 
 

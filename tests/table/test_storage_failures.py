@@ -186,11 +186,13 @@ def test_no_examination_judges_a_table_whose_store_is_unavailable(
         table.upsert(table_of("k v", [(number, "a")]))
     table.stores.tags.create("t", 2)
     catalog, store = Catalog(str(tmp_path)), Store(monkeypatch)
+    clear_metadata_cache()
     examine(catalog)
     calls = store.calls
 
     for limit in range(calls):
         store.calls, store.failed, store.limit = 0, 0, limit
+        clear_metadata_cache()
         with pytest.raises(StorageError, match="the store is busy"):
             examine(catalog)
         assert store.failed == 1, f"{store.failed} calls were made after the first that failed"

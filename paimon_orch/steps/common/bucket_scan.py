@@ -103,10 +103,11 @@ class BucketScan:
     executor: Executor
     now: datetime
     """The time of the scan, with a time zone; judges compute ages from it."""
-    _judged: list[tuple[Judge, JudgedBuckets]] = field(default_factory=list)
-    _built: tuple[LiveFiles, list[BucketSplit]] | None = None
-    _metas: list[ManifestFileMeta] | None = None
-    _live: LiveBuckets | None = None
+    # a copy with another request must not keep these
+    _judged: list[tuple[Judge, JudgedBuckets]] = field(default_factory=list, init=False)
+    _built: tuple[LiveFiles, list[BucketSplit]] | None = field(default=None, init=False)
+    _metas: list[ManifestFileMeta] | None = field(default=None, init=False)
+    _live: LiveBuckets | None = field(default=None, init=False)
 
     @property
     def schema(self) -> TableSchema:

@@ -69,7 +69,7 @@ def plan_units(scan: BucketScan) -> HistoryUnits:
     is_possible = clustering.is_clustered(schema) and schema.is_bucket_unaware
     if idle_before is None or select_named is None or not is_possible:
         return HistoryUnits()
-    everything = replace(scan, request=PartitionRequest(), _judged=[], _built=None)
+    everything = replace(scan, request=PartitionRequest())
     judged = everything.judge(
         _HistoryJudge(
             identifier=scan.state.identifier,

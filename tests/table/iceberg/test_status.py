@@ -231,8 +231,8 @@ def test_a_commit_while_the_status_is_read_is_not_reported_as_a_problem(
 ) -> None:
     calls: list[int] = []
 
-    def read_and_commit(schemas: SchemaStore, snapshots: SnapshotStore) -> Any:
-        state = read_publication_input(schemas, snapshots)
+    def read_and_commit(schemas: SchemaStore, snapshots: SnapshotStore, *schema: Any) -> Any:
+        state = read_publication_input(schemas, snapshots, *schema)
         calls.append(1)
         if len(calls) == 1:
             append(table, 3)
