@@ -53,8 +53,12 @@ def run(folder: Path, runs: list[dict[str, Any]]) -> tuple[list[bool], bytes]:
 
 @pytest.mark.slow
 def test_secrets_are_not_shown_or_stored(
-    start_rest_server: StartRestServer, s3: Bucket, tmp_path: Path
+    start_rest_server: StartRestServer,
+    s3: Bucket,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("PAIMON_ALLOWED_EXTERNAL_PATHS", f"{tmp_path}/*")
     keys = DlfKeys(access_key_secret=DLF_SECRET, security_token=DLF_TOKEN)
     bearer_server = start_rest_server(JAVA_2_0, tmp_path / "bearer")
     dlf_server = start_rest_server(JAVA_2_0, tmp_path / "dlf", keys=keys)
