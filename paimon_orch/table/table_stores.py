@@ -208,10 +208,12 @@ class TableStores:
         if snapshots is not None:
             snapshots = snapshots.of_branch(branch)
         name = self.identifier.partition("$branch_")[0]
-        return replace(
-            self,
-            identifier=f"{name}$branch_{branch}",
-            paths=TablePaths(self.paths.root, branch),
+        return TableStores(  # not a copy: a state and a hint belong to one branch
+            f"{name}$branch_{branch}",
+            self.io,
+            TablePaths(self.paths.root, branch),
+            self.allowances,
+            batch_sizes=self.batch_sizes,
             environment=replace(self.environment, snapshots=snapshots),
         )
 
