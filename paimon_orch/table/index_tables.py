@@ -17,8 +17,8 @@ from paimon_orch.table.metadata_tables import (
     build_arrow_schema,
     build_file_columns,
     build_rows,
+    build_state,
     format_partition_of_entry,
-    read_splits,
 )
 
 if TYPE_CHECKING:
@@ -65,16 +65,16 @@ TABLE_INDEXES_COLUMNS = build_arrow_schema(
 
 def build_file_key_ranges_table(table: "Table", snapshot: Snapshot | None) -> pa.Table:
     """Return one row per live file, with its bounds of the key."""
-    state = table.load()
+    state = build_state(table, snapshot)
     schema, reader = state.schema, state.reader()
     rows = [
         {
             "partition": format_partition_of_entry(split.partition, schema),
             "bucket": split.bucket,
             "file_path": reader.path(BucketFile(split.partition, split.bucket, file)),
-            **build_file_columns(file, table.stores.schemas.get(file.schema_id)),
+            **build_file_columns(file, state.schemas.get(file.schema_id)),
         }
-        for split in read_splits(table, snapshot)
+        for split in state.files()
         for file in split.files
     ]
     return build_rows(rows, FILE_KEY_RANGES_COLUMNS)
@@ -82,9 +82,9 @@ def build_file_key_ranges_table(table: "Table", snapshot: Snapshot | None) -> pa
 
 def build_table_indexes_table(table: "Table", snapshot: Snapshot | None) -> pa.Table:
     """Return one row per index file: hash indexes, deletion vectors, global indexes."""
-    schema = table.stores.get_schema()
-    entries = table.stores.manifests.read_index_entries(snapshot)
-    rows = [_build_index_row(entry, schema) for entry in entries]
+    state = build_state(table, snapshot)
+    entries = state.manifests.read_index_entries(snapshot)
+    rows = [_build_index_row(entry, state.schema) for entry in entries]
     return build_rows(rows, TABLE_INDEXES_COLUMNS)
 
 

@@ -28,6 +28,7 @@ from paimon_orch.table.metadata.tags import parse_tag_time
 from paimon_orch.table.metadata.time_travel import SnapshotSelector
 from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.scan.fallback_branch import find_branch_snapshot
+from paimon_orch.table.table_state import TableState, build_table_state
 
 if TYPE_CHECKING:
     from paimon_orch.table.table import Table
@@ -180,10 +181,8 @@ def to_local_time(millis: float) -> datetime:
 
 def build_schemas_table(table: "Table", _: Snapshot | None) -> pa.Table:
     """Return one row per schema version; nested values are JSON."""
-    rows = [
-        _build_schema_row(table.stores.schemas.get(number)) for number in table.stores.schemas.ids()
-    ]
-    return build_rows(rows, SCHEMAS_COLUMNS)
+    schemas = table.stores.schemas
+    return build_rows([_build_schema_row(schemas.get(n)) for n in schemas.ids()], SCHEMAS_COLUMNS)
 
 
 def _build_schema_row(schema: TableSchema) -> Record:
@@ -288,25 +287,27 @@ def _format_value(value: object, field: Field) -> str:
 
 def build_files_table(table: "Table", snapshot: Snapshot | None) -> pa.Table:
     """Return one row per live file, with statistics of the columns of the newest schema."""
-    schema, reader = table.stores.get_schema(), table.stores.reader()
-    statistics = FileStats(schema, table.stores.schemas.get)
+    state = build_state(table, snapshot)
+    schema, reader = state.schema, state.reader()
+    statistics = FileStats(schema, state.schemas.get)
     rows = [
         {
             "partition": format_partition_of_entry(split.partition, schema),
             "bucket": split.bucket,
             "file_path": reader.path(BucketFile(split.partition, split.bucket, file)),
-            **build_file_columns(file, table.stores.schemas.get(file.schema_id)),
+            **build_file_columns(file, state.schemas.get(file.schema_id)),
             **_build_statistics_columns(statistics, split.partition, file, schema),
         }
-        for split in read_splits(table, snapshot)
+        for split in state.files()
         for file in split.files
     ]
     return build_rows(rows, FILES_COLUMNS)
 
 
-def read_splits(table: "Table", snapshot: Snapshot | None) -> list[BucketSplit]:
-    """Return the live files of a snapshot by bucket; none without a snapshot."""
-    return [] if snapshot is None else table.files(snapshot)
+def build_state(table: "Table", snapshot: Snapshot | None) -> TableState:
+    """Return a table with a snapshot that may be older than its newest one; reads the schema."""
+    stores = table.stores
+    return build_table_state(stores, stores.get_schema(), snapshot)
 
 
 def build_file_columns(file: DataFileMeta, schema: TableSchema) -> Record:
@@ -364,12 +365,12 @@ def _build_statistics_columns(
 
 def build_partitions_table(table: "Table", snapshot: Snapshot | None) -> pa.Table:
     """Return one row per partition, sorted by name; includes those of the fallback branch."""
-    schema = table.stores.get_schema()
-    groups = _group_by_partition(_read_fallback_splits(table, snapshot))
-    groups |= _group_by_partition(read_splits(table, snapshot))
+    state = build_state(table, snapshot)
+    groups = _group_by_partition(_read_fallback_splits(state))
+    groups |= _group_by_partition(state.files())
     rows = [
         {
-            "partition": _format_partition(partition, schema),
+            "partition": _format_partition(partition, state.schema),
             **_sum_files(file for split in splits for file in split.files),
             "total_buckets": splits[0].total_buckets,
             "done": False,
@@ -386,12 +387,12 @@ def _group_by_partition(splits: Iterable[BucketSplit]) -> dict[bytes, list[Bucke
     return groups
 
 
-def _read_fallback_splits(table: "Table", snapshot: Snapshot | None) -> list[BucketSplit]:
+def _read_fallback_splits(state: TableState) -> list[BucketSplit]:
     """Return the live files of the fallback branch at the time of a snapshot of the table."""
-    branch = (table.stores.get_schema().typed_options.get(SCAN_FALLBACK_BRANCH) or "").strip()
-    if not branch or branch == table.paths.branch:
+    branch = (state.schema.typed_options.get(SCAN_FALLBACK_BRANCH) or "").strip()
+    if not branch or branch == state.paths.branch:
         return []
-    stores, newest = table.stores.of_branch(branch), table.snapshot()
+    stores, snapshot, newest = state.of_branch(branch), state.snapshot, state.snapshots.latest()
     is_past = snapshot is not None and newest is not None and snapshot.id < newest.id
     selector = SnapshotSelector(snapshot.id) if snapshot and is_past else SnapshotSelector()
     return stores.files(find_branch_snapshot(stores.snapshots, selector, snapshot))
@@ -399,14 +400,14 @@ def _read_fallback_splits(table: "Table", snapshot: Snapshot | None) -> list[Buc
 
 def build_buckets_table(table: "Table", snapshot: Snapshot | None) -> pa.Table:
     """Return one row per bucket, sorted by partition and number."""
-    schema = table.stores.get_schema()
+    state = build_state(table, snapshot)
     rows = [
         {
-            "partition": _format_partition(split.partition, schema),
+            "partition": _format_partition(split.partition, state.schema),
             "bucket": split.bucket,
             **_sum_files(split.files),
         }
-        for split in read_splits(table, snapshot)
+        for split in state.files()
     ]
     return build_rows(sorted(rows, key=_partition_sort_key), BUCKETS_COLUMNS)
 

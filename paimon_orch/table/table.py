@@ -148,7 +148,7 @@ class Table:
 
     def files(self, snapshot: Snapshot | None = None) -> list[BucketSplit]:
         """Return all live files of a snapshot (default: the newest) by bucket, level 0 included."""
-        return self.load().files(snapshot)
+        return self.load().files() if snapshot is None else self.stores.files(snapshot)
 
     def scan(  # noqa: PLR0913 - all but columns and filter are keywords
         self,

@@ -85,3 +85,39 @@ def test_a_scan_reads_each_metadata_file_once(tmp_path: Path) -> None:
     Table(table.identifier, io, table.paths).scan().to_arrow()
 
     assert [path for path, count in io.reads.items() if count > 1] == []
+
+
+def test_the_stores_of_another_branch_do_not_have_the_state_of_the_first(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    table.upsert(table_of("k v", [(1, "a")]))
+    table.branches.create("b")
+    catalog = Catalog(str(tmp_path))
+    catalog.alter_table("db.t$branch_b", [AddColumn(column="n", type="INT")])
+    added = catalog.table("db.t$branch_b").upsert(table_of("k v n", [(2, "b", 1)]))
+
+    branch = table.load().of_branch("b")
+    assert (branch.loaded_id, branch.get_schema().id, branch.get_snapshot()) == (None, 1, added)
+
+
+@pytest.mark.parametrize("name", ["files", "file_key_ranges", "partitions", "buckets"])
+def test_a_system_table_of_files_reads_each_schema_once(tmp_path: Path, name: str) -> None:
+    table = new_table(tmp_path)
+    for number in range(3):
+        table.upsert(table_of("k v", [(number, "a")]))
+    clear_metadata_cache()
+    io = CountingFileIO()
+    rows = Table(table.identifier, io, table.paths).system(name).scan().to_arrow()
+
+    assert rows.num_rows
+    assert [path for path, count in io.reads.items() if count > 1] == []
+
+
+def test_files_of_a_given_snapshot_need_no_newest_snapshot(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    older = table.upsert(table_of("k v", [(1, "a")]))
+    newest = table.upsert(table_of("k v", [(2, "b")]))
+    assert newest is not None
+    files = table.files(older)
+    Path(table.stores.snapshots.path(newest.id)).unlink()
+
+    assert table.files(older) == files
