@@ -43,7 +43,7 @@ _MAX_KEYS_PER_DELETION = 1_000
 _BOTOCORE_CONNECTIONS = 10
 # the default of s3fs, 50 MiB per upload part, needs too much memory if many buckets are written
 _PART_BYTES = 16 << 20
-_RANGE_REFUSAL = re.compile("range is not satisfiable|range not satisfiable|InvalidRange")
+_RANGE_REFUSAL = re.compile("InvalidRange|range.*(satisf|invalid)", re.IGNORECASE | re.DOTALL)
 _PERMANENT_ERRORS = (
     FileExistsError,
     FileNotFoundError,
@@ -176,16 +176,14 @@ class FsspecFileIO:
         """Return the whole content."""
         self._check_path(path)
         end = get_max_whole_file_bytes() + 1  # a range, because only the server knows the size
-
-        def read() -> bytes:
-            try:
-                return bytes(self._fs.cat_file(path, start=0, end=end))
-            except Exception as error:
-                if "range" in str(error).lower() and self._fs.info(path)["size"] == 0:
-                    return b""  # servers refuse every range of an empty object
-                raise
-
-        data = self._retry_read(path, "read", read)
+        try:
+            data = self._read_range(path, 0, end)
+        except _RangeRefusedError as error:
+            if size := self.size(path):
+                raise StorageError(
+                    f"{path} cannot be read: the store refused to read its {size} bytes from the start"
+                ) from error
+            return b""  # servers refuse every range of an empty object
         check_whole_file(len(data), path)
         return data
 
@@ -370,7 +368,7 @@ class FsspecFileIO:
                 return bytes(self._fs.cat_file(path, start=start, end=end))
             except FileNotFoundError:
                 raise
-            except OSError as error:
+            except Exception as error:  # each package has its own errors
                 if _RANGE_REFUSAL.search(str(error)):
                     raise _RangeRefusedError(path) from error
                 raise

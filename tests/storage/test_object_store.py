@@ -132,6 +132,33 @@ def test_a_put_is_retried_while_the_store_is_busy(io: FsspecFileIO, store: type[
     assert store.calls.count("put") == 3
 
 
+REFUSED_RANGES: list[Exception] = [
+    OSError(errno.EINVAL, "An error occurred (InvalidRange) when calling GetObject"),
+    RuntimeError("The requested range cannot be satisfied., 416"),  # gcsfs has its own error
+    RuntimeError("The range specified is invalid for the current size of the resource."),  # Azure
+]
+
+
+@pytest.mark.parametrize("refusal", REFUSED_RANGES)
+def test_an_empty_object_whose_ranges_are_refused_is_read(
+    io: FsspecFileIO, store: type[FakeS3], refusal: Exception
+) -> None:
+    io.write(f"{io.root}/_SUCCESS", b"")
+    store.answers[:] = [refusal]
+    assert io.read_bytes(f"{io.root}/_SUCCESS") == b""
+    store.answers[:] = [refusal] * 9
+    assert io.file_exists(f"{io.root}/_SUCCESS")
+
+
+def test_an_object_is_not_empty_because_a_range_is_refused(
+    io: FsspecFileIO, store: type[FakeS3]
+) -> None:
+    io.write(f"{io.root}/snapshot-1", b"mine")
+    store.answers[:] = [REFUSED_RANGES[0]]
+    with pytest.raises(StorageError, match="refused to read its 4 bytes"):
+        io.read_bytes(f"{io.root}/snapshot-1")
+
+
 def test_reads_are_retried_after_temporary_errors(io: FsspecFileIO, store: type[FakeS3]) -> None:
     io.write(f"{io.root}/file", b"content")
     store.answers[:] = [ConnectionResetError()]
