@@ -8,9 +8,10 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from typing import TypeVar
 
-from paimon_orch.errors import InputError
+from paimon_orch.errors import InputError, PaimonError
 from paimon_orch.storage.base import FileIO
 
 CONCURRENCY_VARIABLE = "PAIMON_ORCH_CONCURRENT_REQUESTS"
@@ -83,6 +84,21 @@ def map_concurrently(io: FileIO, function: Callable[[T], R], items: Iterable[T])
         for future in pending:
             future.cancel()
         wait(pending)
+
+
+def read_ahead(io: FileIO, reads: Iterable[Callable[[], object]]) -> None:
+    """Run reads whose results are kept for later, several at the same time; none of local files.
+
+    Files that cannot be read are left to the later reads, which raise their errors.
+    """
+    if not io.remote:
+        return
+
+    def try_read(read: Callable[[], object]) -> None:
+        with suppress(PaimonError):
+            read()
+
+    deque(map_concurrently(io, try_read, reads), maxlen=0)
 
 
 def can_overlap(io: FileIO) -> bool:

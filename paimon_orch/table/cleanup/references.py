@@ -6,7 +6,6 @@ files that are optional in the format may be missing. These reads by-pass the ca
 See docs/format/snapshot-expiration.md and docs/format/tags-branches-consumers.md.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.retry_policy import REFERENCE_READ
 from paimon_orch.storage import FileIO
-from paimon_orch.storage.concurrency import map_concurrently, start_call
+from paimon_orch.storage.concurrency import map_concurrently, read_ahead, start_call
 from paimon_orch.table.cleanup.retained_snapshots import (
     RetainedSnapshot,
     RetainedSnapshotStore,
@@ -47,12 +46,7 @@ class ReferenceReader:
         return self.manifests.io
 
     def read_ahead(self, versions: Iterable[RetainedSnapshot]) -> None:
-        """Read the manifest lists and index manifests of versions, several at the same time.
-
-        Files that cannot be read are left to the other methods, which raise their errors.
-        """
-        if not self.io.remote:
-            return  # the other methods read them when they are needed
+        """Read the manifest lists and index manifests of versions that will be needed."""
         versions = list(versions)
         lists = {name: size for v in versions for name, size in (*v.state_lists, *v.changelog_list)}
         indexes = dict.fromkeys(v.index_manifest for v in versions)
@@ -60,12 +54,7 @@ class ReferenceReader:
             *(partial(self._read_list, *each) for each in lists.items()),
             *(partial(self._read_index, name) for name in indexes if name is not None),
         ]
-
-        def try_read(read: Callable[[], object]) -> None:
-            with suppress(PaimonError):
-                read()
-
-        deque(map_concurrently(self.io, try_read, reads), maxlen=0)
+        read_ahead(self.io, reads)
 
     def _read_list(self, name: str, size: int | None) -> tuple[ManifestFileMeta, ...]:
         if name not in self._lists:
@@ -118,7 +107,8 @@ class ReferenceReader:
         base = (snapshot.base_manifest_list, snapshot.base_manifest_list_size)
         delta = (snapshot.delta_manifest_list, snapshot.delta_manifest_list_size)
         read_base = start_call(self.io, partial(self._read_list, *base))
-        return [*self._read_list(*delta), *read_base()]
+        changes = self._read_list(*delta)
+        return [*read_base(), *changes]
 
     def open(self, meta: ManifestFileMeta, *, optional: bool = False) -> Manifest | None:
         """Read a manifest; return None if it is missing and ``optional`` is true."""

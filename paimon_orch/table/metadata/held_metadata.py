@@ -4,15 +4,13 @@ An examination must not meet the cache of the process, which would hide that a f
 damaged, but needs the same files for several of its findings.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
-from paimon_orch.errors import PaimonError
 from paimon_orch.format.snapshot import Snapshot
-from paimon_orch.storage.concurrency import map_concurrently
+from paimon_orch.storage.concurrency import read_ahead
 from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.metadata.snapshot_store import EARLIEST, SnapshotStore
 
@@ -80,12 +78,7 @@ class HeldManifestReader(ManifestReader):
         return data, path
 
     def read_ahead(self, snapshots: Iterable[Snapshot]) -> None:
-        """Read the manifest lists of snapshots, several at the same time.
-
-        Lists that cannot be read are left to the other methods, which raise their errors.
-        """
-        if not self.io.remote:
-            return  # the other methods read them when they are needed
+        """Read the manifest lists of snapshots that will be needed."""
         lists = {
             name: size
             for snapshot in snapshots
@@ -94,9 +87,4 @@ class HeldManifestReader(ManifestReader):
                 (snapshot.delta_manifest_list, snapshot.delta_manifest_list_size),
             )
         }
-
-        def try_read(item: tuple[str, int | None]) -> None:
-            with suppress(PaimonError):
-                self._read_bytes(*item)
-
-        deque(map_concurrently(self.io, try_read, lists.items()), maxlen=0)
+        read_ahead(self.io, (partial(self._read_bytes, *each) for each in lists.items()))
