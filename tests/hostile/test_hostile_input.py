@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 from support.limited_process import refuse
+from support.special_files import SPECIAL_FILES
 from support.tables import new_table
 
 from paimon_orch.spark.input_files import read_files
@@ -18,22 +17,6 @@ from paimon_orch.steps.ingest_columns import find_columns
 from paimon_orch.steps.ingest_files import read_input_files
 from paimon_orch.storage import LocalFileIO
 
-
-def make_socket(path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as server:
-        previous = Path.cwd()
-        os.chdir(path.parent)  # the name of a socket has at most 107 characters
-        try:
-            server.bind(path.name)
-        finally:
-            os.chdir(previous)
-
-
-SPECIAL_FILES: dict[str, Callable[[Path], object]] = {
-    "pipe": os.mkfifo,
-    "device": lambda path: path.symlink_to("/dev/zero"),
-    "socket": make_socket,
-}
 READERS: dict[str, Callable[[str, Path], object]] = {
     "local": lambda path, root: read_input_files([path], new_table(root).load().schema),
     "columns": lambda path, _: find_columns([path], LocalFileIO()),

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import socket
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from support.damage import edit_files, edit_snapshot
 from support.limited_process import refuse, run_limited
+from support.special_files import SPECIAL_FILES
 from support.tables import new_table, rows_of, table_of
 from support.tables_with_deletion_vectors import EXECUTOR
 
@@ -130,31 +129,15 @@ def test_a_hostile_hint_is_ignored(tmp_path: Path, hint: str) -> None:
     assert run_limited(lambda: rows_of(table)) == [(1, "a")]
 
 
-def _make_pipe(path: Path) -> None:
-    os.mkfifo(path)
-
-
-def _make_socket(path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as server:
-        previous = Path.cwd()
-        os.chdir(path.parent)  # the name of a socket has at most 107 characters
-        try:
-            server.bind(path.name)
-        finally:
-            os.chdir(previous)
-
-
-SPECIAL_FILES: dict[str, Callable[[Path], object]] = {
-    "pipe": _make_pipe,
-    "device": lambda path: path.symlink_to("/dev/zero"),
-    "socket": _make_socket,
+KINDS: dict[str, Callable[[Path], object]] = {
+    **SPECIAL_FILES,
     "directory": lambda path: path.mkdir(),
 }
 PLACES = ["schema/schema-0", "snapshot/snapshot-1", "manifest/manifest-*", "bucket-0/data-*"]
 
 
 @pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("kind", SPECIAL_FILES)
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_special_file_in_place_of_a_file_is_refused(
     tmp_path: Path, kind: str, place: str
 ) -> None:
@@ -162,7 +145,7 @@ def test_a_special_file_in_place_of_a_file_is_refused(
     table.upsert(table_of("k v", [(1, "a")]))
     for path in Path(table.paths.root).glob(place):
         path.unlink()
-        SPECIAL_FILES[kind](path)
+        KINDS[kind](path)
     message = refuse(lambda: rows_of(Catalog(str(tmp_path)).table("db.t")))
     assert any(
         reason in message for reason in ("is a special file", "is a directory", "a symbolic link")
