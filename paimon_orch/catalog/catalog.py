@@ -345,11 +345,10 @@ class Catalog:
         if not self.can_drop_table(identifier, if_exists=if_exists):
             return
         table = self.table(identifier)
-        external = [request.place for request in find_directory_requests(table.stores.get_schema())]
-        entries = _list_entries(table)
-        _delete_iceberg_metadata(
-            table.io, find_external_directory(table.stores.get_schema(), table.paths)
-        )
+        schema = table.stores.get_schema()
+        external = [request.place for request in find_directory_requests(schema)]
+        entries = _list_entries(table, schema)
+        _delete_iceberg_metadata(table.io, find_external_directory(schema, table.paths))
         self.backend.drop_table(TableIdentifier.parse(identifier), table)
         _warn_of_entries(table, entries)
         if external:
@@ -403,14 +402,15 @@ class Catalog:
         source, target = self.table(identifier), TableIdentifier.parse(to)
         source.stores.check_step(StepKind.METADATA)
         self._require_database(target.database)
-        iceberg_directory = find_external_directory(source.stores.get_schema(), source.paths)
-        entries = _list_entries(source)
+        schema = source.stores.get_schema()
+        iceberg_directory = find_external_directory(schema, source.paths)
+        entries = _list_entries(source, schema)
         if not self.backend.rename_table(TableIdentifier.parse(identifier), target, source):
             raise AlreadyExistsError(f"table {to} already exists in {self.uri}")
         renamed = self.table(to)
         renamed.stores.publish_iceberg_metadata()
         _delete_iceberg_metadata(source.io, iceberg_directory)
-        _warn_of_entries(source, entries - _list_entries(renamed))
+        _warn_of_entries(source, entries - _list_entries(renamed, renamed.stores.get_schema()))
         return renamed
 
     def alter_table(self, identifier: str, changes: Iterable["SchemaChange"]) -> TableSchema:
@@ -460,13 +460,11 @@ def _parse_main(identifier: str) -> TableIdentifier:
     return parsed
 
 
-def _list_entries(table: Table) -> set[str]:
+def _list_entries(table: Table, schema: TableSchema) -> set[str]:
     """Return the names of a table in an external Iceberg catalog."""
     from paimon_orch.table.iceberg.open_catalog_entry import find_entry_names
 
-    return set(
-        map(".".join, find_entry_names(table.identifier, table.stores.get_schema(), table.paths))
-    )
+    return set(map(".".join, find_entry_names(table.identifier, schema, table.paths)))
 
 
 def _warn_of_entries(table: Table, entries: Iterable[str]) -> None:

@@ -86,8 +86,8 @@ def check_served_directory(
     if root not in allowed and not any(root.startswith(f"{p}/") for p in (*above, *allowed)):
         raise NotAllowedError(
             f"the catalog names the local directory {root} for {identifier}, which is not allowed "
-            f"(allowed: {', '.join(dict.fromkeys((*above, *allowed))) or 'none'}). If it is right, add it to the catalog option "
-            f"{ALLOWED_EXTERNAL_PATHS.key!r}, or {root.rpartition('/')[0]}/*, which opens a "
+            f"(allowed: {', '.join(dict.fromkeys((*above, *allowed))) or 'none'}). If it is right, "
+            f"add it to the catalog option {ALLOWED_EXTERNAL_PATHS.key!r}, or {root.rpartition('/')[0]}/*, which opens a "
             "directory to all tables"
         )
 

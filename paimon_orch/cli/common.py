@@ -179,20 +179,25 @@ def split_partitions(table: Table, text: str | None) -> list[str] | None:
     specs = [spec.strip() for spec in text.split(";") if spec.strip()]
     if not specs:
         raise InputError("--partitions is empty; write for example dt=2026-01-31")
-    return [_find_directory_name(table, spec) for spec in specs]
-
-
-def _find_directory_name(table: Table, spec: str) -> str:
     schema = table.stores.get_schema()
-    shown = parse_shown_partition(spec, schema)
-    if shown is None or not any(set(value) & set("/%,") for value in shown.values()):
-        return spec
+    shown = {spec: parse_shown_partition(spec, schema) for spec in specs}
+    unescaped = {
+        spec: build_partition_matcher(values, schema)
+        for spec, values in shown.items()
+        if values is not None and any(set(value) & set("/%,") for value in values.values())
+    }
+    if not unescaped:
+        return specs
     partitions = {split.partition for split in table.files()}
     names = {format_partition(partition, schema): partition for partition in partitions}
-    matches = build_partition_matcher(shown, schema)
-    if spec in names:
-        return spec
-    return next((name for name, partition in names.items() if matches(partition)), spec)
+
+    def find_directory_name(spec: str) -> str:
+        if spec in names or spec not in unescaped:
+            return spec
+        found = (name for name, partition in names.items() if unescaped[spec](partition))
+        return next(found, spec)
+
+    return [find_directory_name(spec) for spec in specs]
 
 
 def parse_optional_duration(option: str, text: str | None) -> timedelta | None:

@@ -601,21 +601,22 @@ def reset_consumer(
     Stop its readers first, because they record their own positions.
     """
     stores = open_table(ctx, location, table).stores
-    name = stores.open_consumers().find(name)
-    previous, shown = stores.open_consumers().read_next_snapshot(name), escape_name(name)
+    consumers = stores.open_consumers()
+    name = consumers.find(name)
+    previous, shown = consumers.read_next_snapshot(name), escape_name(name)
     if next_snapshot is None:
         if previous is None:
             raise NotFoundError(f"{stores.identifier} has no consumer {name!r}")
         action = f"delete consumer {shown} of {table}, which reads snapshot {previous} next"
         if not dry_run:
             confirm(action, yes=yes, undo=_LOST_WITH_CONSUMER)
-            stores.open_consumers().delete([name])
+            consumers.delete([name])
         text = f"would {action}; nothing was changed" if dry_run else f"deleted consumer {shown}"
     else:
         snapshot = stores.snapshots.get(next_snapshot)
         text = f"consumer {shown} to read snapshot {snapshot.id} next"
         if not dry_run:
-            stores.open_consumers().reset(name, snapshot)
+            consumers.reset(name, snapshot)
         text = f"would set {text}; nothing was changed" if dry_run else f"set {text}"
     values: dict[str, object] = {
         "consumer": name,

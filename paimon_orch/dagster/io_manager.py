@@ -112,10 +112,9 @@ def _report_snapshot(
         rows_written=row_count,
         rows_not_visible=unseen_rows,
     )
-    external = report_stale_options(context, table.stores) | report_iceberg_snapshot(
-        context, table.stores
-    )
-    external |= report_missing_partitions(context, table.stores)
+    stores = table.stores
+    external = report_stale_options(context, stores) | report_iceberg_snapshot(context, stores)
+    external |= report_missing_partitions(context, stores)
     return metadata.to_dagster() | external
 
 

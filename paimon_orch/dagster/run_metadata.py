@@ -190,9 +190,11 @@ def count_rows_not_visible(table: Table, snapshot: Snapshot) -> int | None:
 
     Returns None for tables whose readers see all files.
     """
-    if not _can_have_rows_not_visible(table.stores.get_schema()):
+    stores = table.stores
+    schema = stores.get_schema()
+    if not _can_have_rows_not_visible(schema):
         return None
-    return Visibility(table.stores.get_schema()).rows_not_visible(table.stores.manifests, snapshot)
+    return Visibility(schema).rows_not_visible(stores.manifests, snapshot)
 
 
 def _can_have_rows_not_visible(schema: TableSchema) -> bool:

@@ -69,12 +69,13 @@ def build_stream_reader(
             f"{table.identifier}${opened.name} cannot be read as a stream; only a table and its "
             f"{_AUDIT_LOG} can"
         )
-    if should_merge_postponed(table.stores.get_schema()):
+    newest = table.stores.get_schema()
+    if should_merge_postponed(newest):
         raise UnsupportedError(
             f"{table.identifier} cannot be read as a stream with 'postpone.merge-on-read' = true; "
             "only batch reads merge postponed rows"
         )
-    if find_chain_branches(table.stores.get_schema(), table.paths.branch) is not None:
+    if find_chain_branches(newest, table.paths.branch) is not None:
         raise UnsupportedError(
             f"{table.identifier} is a chain table, which cannot be read as a stream; read its "
             "delta branch"

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 from paimon_orch.errors import PaimonError
 from paimon_orch.format.iceberg.iceberg_metadata import IcebergMetadata
-from paimon_orch.format.schema import TableSchema
 from paimon_orch.safe_text import format_names
 from paimon_orch.table.iceberg.catalog_entry import EntryState
 from paimon_orch.table.iceberg.iceberg_settings import build_iceberg_settings
@@ -59,16 +58,15 @@ def read_iceberg_status(publisher: IcebergPublisher) -> IcebergStatus | None:
 
     Raises :class:`StorageError` if the directory of the metadata cannot be listed.
     """
-    schema: TableSchema | None = publisher.schemas.latest()
-    assert schema is not None
-    settings = build_iceberg_settings(schema, publisher.snapshots.paths)
+    newest = publisher.schemas.latest()
+    settings = build_iceberg_settings(newest, publisher.snapshots.paths)
     if settings is None:
         return None
     store = IcebergMetadataStore(publisher.snapshots.io, settings.directory)
     status = IcebergStatus(is_current=True)
-    for _ in range(_MAX_READS):
-        table = read_publication_input(publisher.schemas, publisher.snapshots, schema)
-        schema = None  # the next read needs the newest
+    for attempt in range(_MAX_READS):
+        known = None if attempt else newest
+        table = read_publication_input(publisher.schemas, publisher.snapshots, known)
         if table is None:
             return IcebergStatus(is_current=True)
         status = _compare(publisher, store, table)

@@ -19,15 +19,16 @@ _DELETION_VECTORS_OPTION = "deletion-vectors.enabled"
 
 def check_deletion_vectors_change(table: Table, changes: Iterable[SchemaChange]) -> None:
     """Raise :class:`InputError` while a bucket has rows to merge or deletion vectors."""
-    is_enabled_after = table.stores.get_schema().typed_options.has_deletion_vectors
+    schema = table.stores.get_schema()
+    is_enabled_after = schema.typed_options.has_deletion_vectors
     for change in changes:
         if isinstance(change, SetOption) and change.key == _DELETION_VECTORS_OPTION:
             is_enabled_after = change.value.strip().lower() == "true"
         elif isinstance(change, ResetOption) and change.key == _DELETION_VECTORS_OPTION:
             is_enabled_after = False
-    if is_enabled_after == table.stores.get_schema().typed_options.has_deletion_vectors:
+    if is_enabled_after == schema.typed_options.has_deletion_vectors:
         return
-    bucket = find_bucket_to_merge(table.files(), table.stores.get_schema(), table.identifier)
+    bucket = find_bucket_to_merge(table.files(), schema, table.identifier)
     if bucket is not None:
         raise InputError(
             f"option {_DELETION_VECTORS_OPTION!r} can only change after a full compaction of the "

@@ -20,7 +20,9 @@ from paimon_orch.table.table import Table
 
 def check_no_index_of_changed_columns(table: Table, changes: Iterable[SchemaChange]) -> None:
     """Raise :class:`InputError` if a column with a global index is dropped or gets another type."""
-    ids = {field.name: field.id for field in table.stores.get_schema().fields}
+    stores = table.stores
+    schema = stores.get_schema()
+    ids = {field.name: field.id for field in schema.fields}
     changed = dict[int, str]()
     for change in changes:
         if not isinstance(change, DropColumn | RenameColumn | UpdateType):
@@ -31,10 +33,9 @@ def check_no_index_of_changed_columns(table: Table, changes: Iterable[SchemaChan
                 ids[change.to] = ids.pop(name)
         elif name in ids:
             changed[ids[name]] = name
-    if not changed or table.stores.get_schema().primary_keys:
+    if not changed or schema.primary_keys:
         return
-    snapshot = table.stores.snapshots.latest()
-    for entry in table.stores.manifests.read_index_entries(snapshot):
+    for entry in stores.manifests.read_index_entries(stores.get_snapshot()):
         index = entry.global_index
         ids_of_index = (
             () if index is None else (index.index_field_id, *(index.extra_field_ids or ()))
