@@ -46,11 +46,6 @@ def run(scope: DeletionScope, paths: Sequence[str]) -> bytes:
     return json.dumps(deleter.refused).encode()
 
 
-def delete_in_threads(remover: SafeDeleter, paths: Sequence[str]) -> None:
-    """Delete files; see :meth:`SafeDeleter.delete_many`."""
-    remover.delete_many(paths)
-
-
 def split_paths(paths: Sequence[str]) -> list[tuple[str, ...]]:
     """Split paths into work units."""
     return [

@@ -13,7 +13,6 @@ from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.steps.common.executor import Executor
 from paimon_orch.steps.common.file_deletion import (
     DeletionScope,
-    delete_in_threads,
     run,
     split_paths,
 )
@@ -172,9 +171,9 @@ def commit(
         return ChangelogExpirationResult(plan=plan)
     store, files = ChangelogStore(table.io, table.paths), plan.files_to_delete
     remover = SafeDeleter(io=table.io, roots=table.stores.file_roots)
-    delete_in_threads(remover, files.metadata)
-    delete_in_threads(remover, files.lists)
-    delete_in_threads(remover, list(map(store.path, plan.changelogs)))
+    remover.delete_many(files.metadata)
+    remover.delete_many(files.lists)
+    remover.delete_many(list(map(store.path, plan.changelogs)))
     refused_paths = {path for paths in (*results, remover.refused) for path in paths}
     deleted = files.filter(lambda path: path not in refused_paths)
     return ChangelogExpirationResult(plan=replace(plan, files_to_delete=deleted))

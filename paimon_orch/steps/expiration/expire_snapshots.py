@@ -27,7 +27,6 @@ from paimon_orch.steps.common.executor import Executor, Progress
 from paimon_orch.steps.common.file_deletion import (
     DeletionResult,
     DeletionScope,
-    delete_in_threads,
     run,
     split_paths,
 )
@@ -386,15 +385,13 @@ def _delete_metadata(table: Table, planned: SnapshotExpirationPlan) -> int:
     if options.get(SNAPSHOT_CLEAN_EMPTY_DIRECTORIES, default):
         parents = {path.rpartition("/")[0] for path in planned.files_to_delete.data}
         directories = remover.delete_empty_dirs(parents, table.paths.root)
-    delete_in_threads(remover, planned.files_to_delete.metadata)
-    delete_in_threads(remover, planned.files_to_delete.lists)
+    remover.delete_many(planned.files_to_delete.metadata)
+    remover.delete_many(planned.files_to_delete.lists)
     if planned.keeps_changelog:
         for number in planned.snapshots:
             _write_decoupled_changelog(table, number)
-    delete_in_threads(
-        remover, [table.stores.snapshots.path(number) for number in planned.snapshots]
-    )
-    delete_in_threads(remover, planned.consumers)
+    remover.delete_many([table.stores.snapshots.path(number) for number in planned.snapshots])
+    remover.delete_many(planned.consumers)
     return directories
 
 
@@ -427,7 +424,7 @@ def commit(
     """
     if not plan:
         deleter = SafeDeleter(io=table.io, roots=(table.paths.root,))
-        delete_in_threads(deleter, plan.consumers)
+        deleter.delete_many(plan.consumers)
         return SnapshotExpirationResult()
     refused = [path for paths in results for path in paths]
     refused_paths = set(refused)
