@@ -132,14 +132,7 @@ def plan(table: Table, request: AnalyzeRequest) -> AnalyzePlan:
         return AnalyzePlan(request=request, state=state, schema_id=schema.id)
     # The row count of a table with a primary key requires a read of the key columns.
     read = [column.name for column in columns] or [*schema.trimmed_primary_keys, *schema.names][:1]
-    scan_request = ScanRequest(
-        selector=SnapshotSelector(snapshot.id),
-        columns=read,
-        filter=None,
-        limit=None,
-        order_by=None,
-        merge_level_0=None,
-    )
+    scan_request = ScanRequest(selector=SnapshotSelector(snapshot.id), columns=read)
     scan = replace(build_scan(state, scan_request), fallback=None)
     units, counted_rows = [], 0
     for split in scan.plan():

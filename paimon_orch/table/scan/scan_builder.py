@@ -37,11 +37,11 @@ class ScanRequest:
     """The arguments of :meth:`Table.scan`."""
 
     selector: SnapshotSelector
-    columns: Sequence[str] | None
-    filter: str | Predicate | None
-    limit: int | None
-    order_by: str | Sequence[str] | None
-    merge_level_0: bool | None
+    columns: Sequence[str] | None = None
+    filter: str | Predicate | None = None
+    limit: int | None = None
+    order_by: str | Sequence[str] | None = None
+    merge_level_0: bool | None = None
 
 
 def build_scan(stores: TableStores, request: ScanRequest) -> Scan:
