@@ -101,8 +101,9 @@ def collect_changes(
 ) -> ChangesSinceCursor:
     """Read at most ``limit`` snapshots after the cursor, and evaluate the partitions they changed.
 
-    The table has a snapshot; ``found`` are snapshots that the caller has just read. Evaluates all partitions if there is no cursor, if the table was rolled back or recreated, or if
-    snapshots after the cursor have expired.
+    The table has a snapshot; ``found`` are snapshots that the caller has just read. Evaluates all
+    partitions if there is no cursor, if the table was rolled back or recreated, or if snapshots
+    after the cursor have expired.
     """
     state, identity = decider.state, get_table_identity(decider.state)
     latest = state.snapshot

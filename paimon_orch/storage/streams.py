@@ -40,7 +40,8 @@ class ObjectInput(io.RawIOBase):
     """Random reads of an object of known size by ``fetch(start, end)``.
 
     ``end`` are its last bytes, if they are known already. Small reads fetch and cache a block of
-    ``read_ahead`` bytes, or of more in a sequence of such reads. Larger reads are not cached, except those of a small object as a whole.
+    ``read_ahead`` bytes, or of more in a sequence of such reads. Larger reads are not cached, except
+    those of a small object as a whole.
     Who knows the ranges that it will read lets :meth:`expect` fetch them with ``start_call``.
     """
 

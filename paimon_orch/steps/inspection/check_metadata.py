@@ -126,7 +126,8 @@ class MetadataChecker:
         """Add a version and return its number; ``previous`` is the number of the snapshot before.
 
         Readers use the newest schema for the newest snapshot, and so does its check: it is checked
-        with ``newest_schema``, which is None for other versions. Reads the version's manifest lists and index manifest.
+        with ``newest_schema``, which is None for other versions. Reads the version's manifest lists
+        and index manifest.
         """
         number = len(self._versions)
         checked = _Version(version=version, is_newest=newest_schema is not None)

@@ -159,9 +159,9 @@ class ManifestReader:
     ) -> LiveFiles:
         """Return a snapshot's live files as columns, in the order of its manifests.
 
-        Holds one decoded manifest at a time. The first three parameters are those of :meth:`read_live_entries`,
-        the others those of :func:`collect_live_files`. ``manifests`` may also be the selected
-        manifests, if the caller has read the lists.
+        Holds one decoded manifest at a time. The first three parameters are those of
+        :meth:`read_live_entries`, the others those of :func:`collect_live_files`. ``manifests`` may
+        also be the selected manifests, if the caller has read the lists.
         """
         metas = self._select_manifests(snapshot, manifests)
         live = self._iterate_live_rows(metas, partitions, levels)

@@ -48,7 +48,10 @@ def list_numbered_files(io: FileIO, directory: str, prefix: str) -> list[int]:
 
 
 def number_files(entries: Iterable[FileInfo], prefix: str) -> dict[int, FileInfo]:
-    """Return the files ``<prefix><number>`` of a listing by number; raises errors as above."""
+    """Return the files ``<prefix><number>`` of a listing by number.
+
+    Raises :class:`CorruptFileError` for a number that Java cannot read.
+    """
     suffixes = {
         info.name.removeprefix(prefix): info for info in entries if info.name.startswith(prefix)
     }

@@ -77,8 +77,8 @@ class WriteBuilder:
         """Read the next sequence numbers and the state of the buckets for the tasks of a write.
 
         ``row_kind`` names a text column with row kinds. ``in_process``: this process writes the
-        rows, so the numbers of a partition can be read when its rows are known. Raises :class:`UnsupportedError` if the
-        table's options or buckets do not allow writes.
+        rows, so the numbers of a partition can be read when its rows are known. Raises
+        :class:`UnsupportedError` if the table's options or buckets do not allow writes.
         """
         snapshot = self.state.snapshot
         factory = self.state.build_writer_factory(snapshot)
