@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from support.catalogs.hive_metastore import METASTORES, HiveMetastore, StartHiveMetastore
+from support.catalogs.hive_metastore import METASTORES, HiveMetastore
 from support.peers.peers import Peer, PeerError
 
 from paimon_orch import Catalog
@@ -223,12 +223,11 @@ def test_all_commits_of_eight_processes_are_kept(hive_metastore: HiveMetastore) 
     assert hive_metastore.stored()["locks"] == []
 
 
-@pytest.mark.parametrize("release", ["2.3", "3.1"])
+@EACH_RELEASE
 def test_the_lock_of_a_killed_process_expires(
-    start_hive_metastore: StartHiveMetastore, release: str, tmp_path: Path
+    hive_metastore: HiveMetastore, tmp_path: Path
 ) -> None:
-    metastore = start_hive_metastore(release, hive__txn__timeout="5s")
-    options = locked(metastore)
+    options = locked(hive_metastore)
     table = to_catalog(options).create_table("db.t", COLUMNS)
     impatient = to_catalog({**options, "lock-acquire-timeout": "200 ms"}).table("db.t")
     held = tmp_path / "held"
@@ -246,12 +245,12 @@ def test_the_lock_of_a_killed_process_expires(
         named = rf"paimon-orch, process {holder.pid}\)"
         with pytest.raises(LockTimeoutError, match=named):
             append(impatient, 1, 1)
+        hive_metastore.expire_locks()
         append(table, 2, 2)
     finally:
         holder.kill()
     assert count_rows(table) == 1
-    assert metastore.stored()["locks"] == []
-    metastore.kill()
+    assert hive_metastore.stored()["locks"] == []
 
 
 def test_a_failed_release_is_a_warning(

@@ -190,33 +190,33 @@ def held_lock(peer: Peer, catalog: dict[str, str], file: Path) -> Iterator[Futur
             file.unlink(missing_ok=True)
 
 
-@pytest.mark.parametrize("release", METASTORES)
+@pytest.mark.parametrize("hive_metastore", METASTORES, indirect=True)
 def test_java_takes_the_lock_of_a_killed_process_when_it_expires(
-    tmp_path: Path, release: str, start_hive_metastore: StartHiveMetastore, java: Peer
+    tmp_path: Path, hive_metastore: HiveMetastore, java: Peer
 ) -> None:
-    metastore = start_hive_metastore(release, hive__txn__timeout="3s")
-    catalog = metastore.options(lock__enabled="true", lock_check_max_sleep="200 ms")
+    catalog = hive_metastore.options(lock__enabled="true", lock_check_max_sleep="200 ms")
     killed, waiting = Peer(java.name), java
     try:
         waiting.run("create", catalog, spec=spec(["day"], bucket="1"))
-        assert metastore.stored()["locks"] == [], "released after the creation"
+        assert hive_metastore.stored()["locks"] == [], "released after the creation"
         with held_lock(killed, catalog, tmp_path / "held") as died:
-            [lock] = metastore.stored()["locks"]
+            [lock] = hive_metastore.stored()["locks"]
             killed.kill()
             with pytest.raises(PeerError, match="exited"):
                 died.result()
         assert (lock["dbname"], lock["tablename"]) == ("db", "t")
         exclusive, acquired = 3, 1
         assert (lock["type"], lock["state"]) == (exclusive, acquired)
-        assert len(metastore.stored()["locks"]) == 1, "it outlives the process"
+        assert len(hive_metastore.stored()["locks"]) == 1, "it outlives the process"
         impatient = {**catalog, "lock-acquire-timeout": "200 ms"}
         with pytest.raises(PeerError, match="Acquire lock failed"):
             waiting.run("alter", impatient, changes=[["add", "w", "INT"]])
 
+        hive_metastore.expire_locks()
         waiting.run("write", catalog, rows=[ROW])
 
         assert waiting.read(catalog) == [ROW]
-        assert metastore.stored()["locks"] == []
+        assert hive_metastore.stored()["locks"] == []
     finally:
         killed.close()
 

@@ -85,6 +85,10 @@ class HiveMetastore:
         self._ask("clear")
         shutil.rmtree(self.warehouse, ignore_errors=True)
 
+    def expire_locks(self) -> None:
+        """Remove all locks as if their holders had sent no heartbeat for longer than the timeout."""
+        self._ask("expire")
+
     def start(self) -> None:
         """Start the process; after the first start it has the same port."""
         command = _server_command(self.release, self._folder)

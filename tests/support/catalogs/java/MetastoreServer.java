@@ -6,6 +6,7 @@ import java.lang.reflect.Method;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.nio.charset.StandardCharsets;
+import java.sql.DriverManager;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.Executors;
@@ -31,8 +32,9 @@ import org.apache.thrift.transport.TServerSocket;
  * or 0 for never. Its configuration is the hive-site.xml on the class path.
  *
  * <p>Each line of standard input is a command: `stored` prints one line with everything that the
- * metastore stores, as JSON, and `clear` deletes it and prints an empty line. The server ends when
- * standard input ends, so it never outlives its parent.
+ * metastore stores, as JSON; `clear` deletes it and `expire` removes all locks as if their time had
+ * passed, and both print an empty line. The server ends when standard input ends, so it never
+ * outlives its parent.
  *
  * <p>Hive's own main class listens on all interfaces, and it creates the tables of locks only with
  * `hive.in.test`; but with that option it refuses the locks of Paimon, which have no operation type.
@@ -51,8 +53,8 @@ public class MetastoreServer {
         if (!new File("derby").exists()) call(TxnDbUtil.class, "prepDb", conf);
         Object local = handler(conf);
         ThriftHiveMetastore.Iface handler = (ThriftHiveMetastore.Iface) call(RetryingHMSHandler.class, "getProxy", conf, local, false);
+        TxnStore store = (TxnStore) call(TxnUtils.class, "getTxnStore", conf);
         if (reaperMillis > 0) {
-            TxnStore store = (TxnStore) call(TxnUtils.class, "getTxnStore", conf);
             Executors.newSingleThreadScheduledExecutor()
                     .scheduleWithFixedDelay(store::performTimeOuts, reaperMillis, reaperMillis, TimeUnit.MILLISECONDS);
         }
@@ -63,7 +65,12 @@ public class MetastoreServer {
         server.start();
         answers.println(socket.getServerSocket().getLocalPort());
         var lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-        for (String line; (line = lines.readLine()) != null; ) answers.println(line.equals("clear") ? clear(handler) : stored(handler));
+        for (String line; (line = lines.readLine()) != null; )
+            answers.println(switch (line) {
+                case "clear" -> clear(handler);
+                case "expire" -> expire((Configuration) conf, store);
+                default -> stored(handler);
+            });
         Runtime.getRuntime().halt(0);
     }
 
@@ -109,6 +116,15 @@ public class MetastoreServer {
             if (!database.equals("default")) handler.drop_database(database, true, true);
         for (var lock : handler.show_locks(new ShowLocksRequest()).getLocks())
             handler.unlock(new UnlockRequest(lock.getLockid()));
+        return "";
+    }
+
+    static String expire(Configuration conf, TxnStore store) throws Exception {
+        try (var connection = DriverManager.getConnection(conf.get("javax.jdo.option.ConnectionURL"));
+                var statement = connection.createStatement()) {
+            statement.executeUpdate("UPDATE HIVE_LOCKS SET HL_LAST_HEARTBEAT = 1");
+        }
+        store.performTimeOuts();
         return "";
     }
 
