@@ -1,6 +1,7 @@
 """Fixtures of all tests; Spark starts with the first test that uses it."""
 
 import functools
+import gc
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -48,6 +49,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Prepare each process of pytest, before it imports test modules."""
+    gc.disable()
     handle_ignored_signals()
     print_like_to_a_pipe()
     reach_this_machine_without_a_proxy()
@@ -60,6 +62,15 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     mark_items(items)
+
+
+def pytest_collection_finish() -> None:
+    """Leave the modules and the tests, which live until the end, to no garbage collection.
+
+    Without this, collections take half of the time in which the tests are found.
+    """
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)
