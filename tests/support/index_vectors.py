@@ -5,12 +5,14 @@ from __future__ import annotations
 import functools
 import json
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from support.packed_data import data_file
 
 from paimon_orch.format.types.arrow import to_arrow_type
@@ -29,6 +31,24 @@ def vectors(kind: str, index: str | None = None) -> list[Vector]:
     """Return all vectors of a kind and, if given, an index type."""
     listed = _document()["vectors"]
     return [v for v in listed if v["kind"] == kind and index in (None, v.get("index"))]
+
+
+def group_vectors(vectors: Iterable[Vector]) -> list[Any]:
+    """Return parameters of tests, each with all vectors of an index type and a column type."""
+    groups: dict[str, list[Vector]] = {}
+    for vector in vectors:
+        groups.setdefault(f"{vector['index']}-{vector['type']}", []).append(vector)
+    return [pytest.param(group, id=name) for name, group in groups.items()]
+
+
+@contextmanager
+def naming(vector: Vector) -> Iterator[None]:
+    """Add the name of a vector to an error."""
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(f"vector {vector['id']}")
+        raise
 
 
 def vector_rows(vector: Vector) -> list[Any]:

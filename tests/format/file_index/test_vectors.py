@@ -10,7 +10,9 @@ import pytest
 from pyroaring import BitMap
 from support.index_vectors import (
     Vector,
+    group_vectors,
     java_bytes,
+    naming,
     parse_atomic_type,
     row_set,
     to_column,
@@ -68,8 +70,14 @@ def built(vector: Vector, rows: pa.Array) -> bytes:
     return blob.bytes()
 
 
-@pytest.mark.parametrize("vector", vectors("index"), ids=name_of)
-def test_index_bytes_equal_those_of_java(vector: Vector) -> None:
+@pytest.mark.parametrize("group", group_vectors(vectors("index")))
+def test_index_bytes_equal_those_of_java(group: list[Vector]) -> None:
+    for vector in group:
+        with naming(vector):
+            check_index_bytes(vector)
+
+
+def check_index_bytes(vector: Vector) -> None:
     if "error" in vector:
         kind = parse_type(vector["type"])
         values = (
@@ -93,8 +101,14 @@ def contents(data: bytes, data_type: AtomicType) -> dict[Key | None, BitMap]:
     return dict(BitmapIndex(ByteSource.of(data), data_type).items())
 
 
-@pytest.mark.parametrize("vector", select_written(vectors("index", "bitmap")), ids=name_of)
-def test_a_bitmap_index_of_java_contains_the_rows_of_every_value(vector: Vector) -> None:
+@pytest.mark.parametrize("group", group_vectors(select_written(vectors("index", "bitmap"))))
+def test_a_bitmap_index_of_java_contains_the_rows_of_every_value(group: list[Vector]) -> None:
+    for vector in group:
+        with naming(vector):
+            check_rows_of_values(vector)
+
+
+def check_rows_of_values(vector: Vector) -> None:
     data_type = parse_atomic_type(vector["type"])
     encoded = encode_column([to_column(vector_rows(vector), data_type)], data_type)
     keys: list[Key] = (
@@ -127,8 +141,14 @@ OPERATORS = {
 OTHER_OPERATORS = {"not_between", "starts_with"}
 
 
-@pytest.mark.parametrize("vector", [v for v in vectors("index") if v.get("queries")], ids=name_of)
-def test_queries_of_java_indexes_return_the_same_rows_as_java(vector: Vector) -> None:
+@pytest.mark.parametrize("group", group_vectors(v for v in vectors("index") if v.get("queries")))
+def test_queries_of_java_indexes_return_the_same_rows_as_java(group: list[Vector]) -> None:
+    for vector in group:
+        with naming(vector):
+            check_queries(vector)
+
+
+def check_queries(vector: Vector) -> None:
     data_type = parse_atomic_type(vector["type"])
     blob = ByteSource.of(java_bytes(vector))
     for query in vector["queries"]:
