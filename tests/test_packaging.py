@@ -105,6 +105,7 @@ def test_make_install_without_a_suitable_python_names_the_versions_to_install(
     ("module", "unwanted"),
     [
         ("paimon_orch", {"dagster", "filelock", "importlib.metadata"}),
+        ("paimon_orch.orchestration.table_tick", {"airflow", "dagster", "pydantic"}),
         ("paimon_orch.dagster", set()),
         ("paimon_orch.cli.app", {"dagster"}),
     ],

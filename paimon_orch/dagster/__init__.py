@@ -40,7 +40,6 @@ from paimon_orch.dagster.maintenance_assets import (
     build_file_index_asset,
 )
 from paimon_orch.dagster.names import TableAssetKind
-from paimon_orch.dagster.partitions import PartitionKeys
 from paimon_orch.dagster.resources import PaimonCatalogResource, SparkSessionResource
 from paimon_orch.dagster.schedules import (
     build_compaction_schedule,
@@ -48,6 +47,7 @@ from paimon_orch.dagster.schedules import (
 )
 from paimon_orch.dagster.sensor import build_latest_snapshot_sensor
 from paimon_orch.dagster.table_asset import build_table_asset
+from paimon_orch.orchestration.partition_keys import PartitionKeys
 from paimon_orch.steps.compaction.policy import CompactionPolicy
 
 __all__ = [

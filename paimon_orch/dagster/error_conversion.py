@@ -1,19 +1,12 @@
 """Converts errors of the library to Dagster's errors; only transient errors are retried."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import dagster as dg
 
-from paimon_orch.errors import (
-    AccessDeniedError,
-    CancelledError,
-    CommitOutcomeUnknownError,
-    CorruptFileError,
-    PaimonError,
-    TransientError,
-    UnsupportedError,
-)
+from paimon_orch.errors import CancelledError, UnsupportedError
+from paimon_orch.orchestration.error_handling import find_next_step, may_succeed_again
 from paimon_orch.safe_text import clean_line
 
 RETRY_TRANSIENT = dg.RetryPolicy(
@@ -35,20 +28,18 @@ def raise_dagster_errors(
     """
     try:
         yield
-    except CommitOutcomeUnknownError as error:  # a retry could commit the same rows again
-        raise _build_failure(table, error) from error
-    except (TransientError, OSError) as error:
-        if context is None:
-            raise
-        delay = policy.calculate_delay(get_op_context(context).retry_number + 1)
-        raise dg.RetryRequested(policy.max_retries, delay) from error
     except (dg.Failure, dg.RetryRequested):
         raise
     except CancelledError as error:
         # Python raises this error if Spark's interrupt handler has replaced that of Dagster.
         raise dg.DagsterExecutionInterruptedError from error
     except Exception as error:
-        raise _build_failure(table, error) from error
+        if not may_succeed_again(error):
+            raise _build_failure(table, error) from error
+        if context is None:
+            raise
+        delay = policy.calculate_delay(get_op_context(context).retry_number + 1)
+        raise dg.RetryRequested(policy.max_retries, delay) from error
 
 
 @contextmanager
@@ -62,23 +53,12 @@ def fail_if_unsupported(table: str) -> Iterator[None]:
 
 def _build_failure(table: str, error: Exception) -> dg.Failure:
     metadata = {"dagster/table_name": table, "paimon/error": type(error).__name__}
-    for kind, next_step in _NEXT_STEPS.items():
-        if isinstance(error, kind):
-            metadata["paimon/next_step"] = next_step
+    next_step = find_next_step(error)
+    if next_step is not None:
+        metadata["paimon/next_step"] = next_step
     return dg.Failure(
         clean_line(f"{type(error).__name__}: {error}"), metadata=metadata, allow_retries=False
     )
-
-
-_NEXT_STEPS: Mapping[type[PaimonError], str] = {
-    CommitOutcomeUnknownError: "Look for the commit in the newest snapshots of the table. If it is "
-    "not there, start the run again.",
-    CorruptFileError: "Run `paimon-orch doctor` to see what is damaged, and `paimon-orch repair "
-    "--dry-run` to see what can be repaired.",
-    AccessDeniedError: "Check the credentials of the resource `paimon` and the permissions of the "
-    "user.",
-}
-"""What to do after errors whose messages do not say it."""
 
 
 def get_op_context(context: ExecutionContext) -> dg.OpExecutionContext:

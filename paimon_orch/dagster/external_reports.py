@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from paimon_orch.dagster.run_metadata import Metadata, PaimonMetadata
+from paimon_orch.dagster.run_metadata import Metadata, to_metadata
 from paimon_orch.errors import PaimonError
+from paimon_orch.orchestration.run_reports import RunReport
 from paimon_orch.safe_text import clean_line
 
 if TYPE_CHECKING:  # runs import the library
@@ -35,14 +36,14 @@ def report_iceberg_snapshot(
             stores.identifier,
             status.problem,
         )
-    return PaimonMetadata(iceberg_snapshot_id=status.published_id).to_dagster()
+    return to_metadata(RunReport(iceberg_snapshot_id=status.published_id))
 
 
 def build_iceberg_metadata(status: "IcebergStatus") -> Metadata:
     """Return the published snapshot, the newest snapshot and the place of the Iceberg metadata."""
-    metadata = PaimonMetadata(
-        snapshot_id=status.latest_id, iceberg_snapshot_id=status.published_id
-    ).to_dagster()
+    metadata = to_metadata(
+        RunReport(snapshot_id=status.latest_id, iceberg_snapshot_id=status.published_id)
+    )
     if status.metadata_path is not None:
         metadata["paimon/iceberg_metadata"] = dg.MetadataValue.path(
             clean_line(status.metadata_path)
@@ -73,4 +74,4 @@ def report_missing_partitions(
         context.log.warning(
             "%s: its catalog lacks %d partitions; run sync_partitions", stores.identifier, missing
         )
-    return PaimonMetadata(missing_partitions=missing).to_dagster()
+    return to_metadata(RunReport(missing_partitions=missing))

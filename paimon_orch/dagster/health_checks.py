@@ -6,7 +6,7 @@ The age of the newest data is not a check but a freshness policy
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import dagster as dg
@@ -19,18 +19,22 @@ from paimon_orch.dagster.names import check_table_name, definition_name, table_a
 from paimon_orch.dagster.resources import ExecutorChoice
 from paimon_orch.dagster.run_metadata import Metadata
 from paimon_orch.dagster.spark_links import build_maintenance_executor
-from paimon_orch.errors import InputError, PaimonError, UnsupportedError
-from paimon_orch.safe_text import escape_markdown
-from paimon_orch.steps.inspection.health_metrics import HEALTH_METRICS, HealthMetric
+from paimon_orch.errors import PaimonError
+from paimon_orch.orchestration.health_limits import (
+    DEFAULT_LIMITS,
+    FILE_REFERENCES,
+    ICEBERG_METADATA,
+    HealthOutcome,
+    check_file_references,
+    describe_check,
+    evaluate_health,
+    reject_unknown_checks,
+)
 
 if TYPE_CHECKING:  # runs import the library
     from paimon_orch.steps.common.executor import Executor
-    from paimon_orch.steps.inspection.health import TableHealth
     from paimon_orch.table.table import Table
 
-FILE_REFERENCES = "file_references"
-ICEBERG_METADATA = "iceberg_metadata"
-_MAX_SHOWN_FINDINGS = 20
 _SEVERITIES = {"warn": dg.AssetCheckSeverity.WARN, "error": dg.AssetCheckSeverity.ERROR}
 
 
@@ -47,19 +51,9 @@ class Limit(Attributes):
     )
 
 
-CHECK_NAMES = (*HEALTH_METRICS, ICEBERG_METADATA, FILE_REFERENCES)
-"""The names of all checks."""
-
-_OTHER_DESCRIPTIONS = {
-    ICEBERG_METADATA: "Iceberg metadata = LATEST: snapshots that Iceberg readers do not see.",
-    FILE_REFERENCES: "Findings in all snapshots, tags and changelogs.",
-}
-
-DEFAULT_LIMITS: Mapping[str, Limit] = {
-    name: Limit(limit=metric.default_limit)
-    for name, metric in HEALTH_METRICS.items()
-    if metric.default_limit is not None
-} | {ICEBERG_METADATA: Limit(limit=0, severity="error")}
+_DEFAULT_LIMITS: Mapping[str, Limit] = {
+    name: Limit(limit=limit) for name, limit in DEFAULT_LIMITS.items()
+} | {ICEBERG_METADATA: Limit(limit=DEFAULT_LIMITS[ICEBERG_METADATA], severity="error")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,34 +67,33 @@ class TableChecks:
     def of(
         cls, table: str, limits: Mapping[str, Limit] | None, key_prefix: Sequence[str] = ()
     ) -> "TableChecks":
-        """Return the checks of a table; ``limits`` override :data:`DEFAULT_LIMITS`."""
+        """Return the checks of a table; ``limits`` override the default ones."""
         check_table_name(table)
-        check_limits = {**DEFAULT_LIMITS, **(limits or {})}
-        unknown = sorted(set(check_limits) - set(CHECK_NAMES))
-        if unknown:
-            raise InputError(
-                f"unknown checks for {table}: {', '.join(unknown)}; "
-                f"the checks are {', '.join(CHECK_NAMES)}"
-            )
+        check_limits = {**_DEFAULT_LIMITS, **(limits or {})}
+        reject_unknown_checks(table, check_limits)
         return cls(asset_key=table_asset_key(table, key_prefix), limits=check_limits)
 
     def build_specs(self) -> list[dg.AssetCheckSpec]:
         """Return the specs of all checks."""
         return [
-            _build_check_spec(self.asset_key, name, limit) for name, limit in self.limits.items()
+            dg.AssetCheckSpec(
+                name,
+                asset=self.asset_key,
+                description=describe_check(name, limit.limit),
+                blocking=limit.blocking,
+            )
+            for name, limit in self.limits.items()
         ]
 
     def evaluate(self, table: "Table", names: Iterable[str]) -> Iterator[dg.AssetCheckResult]:
         """Evaluate checks, except ``file_references``, from the metadata of the newest snapshot."""
-        from paimon_orch.steps.inspection.health import TableHealth, compute_health
+        limits = {name: self.limits[name].limit for name in names}
+        return map(self._build_result, evaluate_health(table, limits))
 
-        selected = set(names)
-        metrics = sorted(selected & HEALTH_METRICS.keys())
-        health = compute_health(table) if metrics else TableHealth()
-        for name in metrics:
-            yield _check_metric(self.asset_key, name, table, health, self.limits[name])
-        if ICEBERG_METADATA in selected:
-            yield _check_iceberg_metadata(self.asset_key, table, self.limits[ICEBERG_METADATA])
+    def check_file_references(self, table: "Table", executor: "Executor") -> dg.AssetCheckResult:
+        """Evaluate the check ``file_references``."""
+        limit = self.limits[FILE_REFERENCES].limit
+        return self._build_result(check_file_references(table, limit, executor))
 
     def build_evaluations(
         self, table: "Table", log: logging.Logger
@@ -115,6 +108,21 @@ class TableChecks:
         except PaimonError as error:
             log.warning("%s: the checks were not evaluated: %s", table.identifier, error)
             return []
+
+    def _build_result(self, outcome: HealthOutcome) -> dg.AssetCheckResult:
+        limit = self.limits[outcome.name]
+        metadata: Metadata = {f"paimon/{name}": value for name, value in outcome.figures.items()}
+        metadata["paimon/limit"] = f"{limit.limit:g}"  # text, as a plot of a constant shows nothing
+        if outcome.iceberg is not None:
+            metadata |= build_iceberg_metadata(outcome.iceberg)
+        return dg.AssetCheckResult(
+            passed=outcome.passed,
+            asset_key=self.asset_key,
+            check_name=outcome.name,
+            severity=_SEVERITIES[limit.severity],
+            description=outcome.description,
+            metadata=metadata,
+        )
 
     def _build_evaluation(self, result: dg.AssetCheckResult) -> dg.AssetCheckEvaluation:
         assert result.check_name is not None
@@ -135,7 +143,7 @@ def build_paimon_table_checks(
     limits: Mapping[str, Limit] | None = None,
     key_prefix: Sequence[str] = (),
 ) -> dg.AssetChecksDefinition:
-    """Return checks on the asset of a table; ``limits`` override :data:`DEFAULT_LIMITS` by name.
+    """Return checks on the asset of a table; ``limits`` override the default ones by name.
 
     The check names are the keys of :data:`HEALTH_METRICS`, ``iceberg_metadata`` and
     ``file_references``. The check ``iceberg_metadata`` passes if Iceberg readers see LATEST, or if
@@ -173,112 +181,6 @@ def build_paimon_table_checks(
                 executor = build_maintenance_executor(
                     context, context.resources.spark, ExecutorChoice.auto
                 )
-                limit = checks.limits[FILE_REFERENCES]
-                yield _check_file_references(checks.asset_key, loaded, limit, executor)
+                yield checks.check_file_references(loaded, executor)
 
     return run_checks
-
-
-def _build_check_spec(key: dg.AssetKey, name: str, limit: Limit) -> dg.AssetCheckSpec:
-    metric = HEALTH_METRICS.get(name)
-    text = _OTHER_DESCRIPTIONS[name] if metric is None else metric.description
-    comparison = "at least" if metric is not None and metric.is_minimum else "at most"
-    return dg.AssetCheckSpec(
-        name,
-        asset=key,
-        description=f"{text} Passes if {comparison} {limit.limit:g}.",
-        blocking=limit.blocking,
-    )
-
-
-def _check_metric(
-    key: dg.AssetKey, name: str, table: "Table", health: "TableHealth", limit: Limit
-) -> dg.AssetCheckResult:
-    metric = HEALTH_METRICS[name]
-    value = metric.read(health)
-    if value is None:
-        outcome = _Outcome(passed=True, description="Does not apply to this table.")
-    else:
-        passed = metric.is_within_limit(value, limit.limit)
-        text = "Within the limit." if passed else f"To fix this, {_find_remedy(metric, table)}."
-        outcome = _Outcome(passed=passed, description=text, metrics={"value": round(value, 4)})
-    return _build_check_result(key, name, limit, outcome)
-
-
-def _find_remedy(metric: HealthMetric, table: "Table") -> str:
-    """Return the remedy; it names the compaction only if there is something to compact."""
-    if metric.remedy_if_compacted is None:
-        return metric.remedy
-    from paimon_orch.steps.compaction.compact import CompactRequest, plan
-
-    try:
-        has_work = bool(plan(table, CompactRequest()))
-    except UnsupportedError:  # the compaction itself reports this
-        return metric.remedy
-    return metric.remedy if has_work else metric.remedy_if_compacted
-
-
-def _check_iceberg_metadata(key: dg.AssetKey, table: "Table", limit: Limit) -> dg.AssetCheckResult:
-    from paimon_orch.table.iceberg.status import read_iceberg_status
-
-    status = read_iceberg_status(table.stores.iceberg)
-    if status is None:
-        text = "Does not apply: this library publishes no Iceberg metadata of the table."
-        outcome = _Outcome(passed=True, description=text)
-        return _build_check_result(key, ICEBERG_METADATA, limit, outcome)
-    missing = status.missing_snapshots
-    # The problem may be another one than missing snapshots, such as a damaged file.
-    is_tolerated = missing is not None and 0 < missing <= limit.limit
-    outcome = _Outcome(
-        passed=status.is_current or is_tolerated,
-        description="Iceberg readers see the newest snapshot."
-        if status.is_current
-        else f"{escape_markdown(str(status.problem))}. To fix this, run sync_iceberg.",
-        metrics={} if missing is None else {"value": missing},
-        metadata=build_iceberg_metadata(status),
-    )
-    return _build_check_result(key, ICEBERG_METADATA, limit, outcome)
-
-
-def _check_file_references(
-    key: dg.AssetKey, table: "Table", limit: Limit, executor: "Executor"
-) -> dg.AssetCheckResult:
-    from paimon_orch.steps.inspection.check_table import check
-
-    report = check(table, executor=executor)
-    findings = "\n".join(
-        f"* {escape_markdown(str(finding))}" for finding in report.findings[:_MAX_SHOWN_FINDINGS]
-    )
-    outcome = _Outcome(
-        passed=len(report.findings) <= limit.limit,
-        description=findings or "All referenced files exist.",
-        metrics={
-            "value": len(report.findings),
-            "versions": report.versions,
-            "data_files": report.data_files,
-        },
-    )
-    return _build_check_result(key, FILE_REFERENCES, limit, outcome)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Outcome:
-    passed: bool
-    description: str
-    metrics: Mapping[str, float] = field(default_factory=dict)
-    metadata: Metadata = field(default_factory=dict)
-
-
-def _build_check_result(
-    key: dg.AssetKey, name: str, limit: Limit, outcome: _Outcome
-) -> dg.AssetCheckResult:
-    metadata: Metadata = {f"paimon/{metric}": value for metric, value in outcome.metrics.items()}
-    metadata["paimon/limit"] = f"{limit.limit:g}"  # text, as a plot of a constant shows nothing
-    return dg.AssetCheckResult(
-        passed=outcome.passed,
-        asset_key=key,
-        check_name=name,
-        severity=_SEVERITIES[limit.severity],
-        description=outcome.description,
-        metadata=metadata | outcome.metadata,
-    )

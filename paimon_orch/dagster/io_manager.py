@@ -10,13 +10,14 @@ from pydantic import Field
 
 from paimon_orch.dagster.error_conversion import fail_if_unsupported
 from paimon_orch.dagster.external_reports import report_iceberg_snapshot, report_missing_partitions
-from paimon_orch.dagster.partitions import PartitionKeys
+from paimon_orch.dagster.partitions_definitions import build_partition_keys
 from paimon_orch.dagster.resources import PaimonCatalogResource
 from paimon_orch.dagster.run_config import report_stale_options
-from paimon_orch.dagster.run_metadata import Metadata, PaimonMetadata, count_rows_not_visible
+from paimon_orch.dagster.run_metadata import Metadata, to_metadata
 from paimon_orch.errors import InputError
 from paimon_orch.format.display import format_count
 from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.orchestration.run_reports import RunReport, count_rows_not_visible
 from paimon_orch.table.commit.commit import CommitId
 from paimon_orch.table.filter.partition_spec import PartitionSpec, build_any_partition_matcher
 from paimon_orch.table.scan.partition_pruner import build_partition_filter
@@ -56,7 +57,7 @@ class PaimonArrowIOManager(dg.ConfigurableIOManager):
             mode, commit_id = self._parse_write_mode(context), _build_commit_id(context)
             snapshot = _write_rows(table, rows, mode, specs, commit_id=commit_id)
         if snapshot is None:
-            metadata = PaimonMetadata(rows_written=rows.num_rows).to_dagster()
+            metadata = to_metadata(RunReport(rows_written=rows.num_rows))
         else:
             metadata = _report_snapshot(context, table, snapshot, rows.num_rows)
         context.add_output_metadata(metadata)
@@ -106,7 +107,7 @@ def _report_snapshot(
     if unseen_rows:
         hint = describe_unseen_rows_in_scan(table.stores.label, unseen_rows)
         context.log.warning("%s, or materialize the compaction of the table", hint)
-    metadata = PaimonMetadata(
+    report = RunReport(
         summary=f"Wrote {format_count(row_count, 'row')} in snapshot {snapshot.id}.",
         snapshot_id=snapshot.id,
         rows_written=row_count,
@@ -115,7 +116,7 @@ def _report_snapshot(
     stores = table.stores
     external = report_stale_options(context, stores) | report_iceberg_snapshot(context, stores)
     external |= report_missing_partitions(context, stores)
-    return metadata.to_dagster() | external
+    return to_metadata(report) | external
 
 
 def _build_commit_id(context: dg.OutputContext) -> CommitId:
@@ -138,7 +139,7 @@ def _parse_partition_specs(
     """Return the partitions of the run, or an empty list if the asset is not partitioned."""
     if not context.has_asset_partitions:
         return []
-    partition_keys = PartitionKeys.of(table.stores.get_schema(), context.asset_partitions_def)
+    partition_keys = build_partition_keys(table.stores.get_schema(), context.asset_partitions_def)
     return [partition_keys.parse(key) for key in context.asset_partition_keys]
 
 

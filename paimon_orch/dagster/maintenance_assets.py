@@ -21,7 +21,7 @@ from paimon_orch.dagster.names import (
     pool_name,
     table_asset_key,
 )
-from paimon_orch.dagster.partitions import PartitionKeys
+from paimon_orch.dagster.partitions_definitions import build_partition_keys
 from paimon_orch.dagster.resources import (
     RUN_EXECUTOR_HELP,
     ExecutorChoice,
@@ -34,12 +34,7 @@ from paimon_orch.dagster.run_config import (
     build_config_class,
     report_stale_options,
 )
-from paimon_orch.dagster.run_metadata import (
-    Metadata,
-    build_compaction_metadata,
-    build_index_metadata,
-    filter_result,
-)
+from paimon_orch.dagster.run_metadata import Metadata, build_row_count_metadata, to_metadata
 from paimon_orch.dagster.spark_links import (
     build_executor,
     build_progress_logger,
@@ -47,6 +42,12 @@ from paimon_orch.dagster.spark_links import (
 )
 from paimon_orch.errors import CorruptFileError, InputError, UnsupportedError
 from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
+from paimon_orch.orchestration.partition_keys import PartitionKeys
+from paimon_orch.orchestration.run_reports import (
+    build_compaction_report,
+    build_index_report,
+    filter_result,
+)
 from paimon_orch.safe_text import escape_name, format_names
 from paimon_orch.steps.common.executor import Executor
 from paimon_orch.steps.common.step import run_step
@@ -263,7 +264,7 @@ class MaintenanceAssetRun(Generic[C]):
 
     def get_partition_keys(self, keys: Sequence[str]) -> PartitionKeys | None:
         """Return the converter of partition keys, or None if the asset has no partition keys."""
-        return PartitionKeys.of(self.state.schema, self.partitions_def) if keys else None
+        return build_partition_keys(self.state.schema, self.partitions_def) if keys else None
 
 
 ExecuteFunction = Callable[
@@ -445,19 +446,24 @@ def _compact_partitions(
     external |= report_iceberg_snapshot(run.context, run.state)
     external |= report_missing_partitions(run.context, run.state)
     if partition_keys is None:
-        return {"": build_compaction_metadata(before, after, result, partition=False) | external}
-    paths = {key: partition_keys.path_of(key) for key in keys}
-    return {
-        key: build_compaction_metadata(
+        report = build_compaction_report(before, after, result, partition=False)
+        return {
+            "": to_metadata(report) | build_row_count_metadata(after, partition=False) | external
+        }
+    metadata = {}
+    for key in keys:
+        path = partition_keys.path_of(key)
+        state = after.select_partition(path)
+        report = build_compaction_report(
             before.select_partition(path),
-            after.select_partition(path),
+            state,
             filter_result(result, path),
             partition=True,
             include_totals=len(keys) == 1,
         )
-        | external
-        for key, path in paths.items()
-    }
+        metadata[key] = to_metadata(report) | build_row_count_metadata(state, partition=True)
+        metadata[key] |= external
+    return metadata
 
 
 def _compact(
@@ -527,10 +533,12 @@ def _rewrite_partition_indexes(
     external |= report_iceberg_snapshot(context, run.state)
     external |= report_missing_partitions(context, run.state)
     if partition_keys is None:
-        return {"": build_index_metadata(plan, result) | external}
+        return {"": to_metadata(build_index_report(plan, result)) | external}
     return {
-        key: build_index_metadata(
-            plan, result, partition_keys.path_of(key), include_totals=len(keys) == 1
+        key: to_metadata(
+            build_index_report(
+                plan, result, partition_keys.path_of(key), include_totals=len(keys) == 1
+            )
         )
         | external
         for key in keys

@@ -7,8 +7,8 @@ from enum import StrEnum
 import dagster as dg
 
 from paimon_orch.errors import InputError
+from paimon_orch.orchestration.planned_runs import COMPACTION
 
-COMPACTION = "compaction"
 FILE_INDEX = "file_index"
 TABLE_TAG = "paimon/table"
 """The tag of all runs that maintain a table."""

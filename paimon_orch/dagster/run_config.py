@@ -1,6 +1,7 @@
 """Run config: defaults of a table, and allowances for options that would make a run fail."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import dagster as dg
@@ -28,27 +29,24 @@ class AllowanceConfig(dg.Config):
     allow_stale_external: bool = Field(default=False, description=STALE_EXTERNAL_HELP)
     allow_unknown_options: bool = Field(default=False, description=UNKNOWN_OPTIONS_HELP)
 
-    def load_table(self, paimon: PaimonCatalogResource, table: str) -> Table:
-        """Return the table with the allowances of this config and of the resource."""
-        allowances = Allowances(
+    @property
+    def allowances(self) -> Allowances:
+        """What this config allows."""
+        return Allowances(
             stale_external=self.allow_stale_external, unknown_options=self.allow_unknown_options
         )
-        return load_table_with_allowances(paimon, table, allowances)
+
+    def load_table(self, paimon: PaimonCatalogResource, table: str) -> Table:
+        """Return the table with the allowances of this config and of the resource."""
+        return load_table_with_allowances(paimon, table, self.allowances)
 
 
 def load_table_with_allowances(
     paimon: PaimonCatalogResource, table: str, allowances: Allowances
 ) -> Table:
     """Return the table with the allowances of the caller and of the resource."""
-    return add_allowances(paimon.load_table(table), allowances)
-
-
-def add_allowances(table: Table, allowances: Allowances) -> Table:
-    """Return the table with further allowances."""
-    return table.allow(
-        stale_external=allowances.stale_external or table.allowances.stale_external,
-        unknown_options=allowances.unknown_options or table.allowances.unknown_options,
-    )
+    loaded = paimon.load_table(table)
+    return replace(loaded, allowances=loaded.allowances | allowances)
 
 
 C = TypeVar("C", bound=dg.Config)

@@ -4,16 +4,20 @@ Dagster plots all numbers, so metrics are numbers, and ids are text.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields
 from itertools import islice
 from typing import Any
 
 import dagster as dg
 
-from paimon_orch.format.display import format_count
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.data_types import Field, type_to_sql
+from paimon_orch.orchestration.run_reports import (
+    MAX_TABLE_ROWS,
+    ReportTable,
+    RunReport,
+    build_decisions_table,
+)
 from paimon_orch.safe_text import (
     clean_line,
     escape_line,
@@ -21,18 +25,8 @@ from paimon_orch.safe_text import (
     escape_name,
     format_names,
 )
-from paimon_orch.steps.compaction.compact import CompactionResult, CompactionUnit
 from paimon_orch.steps.compaction.policy import CompactionDecision
 from paimon_orch.steps.inspection.inspect import TableReport
-from paimon_orch.steps.maintenance.rewrite_file_index import (
-    FileIndexRewritePlan,
-    FileIndexRewriteResult,
-)
-from paimon_orch.table.scan.unseen_rows import Visibility
-from paimon_orch.table.table import Table
-from paimon_orch.table.write.postpone_bucket import has_postpone_buckets
-
-MAX_TABLE_RECORDS = 50
 
 _TEXT_KEYS = frozenset(
     {
@@ -46,159 +40,28 @@ _TEXT_KEYS = frozenset(
 )
 """Numbers that are ids, or the same after almost all runs; a plot of them would show nothing."""
 
-_PLAN_COLUMNS = {
-    "bucket": "int",
-    "reason": "string",
-    "files": "int",
-    "rows": "int",
-    "bytes": "int",
-    "output_level": "int",
-}
-_INDEX_COLUMNS = {
-    "partition": "string",
-    "bucket": "int",
-    "files": "int",
-    "rows": "int",
-    "bytes": "int",
-}
-
-_STATE_METRICS = (
-    "files",
-    "bytes",
-    "level0_files",
-    "read_amplification",
-    "deletion_vector_rows",
-    "small_file_ratio",
-)
-_DECISION_COLUMNS = {
-    "partition": "string",
-    "compact": "string",
-    "reason": "string",
-    "level0_files": "int",
-    "sorted_runs": "int",
-    "small_files": "int",
-    "deleted_ratio": "float",
-    "rewrite_bytes": "int",
-}
-
 Metadata = dict[str, Any]
 """Metadata by key, with all values that Dagster accepts."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PaimonMetadata:
-    """The keys that begin with ``paimon/``, all optional, for an asset or one of its partitions.
-
-    Sizes are in bytes.
-    """
-
-    summary: str | None = None
-    """A sentence on what a run did, the first entry in the UI."""
-    snapshot_id: int | None = None
-    schema_id: int | None = None
-    iceberg_snapshot_id: int | None = None
-    """The snapshot that Iceberg readers see; only of tables with Iceberg metadata."""
-    missing_partitions: int | None = None
-    """Partitions or tags that the catalog lacks; only of tables with partitions in a catalog."""
-    snapshots: int | None = None
-    rows_written: int | None = None
-    files_written: int | None = None
-    bytes_written: int | None = None
-    files: int | None = None
-    files_before: int | None = None
-    files_after: int | None = None
-    bytes_rewritten: int | None = None
-    write_amplification: float | None = None
-    """Bytes written per byte of level-0 files that the compaction removed."""
-    bytes: int | None = None
-    level0_files: int | None = None
-    rows_not_visible: int | None = None
-    """The number of records that batch readers do not see until the next compaction."""
-    read_amplification: int | None = None
-    """The maximum number of sorted runs that a reader merges in a bucket."""
-    read_amplification_before: int | None = None
-    deletion_vector_rows: int | None = None
-    """The number of rows that deletion vectors mark as deleted."""
-    small_file_ratio: float | None = None
-    """The share of small files, except those that are the only file of their bucket."""
-    duration_seconds: float | None = None
-    commit_attempts: int | None = None
-    planned_buckets: int | None = None
-    """The number of buckets that were compacted."""
-    skipped_buckets: int | None = None
-    """The number of buckets without files to compact."""
-    indexed_files: int | None = None
-    """The number of files to which file indexes were added."""
-    skipped_files: int | None = None
-    """The number of files that had all file indexes of the table's options."""
-    bytes_read: int | None = None
-    """The size of the files that were read to build file indexes."""
-    embedded_indexes: int | None = None
-    """The number of data files whose file index is stored in the manifest."""
-    index_files: int | None = None
-    """The number of data files whose file index is stored in a separate file."""
-    plan: dg.TableMetadataValue | None = None
-    """The units of work and their reasons, at most :data:`MAX_TABLE_RECORDS`."""
-    before_after: dg.TableMetadataValue | None = None
-
-    def to_dagster(self) -> Metadata:
-        """Return the keys that have a value, with values of Dagster's types."""
-        metadata = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {
-            f"paimon/{name}": _to_dagster_value(name, value)
-            for name, value in metadata.items()
-            if value is not None
-        }
+def to_metadata(report: RunReport) -> Metadata:
+    """Return the figures of a report that have a value, with keys that begin with ``paimon/``."""
+    values = {field.name: getattr(report, field.name) for field in fields(report)}
+    return {
+        f"paimon/{name}": _to_dagster_value(name, value)
+        for name, value in values.items()
+        if value is not None
+    }
 
 
 def _to_dagster_value(name: str, value: object) -> object:
+    if isinstance(value, ReportTable):
+        return build_metadata_table(value.rows, value.columns)
     if name in _TEXT_KEYS:
         return str(value)
     if isinstance(value, str):
         return clean_line(value)
     return round(value, 3) if isinstance(value, float) else value
-
-
-def filter_result(result: CompactionResult, path: str) -> CompactionResult:
-    """Return a result with the plan of one partition; its totals are those of the whole commit."""
-    units = tuple(unit for unit in result.plan.units if unit.partition_text == path)
-    return replace(result, plan=replace(result.plan, units=units))
-
-
-def build_table_state(report: TableReport) -> PaimonMetadata:
-    """Return the size and the read amplification of a table or partition.
-
-    Leaves out metrics that are the same for all tables of its kind.
-    """
-    has_levels = bool(report.schema.primary_keys)
-    has_deleted_rows = report.schema.typed_options.has_deletion_vectors or report.deleted_rows > 0
-    return PaimonMetadata(
-        files=report.file_count,
-        bytes=report.bytes,
-        level0_files=report.level0_files if has_levels else None,
-        rows_not_visible=report.rows_not_visible
-        if _can_have_rows_not_visible(report.schema)
-        else None,
-        read_amplification=report.max_sorted_runs if has_levels else None,
-        deletion_vector_rows=report.deleted_rows if has_deleted_rows else None,
-        small_file_ratio=report.small_files / max(report.file_count, 1),
-    )
-
-
-def count_rows_not_visible(table: Table, snapshot: Snapshot) -> int | None:
-    """Return the number of records that readers do not see until the next compaction.
-
-    Returns None for tables whose readers see all files.
-    """
-    stores = table.stores
-    schema = stores.get_schema()
-    if not _can_have_rows_not_visible(schema):
-        return None
-    return Visibility(schema).rows_not_visible(stores.manifests, snapshot)
-
-
-def _can_have_rows_not_visible(schema: TableSchema) -> bool:
-    return Visibility(schema).skips_level_0 or has_postpone_buckets(schema)
 
 
 def build_row_count_metadata(report: TableReport, *, partition: bool) -> Metadata:
@@ -210,105 +73,16 @@ def build_row_count_metadata(report: TableReport, *, partition: bool) -> Metadat
     return {} if report.row_count is None else {key: report.row_count}
 
 
-def build_compaction_metadata(
-    before: TableReport,
-    after: TableReport,
-    result: CompactionResult,
-    *,
-    partition: bool,
-    include_totals: bool = True,
-) -> Metadata:
-    """Return the effect of a compaction on a table or partition, and its plan.
-
-    :param include_totals: False if the totals of the result also cover other partitions
-    """
-    units, state_after = result.plan.units, build_table_state(after)
-    has_deleted_rows = before.deleted_rows > 0 or after.deleted_rows > 0
-    metadata = replace(
-        state_after,
-        summary=_summarize_compaction(before, after, result),
-        snapshot_id=after.snapshot_id,
-        files=None,
-        level0_files=None,  # this and the next are in the table of the states
-        small_file_ratio=None,
-        files_before=before.file_count,
-        files_after=after.file_count,
-        bytes_rewritten=result.plan.bytes,
-        deletion_vector_rows=after.deleted_rows if has_deleted_rows else None,
-        commit_attempts=result.attempts,
-        planned_buckets=result.plan.buckets,
-        skipped_buckets=max(before.bucket_count - result.plan.buckets, 0),
-        read_amplification_before=build_table_state(before).read_amplification,
-        plan=build_plan_table(units, partition=partition) if units else None,
-        before_after=_build_before_after_table(build_table_state(before), state_after),
-    )
-    if include_totals:
-        level0_bytes = sum(file.file_size for file in result.plan.inputs if file.level == 0)
-        metadata = replace(
-            metadata,
-            duration_seconds=result.duration_seconds,
-            rows_written=result.rows_written,
-            bytes_written=result.bytes_written,
-            write_amplification=result.bytes_written / level0_bytes if level0_bytes else None,
-        )
-    return metadata.to_dagster() | build_row_count_metadata(after, partition=partition)
-
-
-def _summarize_compaction(before: TableReport, after: TableReport, result: CompactionResult) -> str:
-    units = result.plan.units
-    if not units:
-        return "Nothing to compact."
-    files = sum(unit.files for unit in units)
-    buckets = len({(unit.partition_text, unit.bucket) for unit in units})
-    written = files + after.file_count - before.file_count
-    reasons = ", ".join(sorted({str(unit.reason) for unit in units}))
-    return (
-        f"Compacted {format_count(files, 'file')} of {format_count(buckets, 'bucket')} into "
-        f"{format_count(max(written, 0), 'file')} in {result.duration_seconds:.1f} s: {reasons}."
-    )
-
-
-def _build_before_after_table(
-    before: PaimonMetadata, after: PaimonMetadata
-) -> dg.TableMetadataValue:
-    """Return the state before and after a run as a table with one row per metric."""
-    rows = (
-        {"figure": name, "before": getattr(before, name), "after": getattr(after, name)}
-        for name in _STATE_METRICS
-        if getattr(before, name) is not None or getattr(after, name) is not None
-    )
-    return build_metadata_table(rows, {"figure": "string", "before": "float", "after": "float"})
-
-
-def build_plan_table(units: Sequence[CompactionUnit], *, partition: bool) -> dg.TableMetadataValue:
-    """Return the largest units of a compaction plan as a table, largest first.
-
-    :param partition: whether all units belong to one partition; the table then lacks its column
-    """
-    columns = _PLAN_COLUMNS if partition else {"partition": "string"} | _PLAN_COLUMNS
-    rows = (
-        {
-            name: unit.partition_text if name == "partition" else getattr(unit, name)
-            for name in columns
-        }
-        for unit in units
-    )
-    return build_metadata_table(rows, columns)
-
-
 def build_decisions_metadata(decisions: Sequence[CompactionDecision]) -> Metadata:
     """Return the decisions of a policy, starting with partitions to compact, and their counts."""
     if not decisions:
         return {}
     to_compact = sum(decision.compact for decision in decisions)
-    decision_rows = (
-        decision.to_dict() for decision in sorted(decisions, key=lambda d: not d.compact)
-    )
-    rows = ({name: row[name] for name in _DECISION_COLUMNS} for row in decision_rows)
+    table = build_decisions_table(decisions)
     return {
         "paimon/partitions_to_compact": to_compact,
         "paimon/partitions_not_now": len(decisions) - to_compact,
-        "paimon/decisions": build_metadata_table(rows, _DECISION_COLUMNS),
+        "paimon/decisions": build_metadata_table(table.rows, table.columns),
     }
 
 
@@ -316,7 +90,7 @@ def build_metadata_table(
     rows: Iterable[Mapping[str, Any]],
     columns: Mapping[str, str],
     *,
-    max_records: int = MAX_TABLE_RECORDS,
+    max_records: int = MAX_TABLE_ROWS,
 ) -> dg.TableMetadataValue:
     """Return the first ``max_records`` rows as a table; ``columns`` are types by name."""
     records = [_build_table_record(row) for row in islice(rows, max_records)]
@@ -329,41 +103,6 @@ def _build_table_record(row: Mapping[str, Any]) -> dg.TableRecord:
     return dg.TableRecord(
         {name: clean_line(v) if isinstance(v, str) else v for name, v in row.items()}
     )
-
-
-def build_index_metadata(
-    plan: FileIndexRewritePlan,
-    result: FileIndexRewriteResult,
-    partition: str | None = None,
-    *,
-    include_totals: bool = True,
-) -> Metadata:
-    """Return the effect of a rewrite of file indexes on a partition, or on the whole table.
-
-    :param include_totals: False if the totals of the result also cover other partitions
-    """
-    units = [unit.to_dict() for unit in result.units]
-    rows = [row for row in units if partition in (None, row["partition"])]
-    indexed_files = sum(int(str(row["files"])) for row in rows)
-    metadata = PaimonMetadata(
-        summary=f"Added file indexes to {format_count(indexed_files, 'file')} in "
-        f"{result.duration_seconds:.1f} s."
-        if indexed_files
-        else "All files have the indexes of the table's options.",
-        snapshot_id=result.snapshot_id or plan.snapshot_id,
-        indexed_files=indexed_files,
-        bytes_read=sum(int(str(row["bytes"])) for row in rows),
-        plan=build_metadata_table(rows, _INDEX_COLUMNS) if rows else None,
-    )
-    if include_totals:
-        metadata = replace(
-            metadata,
-            duration_seconds=result.duration_seconds,
-            skipped_files=plan.skipped_files,
-            embedded_indexes=result.embedded,
-            index_files=result.index_files,
-        )
-    return metadata.to_dagster()
 
 
 def build_column_schema(schema: TableSchema) -> dg.TableSchema:

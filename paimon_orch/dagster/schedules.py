@@ -6,7 +6,6 @@ from typing import Any
 
 import dagster as dg
 
-from paimon_orch.dagster.changes_since_cursor import CompactionDecider
 from paimon_orch.dagster.jobs import ACTION_TAG, get_op_config
 from paimon_orch.dagster.maintenance_assets import MAX_PARTITIONS_PER_RUN
 from paimon_orch.dagster.maintenance_ops import (
@@ -18,7 +17,6 @@ from paimon_orch.dagster.maintenance_ops import (
     SYNC_ICEBERG,
 )
 from paimon_orch.dagster.names import (
-    COMPACTION,
     TABLE_TAG,
     compaction_asset_key,
     definition_name,
@@ -26,9 +24,12 @@ from paimon_orch.dagster.names import (
 from paimon_orch.dagster.resources import PaimonCatalogResource
 from paimon_orch.dagster.run_config import load_table_with_allowances
 from paimon_orch.dagster.run_requests import CompactionTarget
-from paimon_orch.dagster.sensor_cursor import get_table_identity
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
+from paimon_orch.orchestration.changes_since_cursor import CompactionDecider
+from paimon_orch.orchestration.cursor import get_table_identity
+from paimon_orch.orchestration.planned_runs import COMPACTION
+from paimon_orch.orchestration.table_tick import find_compaction_refusal
 from paimon_orch.safe_text import clean_line
 from paimon_orch.steps.compaction.policy import CompactionPolicy
 
@@ -86,7 +87,7 @@ def build_compaction_schedule(  # noqa: PLR0913 - keywords of a factory
             max_partitions_per_run=max_partitions_per_run,
             evaluation_context=context,
         )
-        if refusal := target.find_refusal():
+        if refusal := find_compaction_refusal(target.state):
             context.log.warning("%s", refusal)
             return dg.SkipReason(refusal)
         requests = _build_tick_requests(target, policy or CompactionPolicy(), context)
@@ -120,7 +121,8 @@ def _build_tick_requests(
     if len(runs) > 1:
         target.limit_pool()
     return [
-        target.build_run_request(run, run.build_run_key(table, origin, suffixes)) for run in runs
+        target.build_run_request(run, run.build_run_key(table.identifier, origin, suffixes))
+        for run in runs
     ]
 
 

@@ -6,41 +6,44 @@ from typing import Any, Literal
 
 import dagster as dg
 
-from paimon_orch.catalog.catalog import Catalog
-from paimon_orch.dagster.changes_since_cursor import (
-    ChangesSinceCursor,
-    CompactionDecider,
-    collect_changes,
-    find_next_snapshots,
-    is_latest_snapshot,
-)
 from paimon_orch.dagster.health_checks import Limit, TableChecks
 from paimon_orch.dagster.maintenance_assets import MAX_PARTITIONS_PER_RUN
 from paimon_orch.dagster.names import compaction_asset_key, definition_name, table_asset_key
 from paimon_orch.dagster.resources import PaimonCatalogResource
-from paimon_orch.dagster.run_config import add_allowances
 from paimon_orch.dagster.run_metadata import (
-    PaimonMetadata,
     build_column_schema,
     build_decisions_metadata,
     build_row_count_metadata,
+    to_metadata,
 )
 from paimon_orch.dagster.run_requests import CompactionTarget
-from paimon_orch.dagster.sensor_cursor import Cursor
 from paimon_orch.errors import NotFoundError, PaimonError, raise_if_temporary
 from paimon_orch.format.display import format_count
 from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
 from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.orchestration.changes_since_cursor import (
+    ChangesSinceCursor,
+    CompactionDecider,
+    collect_changes,
+)
+from paimon_orch.orchestration.cursor import Cursor
+from paimon_orch.orchestration.run_reports import RunReport
+from paimon_orch.orchestration.table_tick import (
+    TableTick,
+    explain_no_run,
+    find_compaction_refusal,
+    open_table_with_news,
+    postpone_runs,
+)
 from paimon_orch.safe_text import clean_line
 from paimon_orch.steps.compaction.policy import CompactionPolicy
 from paimon_orch.steps.inspection.inspect import inspect_snapshot
 from paimon_orch.table.table import Table
-from paimon_orch.table.table_state import TableState, load_table_state
+from paimon_orch.table.table_state import TableState
 
 SnapshotEvent = dg.AssetObservation | dg.AssetMaterialization
 
 _MAX_LOGGED_DECISIONS = 50
-_MAX_DECISIONS_IN_REASON = 3
 _MAX_MANIFEST_BYTES = 16 << 20
 """Ticks of all sensors share one process, so they do not read more than this for checks and sizes."""
 
@@ -101,16 +104,15 @@ def build_latest_snapshot_sensor(  # noqa: PLR0913 - keywords of a factory
         opened = _open_table(context.cursor, paimon, table, policy, allowances)
         if isinstance(opened, dg.SkipReason):
             return opened
-        loaded, state, found = opened
         target = CompactionTarget(
-            table=loaded,
-            state=state,
+            table=opened.table,
+            state=opened.state,
             partitions_def=partitions_def,
             key_prefix=key_prefix,
             max_partitions_per_run=max_partitions_per_run,
             evaluation_context=context,
         )
-        changes = _evaluate_changes(context, target, policy, max_snapshots_per_tick, found)
+        changes = _evaluate_changes(context, target, policy, max_snapshots_per_tick, opened.found)
         if isinstance(changes, dg.SkipReason):
             return changes
         events = _build_asset_events(target, changes, materialized=is_materialized)
@@ -133,40 +135,17 @@ def _open_table(
     table: str,
     policy: CompactionPolicy | None,
     allowances: Allowances,
-) -> tuple[Table, TableState, Mapping[int, Snapshot]] | dg.SkipReason:
-    """Return the table, its state, and snapshots that were found before it was loaded.
-
-    Returns the reason to skip the tick if there is nothing new, or no table.
-    """
-    cursor = Cursor.from_json(cursor_text)
+) -> TableTick | dg.SkipReason:
+    """Load the table, or return the reason to skip the tick if there is nothing new, or no table."""
+    cursor, policy = Cursor.from_json(cursor_text), policy or CompactionPolicy()
     try:
-        catalog = paimon.catalog()
-        found = _find_snapshots(cursor, catalog, table, policy or CompactionPolicy())
-        if cursor and is_latest_snapshot(found, cursor.handled):
-            number = cursor.handled.snapshot_id
-            return dg.SkipReason(f"{table}: snapshot {number} was already handled")
-        # a snapshot in the place of the table shows that the table exists
-        opened = catalog.locate(table) if found else catalog.table(table)
-        loaded = add_allowances(opened, allowances)
-        return loaded, load_table_state(loaded.stores, loaded.hint.take(), found=found), found
+        tick = open_table_with_news(paimon.catalog(), table, cursor, policy, allowances)
     except NotFoundError as error:
         return dg.SkipReason(str(error))
-
-
-def _find_snapshots(
-    cursor: Cursor | None, catalog: Catalog, table: str, policy: CompactionPolicy
-) -> Mapping[int, Snapshot]:
-    """Return the snapshots that show whether there is a new one; one or two requests.
-
-    Returns none if the table must be evaluated anyway. As in :func:`is_latest_snapshot`, a snapshot
-    of a recreated table has another commit time.
-    """
-    if cursor is None or not _is_idle(cursor, policy):
-        return {}
-    latest = catalog.served_snapshot(table)
-    if latest is not None:
-        return {latest.id: latest}
-    return find_next_snapshots(catalog.locate(table).stores.snapshots, cursor.handled)
+    if tick is None:
+        number = None if cursor is None else cursor.handled.snapshot_id
+        return dg.SkipReason(f"{table}: snapshot {number} was already handled")
+    return tick
 
 
 def _evaluate_changes(
@@ -189,11 +168,6 @@ def _evaluate_changes(
     changes = collect_changes(decider, cursor, limit, found)
     _log_decisions(context, table, changes)
     return changes
-
-
-def _is_idle(cursor: Cursor, policy: CompactionPolicy) -> bool:
-    """Return whether no partition is pending or overdue."""
-    return not cursor.pending and not cursor.find_overdue(policy.wait_millis)
 
 
 def _log_decisions(
@@ -223,24 +197,25 @@ def _build_result(
         [decision.partition for decision in changes.decisions], changes.touched_partitions
     )
     runs = target.plan_runs([d for d in changes.decisions if d.compact], partitions_requests)
-    refusal = target.find_refusal() if runs else ""
+    refusal = find_compaction_refusal(target.state) if runs else ""
     if refusal:
         target.evaluation_context.log.warning("%s", refusal)
         runs = []
     suffixes = cursor.pending if target.partitions_def else {"": changes.run_key_suffix}
     requests = [
-        target.build_run_request(run, run.build_run_key(target.table, cursor.table, suffixes))
+        target.build_run_request(
+            run, run.build_run_key(target.table.identifier, cursor.table, suffixes)
+        )
         for run in runs[:limit]
     ]
     # After the first evaluation, a user may launch a backfill before the sensor requests a run.
     is_backfill_possible = target.partitions_def is not None and changes.whole_table_reason
     if is_backfill_possible or len(requests) > 1:
         target.limit_pool()
-    postponed = {path: suffixes[path] for run in runs[limit:] for path in run.paths}
     return dg.SensorResult(
         run_requests=requests,
-        skip_reason=None if requests else refusal or _build_skip_message(target.table, changes),
-        cursor=replace(cursor, pending=postponed).to_json(),
+        skip_reason=None if requests else refusal or explain_no_run(target.table, changes),
+        cursor=postpone_runs(cursor, runs[limit:], suffixes).to_json(),
         dynamic_partitions_requests=partitions_requests,
     )
 
@@ -278,18 +253,6 @@ def _evaluate_checks(
 def _has_small_manifests(state: TableState, snapshot: Snapshot) -> bool:
     manifests = state.manifests.manifests(snapshot)
     return sum(meta.file_size for meta in manifests) <= _MAX_MANIFEST_BYTES
-
-
-def _build_skip_message(table: Table, changes: ChangesSinceCursor) -> str:
-    reasons = [str(decision) for decision in changes.decisions if not decision.compact]
-    message = (
-        f"{table.identifier}: nothing to compact up to snapshot "
-        f"{changes.cursor.handled.snapshot_id}"
-    )
-    parts = [message, *reasons[:_MAX_DECISIONS_IN_REASON]]
-    if len(reasons) > _MAX_DECISIONS_IN_REASON:
-        parts.append(f"and {len(reasons) - _MAX_DECISIONS_IN_REASON} others")
-    return "; ".join(parts)
 
 
 def _build_asset_events(
@@ -351,5 +314,5 @@ def _build_table_metadata(target: CompactionTarget, snapshot: Snapshot) -> dict[
     except PaimonError as error:  # expired meanwhile; the other metadata is known
         raise_if_temporary(error)
         return metadata
-    size = PaimonMetadata(files=report.file_count, bytes=report.bytes).to_dagster()
+    size = to_metadata(RunReport(files=report.file_count, bytes=report.bytes))
     return metadata | size | build_row_count_metadata(report, partition=False)

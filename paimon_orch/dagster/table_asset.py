@@ -11,18 +11,18 @@ from paimon_orch.dagster.error_conversion import raise_dagster_errors
 from paimon_orch.dagster.external_reports import report_iceberg_snapshot, report_missing_partitions
 from paimon_orch.dagster.maintenance_assets import asset_decorator
 from paimon_orch.dagster.names import compaction_asset_key, table_asset_key
-from paimon_orch.dagster.partitions import PartitionKeys
+from paimon_orch.dagster.partitions_definitions import build_partition_keys
 from paimon_orch.dagster.resources import PaimonCatalogResource, SparkSessionResource
 from paimon_orch.dagster.run_config import report_stale_options
 from paimon_orch.dagster.run_metadata import (
     Metadata,
-    PaimonMetadata,
     build_column_schema,
     build_row_count_metadata,
-    build_table_state,
+    to_metadata,
 )
 from paimon_orch.dagster.spark_links import build_spark_link_metadata
 from paimon_orch.format.display import format_count
+from paimon_orch.orchestration.run_reports import RunReport, build_table_report
 from paimon_orch.safe_text import clean_line
 from paimon_orch.steps.ingest import IngestResult
 from paimon_orch.steps.inspection.inspect import TableReport, inspect
@@ -109,10 +109,10 @@ def _add_partition_metadata(
     """Add to each partition of the run the metadata from its part of the report."""
     if not keys:
         return
-    partition_keys = PartitionKeys.of(report.schema, partitions_def)
+    partition_keys = build_partition_keys(report.schema, partitions_def)
     for key in keys:
         partition = report.select_partition(partition_keys.path_of(key))
-        metadata = build_table_state(partition).to_dagster()
+        metadata = to_metadata(build_table_report(partition))
         metadata |= build_row_count_metadata(partition, partition=True)
         context.add_asset_metadata(metadata, partition_key=key)
 
@@ -163,7 +163,7 @@ def _build_ingest_result(
     version = _find_latest_data_version(context, keys) if snapshot_id is None else snapshot_id
     return dg.MaterializeResult(
         metadata={
-            **_build_ingest_metadata(results, report, keys).to_dagster(),
+            **to_metadata(_build_ingest_report(results, report, keys)),
             **build_row_count_metadata(report, partition=False),
             "dagster/uri": clean_line(report.location),
             "dagster/column_schema": build_column_schema(report.schema),
@@ -173,11 +173,11 @@ def _build_ingest_result(
     )
 
 
-def _build_ingest_metadata(
+def _build_ingest_report(
     results: Sequence[IngestResult], report: TableReport, keys: Sequence[str]
-) -> PaimonMetadata:
-    metadata = replace(
-        PaimonMetadata() if keys else build_table_state(report),
+) -> RunReport:
+    ingest = replace(
+        RunReport() if keys else build_table_report(report),
         summary=_summarize_ingest(results, keys),
         snapshot_id=_find_latest_snapshot_id(results),
         schema_id=report.schema.id,
@@ -185,9 +185,9 @@ def _build_ingest_metadata(
     )
     # The totals are sums over all partitions, and Dagster would show them on each partition.
     if len(keys) > 1:
-        return metadata
+        return ingest
     return replace(
-        metadata,
+        ingest,
         snapshots=sum(result.snapshot_id is not None for result in results),
         rows_written=sum(result.rows for result in results),
         files_written=sum(result.files for result in results),

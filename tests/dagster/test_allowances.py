@@ -16,7 +16,7 @@ from paimon_orch.dagster import (
     PaimonTableComponent,
     build_table_asset,
 )
-from paimon_orch.dagster.run_config import add_allowances, build_allowance_config
+from paimon_orch.dagster.run_config import build_allowance_config
 from paimon_orch.format.options.blocking_options import Allowances
 from paimon_orch.steps.ingest import IngestResult
 from paimon_orch.steps.inspection.inspect import inspect
@@ -101,7 +101,7 @@ def test_allowances_of_a_table_and_of_its_caller_are_added(
 ) -> None:
     table = orders.allow(**{field: of_table})
 
-    added = add_allowances(table, Allowances(**{field: of_caller})).allowances
+    added = table.allowances | Allowances(**{field: of_caller})
 
     assert added == Allowances(**{field: of_table or of_caller})
 

@@ -17,11 +17,10 @@ from paimon_orch.dagster import (
     build_latest_snapshot_sensor,
     build_paimon_table_checks,
 )
-from paimon_orch.dagster.health_checks import DEFAULT_LIMITS
 from paimon_orch.dagster.resources import ExecutorChoice
 from paimon_orch.errors import InputError, StorageError
+from paimon_orch.orchestration.health_limits import DEFAULT_LIMITS
 from paimon_orch.steps.inspection.health import TableHealth
-from paimon_orch.steps.inspection.health_metrics import HEALTH_METRICS
 from paimon_orch.table.table import Table
 
 Upsert = Callable[..., None]
@@ -264,45 +263,6 @@ def test_a_subset_of_the_checks_can_be_run(
     )
 
     assert set(evaluations(result)) == {"sorted_runs"}
-
-
-@pytest.mark.parametrize(
-    ("name", "good", "bad"),
-    [
-        ("level0_backlog", TableHealth(level0_files=100), TableHealth(level0_files=101)),
-        ("sorted_runs", TableHealth(max_sorted_runs=10), TableHealth(max_sorted_runs=11)),
-        (
-            "small_files",
-            TableHealth(files=40, small_files=20),
-            TableHealth(files=40, small_files=21),
-        ),
-        ("deletion_vector_ratio", TableHealth(deleted_ratio=0.3), TableHealth(deleted_ratio=0.31)),
-        ("file_index_coverage", TableHealth(index_coverage=0.9), TableHealth(index_coverage=0.5)),
-        ("snapshot_count", TableHealth(snapshots=1000), TableHealth(snapshots=1001)),
-        (
-            "snapshot_age_days",
-            TableHealth(oldest_snapshot_age=86400),
-            TableHealth(oldest_snapshot_age=1e6),
-        ),
-        ("manifest_count", TableHealth(manifests=500), TableHealth(manifests=501)),
-    ],
-)
-def test_a_value_equal_to_the_default_limit_passes_and_the_next_value_fails(
-    name: str, good: TableHealth, bad: TableHealth
-) -> None:
-    metric, limit = HEALTH_METRICS[name], DEFAULT_LIMITS[name].limit
-
-    for health, passes in ((good, True), (bad, False)):
-        value = metric.read(health)
-        assert value is not None
-        assert metric.is_within_limit(value, limit) is passes
-
-
-def test_an_empty_table_passes() -> None:
-    for name in DEFAULT_LIMITS.keys() & HEALTH_METRICS.keys():
-        metric, limit = HEALTH_METRICS[name], DEFAULT_LIMITS[name].limit
-        value = metric.read(TableHealth())
-        assert value is None or metric.is_within_limit(value, limit)
 
 
 def test_the_checks_of_a_missing_table_fail_with_its_name(paimon: PaimonCatalogResource) -> None:

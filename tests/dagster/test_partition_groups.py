@@ -6,7 +6,7 @@ import dagster as dg
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paimon_orch.dagster.partitions import group_partition_keys
+from paimon_orch.dagster.partition_groups import group_partition_keys
 
 VALUES = [f"v{number}" for number in range(7)]
 

@@ -15,9 +15,8 @@ from paimon_orch.dagster import (
     build_compaction_asset,
     build_compaction_schedule,
     build_latest_snapshot_sensor,
-    changes_since_cursor,
-    sensor_cursor,
 )
+from paimon_orch.orchestration import changes_since_cursor, cursor
 from paimon_orch.steps.common import bucket_scan
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
@@ -53,7 +52,7 @@ def build_ticks(paimon: PaimonCatalogResource, instance: dg.DagsterInstance) -> 
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The current time in milliseconds."""
     now = [1_800_000_000_000]
-    for module in (sensor_cursor, changes_since_cursor):
+    for module in (cursor, changes_since_cursor):
         monkeypatch.setattr(module, "now_millis", lambda: now[0])
     return now
 

@@ -11,13 +11,14 @@ import pytest
 from paimon_orch.dagster.error_conversion import raise_dagster_errors
 from paimon_orch.dagster.names import check_table_name
 from paimon_orch.dagster.run_metadata import (
-    PaimonMetadata,
     build_column_schema,
     build_metadata_table,
+    to_metadata,
 )
 from paimon_orch.errors import InputError
 from paimon_orch.format.schema import build_table_schema
 from paimon_orch.format.types.data_types import parse_columns
+from paimon_orch.orchestration.run_reports import RunReport
 
 HOSTILE = "a\x1b[2J\u202e\nb https://me:hunter2-and-more@host/?token=hunter2-and-more"
 
@@ -28,7 +29,7 @@ def is_clean(text: str) -> bool:
 
 def test_metadata_has_no_secrets_and_no_characters_that_cannot_be_seen() -> None:
     table = build_metadata_table([{"path": HOSTILE}], {"path": "string"})
-    metadata = PaimonMetadata(summary=HOSTILE).to_dagster()
+    metadata = to_metadata(RunReport(summary=HOSTILE))
     assert is_clean(str(table.records[0].data["path"]))
     assert is_clean(str(metadata["paimon/summary"]))
 

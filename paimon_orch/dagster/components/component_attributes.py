@@ -20,7 +20,7 @@ from paimon_orch.dagster.components.maintenance_attributes import (
 )
 from paimon_orch.dagster.components.partition_attributes import PartitionsAttributes
 from paimon_orch.dagster.components.translation import TRANSLATION_HELP, Translation
-from paimon_orch.dagster.health_checks import CHECK_NAMES, Limit
+from paimon_orch.dagster.health_checks import Limit
 from paimon_orch.dagster.maintenance_assets import MAX_PARTITIONS_PER_RUN
 from paimon_orch.dagster.names import pool_name
 from paimon_orch.dagster.resources import (
@@ -32,6 +32,7 @@ from paimon_orch.dagster.resources import (
 from paimon_orch.dagster.run_config import STALE_EXTERNAL_HELP, UNKNOWN_OPTIONS_HELP
 from paimon_orch.errors import InputError
 from paimon_orch.format.options.blocking_options import Allowances
+from paimon_orch.orchestration.health_limits import CHECK_NAMES
 from paimon_orch.safe_text import mask_secrets
 
 _YamlScalar = str | bool | int | float

@@ -19,7 +19,6 @@ from paimon_orch.dagster.run_config import AllowanceConfig, report_stale_options
 from paimon_orch.dagster.run_metadata import Metadata, build_metadata_table
 from paimon_orch.dagster.spark_links import build_executor, build_spark_link_metadata
 from paimon_orch.errors import InputError
-from paimon_orch.format.options.blocking_options import Allowances
 from paimon_orch.safe_text import clean_line
 from paimon_orch.steps.autopilot.action_outcome import (
     ActionOutcome,
@@ -177,10 +176,7 @@ class _WarehouseRun:
         from paimon_orch.steps.autopilot.run_maintenance import run_maintenance
 
         catalog, executor = paimon.catalog(), build_executor(self._context, spark, config.executor)
-        catalog.allowances = Allowances(
-            stale_external=config.allow_stale_external or catalog.allowances.stale_external,
-            unknown_options=config.allow_unknown_options or catalog.allowances.unknown_options,
-        )
+        catalog.allowances |= config.allowances
         planned = plan_maintenance(catalog, self._request, executor)
         self._report_plan(planned)
         if config.dry_run:

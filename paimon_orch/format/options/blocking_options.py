@@ -28,6 +28,13 @@ class Allowances:
     unknown_options: bool = False
     """Change the table even if an option is unknown and may belong to a newer release."""
 
+    def __or__(self, other: "Allowances") -> "Allowances":
+        """Return what one of the two allows."""
+        return Allowances(
+            stale_external=self.stale_external or other.stale_external,
+            unknown_options=self.unknown_options or other.unknown_options,
+        )
+
 
 NO_ALLOWANCES = Allowances()
 

@@ -117,11 +117,12 @@ orient="auto"><path d="M 0 0 L 10 5 L 0 10 z" class="tip"/></marker></defs>
 
 def floors() -> Picture:
     """The packages; each package imports only those below it."""
-    picture = Picture(780, 556, "The packages of paimon_orch; imports point down only")
+    picture = Picture(780, 599, "The packages of paimon_orch; imports point down only")
     rows = [
         ("definitions", "an example code location of Dagster", "box"),
         ("cli | demo", "commands; the flights demo", "box"),
         ("dagster", "resources, assets, jobs, sensors, checks, components", "box"),
+        ("orchestration", "cursors, due partitions, planned runs, limits, reports", "box"),
         ("spark", "sessions, the executor, reading and writing frames, the data source", "box"),
         (
             "steps",
@@ -143,9 +144,9 @@ def floors() -> Picture:
         for index, part in enumerate(parts):
             picture.box((60 + index * (width + 8), y, width, 34), [f"`{part}"], style)
         picture.text(268, y + 22, content)
-    picture.arrow((32, 24), (32, 531))
+    picture.arrow((32, 24), (32, 574))
     picture.parts.append(
-        '<text x="22" y="278" class="small" text-anchor="middle" transform="rotate(-90 22 278)">'
+        '<text x="22" y="300" class="small" text-anchor="middle" transform="rotate(-90 22 300)">'
         "imports</text>"
     )
     return picture

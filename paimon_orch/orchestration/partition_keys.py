@@ -1,21 +1,19 @@
-"""Conversion between Paimon partitions and Dagster partition keys, and groups of keys.
+"""Conversion between Paimon partitions and the partition keys of an orchestrator.
 
 A partition *spec* maps all partition columns to their values as written in directory names. The
 *path* of a partition is ``dt=2026-01-01/region=eu``, escaped as in directory names. Its *key* is
-the string that Dagster shows: the value of a single column, the path of several columns, or, for a
-multi-dimensional definition, ``2026-01-01|eu`` in the order of the dimensions' names. Keys contain
-ISO dates, even if directory names contain day numbers.
+the string that the orchestrator shows: the value of a single column, the path of several columns,
+or, for several dimensions, ``2026-01-01|eu`` in their order. Keys contain ISO dates, even if
+directory names contain day numbers.
 
 See docs/format/table-layout.md#partition-directories.
 """
 
-from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import operator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from itertools import product
-
-import dagster as dg
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.options import Options
@@ -29,7 +27,7 @@ _EPOCH = date(1970, 1, 1)
 DIMENSION_SEPARATOR = "|"
 _CANONICAL_TEXT_TYPES = (TypeRoot.CHAR, TypeRoot.VARCHAR, TypeRoot.DATE, TypeRoot.TIME)
 _FORBIDDEN_IN_DIMENSIONS = "|[],"
-"""Characters that Dagster does not allow in the keys of a dimension."""
+"""Characters that separate values or ranges in the keys of several dimensions."""
 
 
 def parse_partition_path(path: str) -> dict[str, str]:
@@ -68,18 +66,18 @@ class PartitionKeys:
     options: Options = field(default_factory=lambda: Options({}))
 
     @classmethod
-    def of(
-        cls, schema: TableSchema, partitions_def: dg.PartitionsDefinition[str] | None = None
-    ) -> "PartitionKeys":
-        """Return the converter for a table and the partitions definition of its assets.
+    def of(cls, schema: TableSchema, dimensions: Sequence[str] = ()) -> "PartitionKeys":
+        """Return the converter for a table; ``dimensions`` order the values of its keys.
 
-        Raises :class:`InputError` if the table is not partitioned, or if the dimensions of the
-        definition are not its partition columns.
+        Raises :class:`InputError` if the table is not partitioned, or if the dimensions are not its
+        partition columns.
         """
         if not schema.partition_keys:
+            raise InputError("the table has no partition columns, so it has no partition keys")
+        if dimensions and set(dimensions) != set(schema.partition_keys):
             raise InputError(
-                "the table has no partition columns, so its assets cannot be partitioned; "
-                "remove partitions_def"
+                f"the dimensions {', '.join(dimensions)} must be the partition columns "
+                f"{', '.join(schema.partition_keys)}"
             )
         multi_spelling_fields = [
             field for field in schema.partition_fields if not _has_canonical_text(field.type)
@@ -87,13 +85,13 @@ class PartitionKeys:
         return cls(
             columns=tuple(schema.partition_keys),
             days=frozenset(_find_day_number_columns(schema)),
-            dimensions=_get_dimensions(schema, partitions_def),
+            dimensions=tuple(dimensions),
             multi_spelling_fields=tuple(multi_spelling_fields),
             options=schema.typed_options,
         )
 
     def render(self, spec: Mapping[str, str]) -> str:
-        """Return the Dagster key of a spec, whose columns may be in any order."""
+        """Return the key of a spec, whose columns may be in any order."""
         if set(spec) != set(self.columns) or not all(spec.values()):
             raise InputError(
                 f"partition {dict(spec)} must have a value for each of {', '.join(self.columns)}"
@@ -109,7 +107,7 @@ class PartitionKeys:
         return values[self.columns[0]] if len(self.columns) == 1 else format_partition_path(values)
 
     def parse(self, key: str) -> dict[str, str]:
-        """Return the spec of a Dagster key; raises :class:`InputError` for an invalid key."""
+        """Return the spec of a key; raises :class:`InputError` for an invalid key."""
         if self.dimensions:
             values = key.split(DIMENSION_SEPARATOR)
             by_dimension = dict(zip(self.dimensions, values, strict=False))
@@ -129,26 +127,47 @@ class PartitionKeys:
         return build_directory_names(spec, self.multi_spelling_fields, self.options)
 
     def key_of(self, path: str) -> str:
-        """Return the Dagster key of a partition path."""
+        """Return the key of a partition path."""
         return self.render(parse_partition_path(path))
 
     def path_of(self, key: str) -> str:
-        """Return the partition path of a Dagster key."""
+        """Return the partition path of a key."""
         return format_partition_path(self.parse(key))
 
+    def keys_of(self, paths: Iterable[str]) -> set[str]:
+        """Return the keys of the paths that can have one."""
+        keys = (_try(self.key_of, path) for path in paths)
+        return {key for key in keys if key is not None}
 
-def _get_dimensions(
-    schema: TableSchema, partitions_def: dg.PartitionsDefinition[str] | None
-) -> tuple[str, ...]:
-    if not isinstance(partitions_def, dg.MultiPartitionsDefinition):
-        return ()
-    dimensions = tuple(partitions_def.partition_dimension_names)
-    if set(dimensions) != set(schema.partition_keys):
-        raise InputError(
-            f"the dimensions {', '.join(dimensions)} must be the partition columns "
-            f"{', '.join(schema.partition_keys)}"
-        )
-    return dimensions
+    def find_keys(
+        self, paths: Collection[str], dimensions: Sequence[Sequence[str]]
+    ) -> dict[str, str]:
+        """Return the key of each path that has one among the values of the dimensions."""
+        values = [set(dimension) for dimension in dimensions]
+        candidates = {path: _try(self.key_of, path) for path in paths}
+        keys = {
+            path: key
+            for path, key in candidates.items()
+            if key is not None and _has_key(values, key)
+        }
+        if self.multi_spelling_fields and len(keys) < len(paths):
+            all_keys = (DIMENSION_SEPARATOR.join(parts) for parts in product(*dimensions))
+            keys_by_path = {_try(self.path_of, key): key for key in all_keys}
+            keys |= {path: keys_by_path[path] for path in paths if path in keys_by_path}
+        return keys
+
+
+def _try(convert: Callable[[str], str], text: str) -> str | None:
+    """Return the path of a key or the key of a path, or None if there cannot be one."""
+    try:
+        return convert(text)
+    except InputError:
+        return None
+
+
+def _has_key(values: Sequence[Collection[str]], key: str) -> bool:
+    parts = key.split(DIMENSION_SEPARATOR) if len(values) > 1 else [key]
+    return len(parts) == len(values) and all(map(operator.contains, values, parts))
 
 
 def _find_day_number_columns(schema: TableSchema) -> Iterator[str]:
@@ -165,8 +184,8 @@ def _has_canonical_text(data_type: DataType) -> bool:
 def _check_dimension_value(text: str) -> str:
     if set(text) & set(_FORBIDDEN_IN_DIMENSIONS):
         raise InputError(
-            f"the partition value {text!r} cannot be part of a multi-dimensional key, in which "
-            f"Dagster does not allow the characters {' '.join(_FORBIDDEN_IN_DIMENSIONS)}"
+            f"the partition value {text!r} cannot be part of a multi-dimensional key, which must "
+            f"not contain the characters {' '.join(_FORBIDDEN_IN_DIMENSIONS)}"
         )
     return text
 
@@ -185,78 +204,3 @@ def _parse_day_number(text: str) -> str:
         return str((date.fromisoformat(text) - _EPOCH).days) if "-" in text[1:] else text
     except ValueError:
         return text
-
-
-def group_partition_keys(
-    keys: Collection[str], dimensions: Sequence[Sequence[str]], limit: int
-) -> list[tuple[str, ...]]:
-    """Return groups of at most ``limit`` keys that one Dagster run can process.
-
-    A run of several partitions names the first and the last one. Dagster adds all keys between them
-    in the order of the definition; for two dimensions, it adds the combinations of the values
-    between them in each dimension.
-
-    ``dimensions`` are all values of one or two dimensions in the order of the definition. Groups
-    and their keys have this order. Keys that the definition does not have are omitted.
-    """
-    # A single dimension is one row.
-    rows, columns = dimensions if len(dimensions) > 1 else ([""], dimensions[0])
-    row_positions = {value: position for position, value in enumerate(rows)}
-    column_positions = {value: position for position, value in enumerate(columns)}
-    columns_by_row = defaultdict[int, list[int]](list)
-    for key in set(keys):
-        row, _, column = (
-            key.rpartition(DIMENSION_SEPARATOR) if len(dimensions) > 1 else ("", "", key)
-        )
-        if row in row_positions and column in column_positions:
-            columns_by_row[row_positions[row]].append(column_positions[column])
-    return [
-        tuple(
-            DIMENSION_SEPARATOR.join(values) if len(dimensions) > 1 else values[1]
-            for values in product(
-                rows[block.first_row : block.last_row + 1],
-                columns[block.first_column : block.last_column + 1],
-            )
-        )
-        for block in _find_blocks(columns_by_row, limit)
-    ]
-
-
-@dataclass(slots=True)
-class _Block:
-    """Neighboring rows with the same columns; both ends are included."""
-
-    first_row: int
-    last_row: int
-    first_column: int
-    last_column: int
-
-    def can_add_row(self, row: int, limit: int) -> bool:
-        """Return whether a row follows the last one and the block remains within the limit."""
-        width = self.last_column - self.first_column + 1
-        return row == self.last_row + 1 and (row - self.first_row + 1) * width <= limit
-
-
-def _find_blocks(columns_by_row: dict[int, list[int]], limit: int) -> list[_Block]:
-    blocks = list[_Block]()
-    newest = dict[tuple[int, int], _Block]()
-    for row in sorted(columns_by_row):
-        for first, last in _find_runs(sorted(columns_by_row[row]), limit):
-            block = newest.get((first, last))
-            if block is not None and block.can_add_row(row, limit):
-                block.last_row = row
-            else:
-                block = newest[first, last] = _Block(row, row, first, last)
-                blocks.append(block)
-    return blocks
-
-
-def _find_runs(positions: Sequence[int], limit: int) -> Iterator[tuple[int, int]]:
-    """Yield the first and last of consecutive positions, at most ``limit`` of them."""
-    first = previous = positions[0]
-    for position in positions[1:]:
-        if position != previous + 1 or position - first >= limit:
-            yield first, previous
-            first = position
-        previous = position
-    yield first, previous

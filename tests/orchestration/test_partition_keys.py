@@ -2,19 +2,21 @@ from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
 
-import dagster as dg
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.tables import new_table
 
-from paimon_orch.dagster import PartitionKeys
-from paimon_orch.dagster.partitions import format_partition_path, parse_partition_path
 from paimon_orch.errors import InputError, PaimonError
 from paimon_orch.format.schema import TableSchema, build_table_schema
 from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import parse_columns
+from paimon_orch.orchestration.partition_keys import (
+    PartitionKeys,
+    format_partition_path,
+    parse_partition_path,
+)
 from paimon_orch.steps.compaction.policy import decide
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
@@ -98,13 +100,14 @@ def test_an_incomplete_partition_is_refused(spec: dict[str, str]) -> None:
         PartitionKeys(columns=("dt", "region")).render(spec)
 
 
-def test_an_unpartitioned_table_is_refused() -> None:
-    schema = build_table_schema(
-        parse_columns("id INT"), primary_key=["id"], options={"bucket": "1"}
-    )
+def test_dimensions_that_are_not_the_partition_columns_are_refused() -> None:
+    with pytest.raises(InputError, match="dimensions dt, region must be the partition columns day"):
+        PartitionKeys.of(table_schema("day STRING", "day"), ["dt", "region"])
 
-    with pytest.raises(InputError, match="remove partitions_def"):
-        PartitionKeys.of(schema)
+
+def test_a_table_without_partition_columns_has_no_partition_keys() -> None:
+    with pytest.raises(InputError, match="no partition columns"):
+        PartitionKeys.of(table_schema("day STRING"))
 
 
 DATES = ["19723", "-1", "0", "2932896", "__DEFAULT_PARTITION__"]
@@ -139,26 +142,6 @@ def test_dates_in_directories_remain_dates_in_keys() -> None:
     assert PartitionKeys.of(schema).path_of("2024-01-01") == "dt=2024-01-01"
 
 
-MULTI = dg.MultiPartitionsDefinition(
-    {
-        "region": dg.StaticPartitionsDefinition(["eu", "a/b", "50%", "é", "__DEFAULT_PARTITION__"]),
-        "dt": dg.DailyPartitionsDefinition("2024-01-01", end_date="2024-01-04"),
-    }
-)
-
-
-@pytest.mark.parametrize("columns", [("dt", "region"), ("region", "dt")])
-def test_a_key_of_two_dimensions_is_unchanged_by_a_conversion_to_a_path_and_back(
-    columns: tuple[str, ...],
-) -> None:
-    keys = PartitionKeys.of(table_schema("dt DATE, region STRING", *columns), MULTI)
-    dagster_keys = MULTI.get_partition_keys()
-
-    assert len(dagster_keys) == 15
-    assert [keys.key_of(keys.path_of(key)) for key in dagster_keys] == dagster_keys
-    assert keys.path_of("2024-01-02|a/b") in ("dt=19724/region=a%2Fb", "region=a%2Fb/dt=19724")
-
-
 @given(VALUES, VALUES)
 def test_any_two_values_have_a_two_dimensional_key_or_are_refused(first: str, second: str) -> None:
     keys = PartitionKeys(columns=("a", "b"), dimensions=("b", "a"))
@@ -174,48 +157,6 @@ def test_any_two_values_have_a_two_dimensional_key_or_are_refused(first: str, se
 def test_a_key_with_another_number_of_dimensions_is_refused(key: str) -> None:
     with pytest.raises(InputError, match="does not match"):
         PartitionKeys(columns=("a", "b"), dimensions=("a", "b")).parse(key)
-
-
-def test_dimensions_that_are_not_the_partition_columns_are_refused() -> None:
-    with pytest.raises(InputError, match="dimensions dt, region must be the partition columns day"):
-        PartitionKeys.of(table_schema("day STRING", "day"), MULTI)
-
-
-TIMES = [
-    (dg.HourlyPartitionsDefinition("2024-01-01-00:00", end_date="2024-01-02-00:00"), 24),
-    (
-        dg.HourlyPartitionsDefinition(
-            "2024-01-01T00:00", end_date="2024-01-01T05:00", fmt="%Y-%m-%dT%H:%M"
-        ),
-        5,
-    ),
-    (dg.DailyPartitionsDefinition("20240101", end_date="20240201", fmt="%Y%m%d"), 31),
-    (dg.MonthlyPartitionsDefinition("2024-01", end_date="2025-01", fmt="%Y-%m"), 12),
-]
-
-
-@pytest.mark.parametrize(("definition", "count"), TIMES)
-def test_time_keys_are_unchanged_by_a_conversion_to_a_path_and_back(
-    definition: dg.PartitionsDefinition[str], count: int
-) -> None:
-    keys = PartitionKeys.of(table_schema("dt STRING", "dt"), definition)
-    dagster_keys = list(definition.get_partition_keys())
-
-    assert len(dagster_keys) == count
-    assert [keys.key_of(keys.path_of(key)) for key in dagster_keys] == dagster_keys
-
-
-def test_hours_can_be_stored_in_two_columns() -> None:
-    keys = PartitionKeys.of(table_schema("dt STRING, hh STRING", "dt", "hh"))
-    definition = dg.HourlyPartitionsDefinition(
-        "dt=2024-01-01/hh=00", end_date="dt=2024-01-02/hh=00", fmt="dt=%Y-%m-%d/hh=%H"
-    )
-
-    dagster_keys = list(definition.get_partition_keys())
-
-    assert dagster_keys[5] == "dt=2024-01-01/hh=05"
-    assert [keys.key_of(keys.path_of(key)) for key in dagster_keys] == dagster_keys
-    assert keys.parse(dagster_keys[5]) == {"dt": "2024-01-01", "hh": "05"}
 
 
 @pytest.mark.parametrize(
@@ -280,12 +221,3 @@ def test_the_key_of_an_existing_partition_selects_its_files(
         assert keys.path_of(key) == path
         [decision] = decide(table, partitions=[keys.parse(key)])
         assert decision.partition == path
-
-
-def test_dagster_accepts_keys_of_several_columns() -> None:
-    keys = PartitionKeys(columns=("dt", "region"))
-    rendered = [
-        keys.render({"dt": "2026-01-01", "region": name}) for name in ("eu west", "a|b", "é")
-    ]
-
-    assert dg.StaticPartitionsDefinition(rendered).get_partition_keys() == rendered

@@ -9,8 +9,8 @@ import pytest
 from support.tables import new_table, table_of
 
 from paimon_orch import Catalog
-from paimon_orch.dagster import sensor_cursor
-from paimon_orch.dagster.sensor_cursor import (
+from paimon_orch.orchestration import cursor as cursor_module
+from paimon_orch.orchestration.cursor import (
     Cursor,
     SnapshotIdentity,
     get_table_identity,
@@ -62,7 +62,7 @@ def test_a_branch_is_not_the_table(tmp_path: Path) -> None:
 
 
 def test_a_partition_is_overdue_when_the_time_has_passed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sensor_cursor, "now_millis", lambda: 10_000)
+    monkeypatch.setattr(cursor_module, "now_millis", lambda: 10_000)
     waiting = {"dt=a": 6_999, "dt=b": 7_000, "dt=c": 7_001}
     cursor = Cursor(table="t", handled=CURSOR.handled, waiting=waiting)
 

@@ -1,20 +1,18 @@
-"""The cursor of a sensor: its position in the snapshots of a table, and partitions to revisit.
-
-This module does not use Dagster.
-"""
+"""The cursor of a sensor: its position in the snapshots of a table, and partitions to revisit."""
 
 import json
 import time
 from dataclasses import asdict, dataclass, field
+from typing import TypeVar
 
-from pydantic import TypeAdapter
-
-from paimon_orch.dagster.partitions import parse_partition_path
 from paimon_orch.errors import InputError
 from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.orchestration.partition_keys import parse_partition_path
 from paimon_orch.table.table_stores import TableStores
 
 CURSOR_VERSION = 1
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +60,19 @@ class Cursor:
     def from_json(cls, text: str | None) -> "Cursor | None":
         """Decode a cursor, or return None if the cursor has another format."""
         try:
-            if json.loads(text or "")["v"] != CURSOR_VERSION:
+            stored = json.loads(text or "")
+            if stored["v"] != CURSOR_VERSION:
                 return None
-            cursor = _CURSOR_ADAPTER.validate_json(text or "", strict=True)
+            handled = stored["handled"]
+            cursor = cls(
+                table=_check_type(stored["table"], str),
+                handled=SnapshotIdentity(
+                    _check_type(handled["snapshot_id"], int),
+                    _check_type(handled["time_millis"], int),
+                ),
+                pending=_check_values(stored.get("pending", {}), str),
+                waiting=_check_values(stored.get("waiting", {}), int),
+            )
             for path in {*cursor.pending, *cursor.waiting} - {""}:
                 parse_partition_path(path)
         except (ValueError, TypeError, KeyError, RecursionError, InputError):
@@ -72,7 +80,15 @@ class Cursor:
         return cursor
 
 
-_CURSOR_ADAPTER = TypeAdapter(Cursor)
+def _check_type(value: object, kind: type[T]) -> T:
+    """Return the value; raises :class:`TypeError` if it has another type, such as ``bool``."""
+    if type(value) is not kind:
+        raise TypeError(f"{value!r} is no {kind.__name__}")
+    return value
+
+
+def _check_values(mapping: object, kind: type[T]) -> dict[str, T]:
+    return {key: _check_type(value, kind) for key, value in _check_type(mapping, dict).items()}
 
 
 def get_table_identity(stores: TableStores) -> str:

@@ -1,22 +1,22 @@
 """The changes of the commits after a cursor, and the decisions for the changed partitions.
 
-This module does not use Dagster, and reads no data files. It skips snapshots of the kinds COMPACT
-and ANALYZE, so that the sensor does not react to the compactions that it requested.
+They read no data files, and skip snapshots of the kinds COMPACT and ANALYZE, so that a sensor does
+not react to the compactions that it requested.
 """
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from paimon_orch.dagster.partitions import parse_partition_path
-from paimon_orch.dagster.sensor_cursor import (
+from paimon_orch.errors import NotFoundError
+from paimon_orch.format.snapshot import CommitKind, Snapshot
+from paimon_orch.orchestration.cursor import (
     Cursor,
     SnapshotIdentity,
     get_table_identity,
     now_millis,
 )
-from paimon_orch.errors import NotFoundError
-from paimon_orch.format.snapshot import CommitKind, Snapshot
+from paimon_orch.orchestration.partition_keys import parse_partition_path
 from paimon_orch.steps.common.bucket_scan import scan_latest_buckets
 from paimon_orch.steps.common.partition_selection import PartitionRequest
 from paimon_orch.steps.compaction.policy import CompactionDecision, CompactionPolicy, decide
