@@ -11,7 +11,7 @@ OLDEST_EXTRAS := connect,demo,hive,iceberg-rest,jdbc-mysql,jdbc-postgres,metrics
 OLDEST_TESTS := spark/test_every_step.py spark/datasource/test_stream_write.py \
 	spark/datasource/test_batch_read.py::test_the_format_is_registered_in_a_session_that_looked_up_formats_before \
 	format/bytes format/file_index/test_vectors.py format/test_deletion_vector.py \
-	storage/test_exclusive_create.py storage/test_local.py cli/test_compact.py dagster/test_definitions.py \
+	storage/test_exclusive_create.py storage/test_local.py cli/commands/test_compact.py dagster/test_definitions.py \
 	test_lower_bounds.py
 CORE := $(CURDIR)/.venv/core
 PLUGIN := $(CURDIR)/.venv/plugin

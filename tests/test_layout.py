@@ -26,9 +26,12 @@ P90_LINES = 20
 SAME_IDEA_IN_TWO_PACKAGES = {
     "catalog",
     "compact",
+    "doctor",
     "ingest",
     "inspect",
     "quarantine",
+    "repair",
+    "rollback",
     "sort_compact",
 }
 

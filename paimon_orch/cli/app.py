@@ -33,7 +33,7 @@ class IndexEntry(NamedTuple):
     """Where a command or group of commands is, and how the overview describes it."""
 
     module: str
-    """The module in ``paimon_orch.cli`` whose ``add_commands`` registers it."""
+    """The module in ``paimon_orch.cli.commands`` whose ``add_commands`` registers it."""
     panel: Panel
     summary: str
     """The first sentence of its help page."""
@@ -124,38 +124,40 @@ INDEX: Mapping[str, IndexEntry] = MappingProxyType(
             "cleanup", Panel.EXPIRE, "Delete all rows, snapshots, tags and branches."
         ),
         "doctor": IndexEntry(
-            "check", Panel.CHECK, "Find tables that are damaged, slow or not maintained."
+            "doctor", Panel.CHECK, "Find tables that are damaged, slow or not maintained."
         ),
-        "repair": IndexEntry("check", Panel.CHECK, "Repair what doctor finds in a table."),
+        "repair": IndexEntry("repair", Panel.CHECK, "Repair what doctor finds in a table."),
         "check": IndexEntry("check", Panel.CHECK, "Verify a table."),
         "remove-unexisting-files": IndexEntry(
-            "check", Panel.CHECK, "Remove missing data files from the metadata."
+            "missing_files", Panel.CHECK, "Remove missing data files from the metadata."
         ),
         "remove-unexisting-manifests": IndexEntry(
-            "check", Panel.CHECK, "Remove missing manifests from the metadata."
+            "missing_files", Panel.CHECK, "Remove missing manifests from the metadata."
         ),
         "sync-iceberg": IndexEntry(
-            "check", Panel.CHECK, "Publish the newest snapshot as Iceberg metadata."
+            "publication", Panel.CHECK, "Publish the newest snapshot as Iceberg metadata."
         ),
         "sync-partitions": IndexEntry(
-            "check", Panel.CHECK, "Add the table's partitions to its catalog."
+            "publication", Panel.CHECK, "Add the table's partitions to its catalog."
         ),
-        "mark-done": IndexEntry("check", Panel.CHECK, "Mark partitions as done."),
-        "rollback": IndexEntry("refs", Panel.REFERENCES, "Roll back to an older snapshot."),
+        "mark-done": IndexEntry("publication", Panel.CHECK, "Mark partitions as done."),
+        "rollback": IndexEntry("rollback", Panel.REFERENCES, "Roll back to an older snapshot."),
         "trigger-tag-automatic-creation": IndexEntry(
-            "refs", Panel.REFERENCES, "Create the tags that are due."
+            "tag", Panel.REFERENCES, "Create the tags that are due."
         ),
         "repair-earliest-snapshot": IndexEntry(
-            "refs", Panel.CHECK, "Make the snapshot after a gap the earliest one."
+            "repair", Panel.CHECK, "Make the snapshot after a gap the earliest one."
         ),
-        "demo": IndexEntry("app", Panel.DEMO, "Load, compact and check a table of flights."),
+        "demo": IndexEntry("demo", Panel.DEMO, "Load, compact and check a table of flights."),
         "database": IndexEntry("catalog", Panel.TABLES, "List, create and drop databases."),
         "quarantine": IndexEntry(
             "cleanup", Panel.EXPIRE, "List, restore and delete quarantined files."
         ),
-        "tag": IndexEntry("refs", Panel.REFERENCES, "Create, list, rename and delete tags."),
-        "branch": IndexEntry("refs", Panel.REFERENCES, "Create, list, merge and delete branches."),
-        "consumer": IndexEntry("refs", Panel.REFERENCES, "List, reset and delete consumers."),
+        "tag": IndexEntry("tag", Panel.REFERENCES, "Create, list, rename and delete tags."),
+        "branch": IndexEntry(
+            "branch", Panel.REFERENCES, "Create, list, merge and delete branches."
+        ),
+        "consumer": IndexEntry("consumer", Panel.REFERENCES, "List, reset and delete consumers."),
     }
 )
 """All commands in the order of the reference page: groups are the last."""
@@ -188,7 +190,7 @@ class LazyCommands(Mapping[str, "Command"]):
 def _load_commands(module_name: str) -> Mapping[str, "Command"]:
     """Return the commands and the groups of a module by name."""
     app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
-    import_module(f"paimon_orch.cli.{module_name}").add_commands(app)
+    import_module(f"paimon_orch.cli.commands.{module_name}").add_commands(app)
     commands: Mapping[str, Command] = get_group(app).commands
     return commands
 
@@ -267,16 +269,6 @@ _CatalogOptions = Annotated[
         "CATALOG is the warehouse; otherwise the options override those of the configured catalog. "
         "Put secrets into environment variables such as PAIMON_ORCH_CATALOG__PROD__TOKEN.",
     ),
-]
-_DemoWarehouse = Annotated[
-    str | None,
-    typer.Option(
-        metavar="DIRECTORY", help="Directory for the table.", show_default="a new directory"
-    ),
-]
-_DemoJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-_DemoMonths = Annotated[
-    int, typer.Option(metavar="N", min=1, max=12, help="Months of 2013 to load.")
 ]
 
 
@@ -418,32 +410,3 @@ def _split_options(switch: str, texts: list[str] | None) -> dict[str, str]:
             raise InputError(f"{switch} must look like name=value")
         options[name.strip()] = value
     return options
-
-
-def add_commands(group: typer.Typer) -> None:
-    """Register the command of this module."""
-    from paimon_orch.cli.registration import register_command
-
-    register_command(group, demo, Panel.DEMO, has_allowances=False, examples=["demo --months 3"])
-
-
-def demo(
-    warehouse: _DemoWarehouse = None, months: _DemoMonths = 12, as_json: _DemoJson = False
-) -> None:
-    """Load, compact and check a table of flights.
-
-    Loads three waves of upserts with real flights, compacts the table after each wave, and compares
-    all rows at the end. With --json, progress is printed on stderr.
-    """
-    from paimon_orch.cli.screen import console, error_console, print_json
-    from paimon_orch.demo.flights import FLIGHT_BOARD_TABLE
-    from paimon_orch.demo.pipeline import run_demo
-    from paimon_orch.demo.warehouse import fresh_warehouse
-
-    location = warehouse or fresh_warehouse()
-    is_correct = run_demo(location, months, error_console if as_json else console)
-    if as_json:
-        values = {"warehouse": location, "table": FLIGHT_BOARD_TABLE, "months": months}
-        print_json(values | {"is_correct": is_correct})
-    if not is_correct:
-        sys.exit(1)

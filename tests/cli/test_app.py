@@ -20,8 +20,8 @@ from support.damage import store_option
 from support.tables import new_table, table_of
 
 from paimon_orch import Catalog
-from paimon_orch.cli import inspect as cli_inspect
 from paimon_orch.cli.app import main
+from paimon_orch.cli.commands import inspect as cli_inspect
 from paimon_orch.errors import CancelledError
 from paimon_orch.table.commit.commit import TableCommit
 from paimon_orch.table.table import Table

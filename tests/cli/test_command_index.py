@@ -74,11 +74,11 @@ def test_the_index_describes_the_commands_as_their_modules_do() -> None:
         assert not command.hidden
         callback = getattr(command, "callback", None)
         if callback is not None and not hasattr(command, "commands"):
-            assert callback.__module__ == f"paimon_orch.cli.{entry.module}"
+            assert callback.__module__ == f"paimon_orch.cli.commands.{entry.module}"
 
 
 def test_every_command_of_a_module_is_in_the_index() -> None:
-    folder = Path(sys.modules["paimon_orch.cli.app"].__file__ or "").parent
+    folder = Path(sys.modules["paimon_orch.cli.app"].__file__ or "").parent / "commands"
     modules = {
         path.stem for path in folder.glob("*.py") if "def add_commands(" in path.read_text("utf-8")
     }

@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -15,6 +16,7 @@ from typer.testing import CliRunner, Result
 from paimon_orch.cli import common
 from paimon_orch.cli.app import app, main
 from paimon_orch.errors import PaimonError
+from paimon_orch.table.table import Table
 
 
 @dataclass(frozen=True)
@@ -101,3 +103,9 @@ def assert_fails(answer: Answer, *messages: str) -> None:
     assert paragraph[0].startswith("error: ")
     for message in messages:
         assert message in paragraph[0]
+
+
+def run_on(table: Table, command: str, *arguments: str) -> str:
+    """Run a command on db.t; the warehouse and the table come after the name of the command."""
+    warehouse = str(Path(table.paths.root).parents[1])
+    return run_command(*command.split(), warehouse, "db.t", *arguments)

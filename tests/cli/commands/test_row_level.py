@@ -212,7 +212,7 @@ def test_columns_and_clauses_are_checked_before_spark_starts(
     def refuse(*_: object) -> None:
         raise AssertionError("Spark was started")
 
-    monkeypatch.setattr("paimon_orch.cli.row_level.start_spark", refuse)
+    monkeypatch.setattr("paimon_orch.cli.commands.row_level.start_spark", refuse)
     command, *options = arguments
     if command == "merge-into":
         (tmp_path / "rows.csv").write_text("k,v\n1,a\n")

@@ -1,0 +1,47 @@
+"""The command that shows all of it with real flights."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from paimon_orch.cli.help_page import Panel
+from paimon_orch.cli.registration import register_command
+from paimon_orch.cli.screen import console, error_console, print_json
+
+_DemoWarehouse = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DIRECTORY", help="Directory for the table.", show_default="a new directory"
+    ),
+]
+_DemoJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+_DemoMonths = Annotated[
+    int, typer.Option(metavar="N", min=1, max=12, help="Months of 2013 to load.")
+]
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Register the command of this module."""
+    register_command(app, demo, Panel.DEMO, has_allowances=False, examples=["demo --months 3"])
+
+
+def demo(
+    warehouse: _DemoWarehouse = None, months: _DemoMonths = 12, as_json: _DemoJson = False
+) -> None:
+    """Load, compact and check a table of flights.
+
+    Loads three waves of upserts with real flights, compacts the table after each wave, and compares
+    all rows at the end. With --json, progress is printed on stderr.
+    """
+    from paimon_orch.demo.flights import FLIGHT_BOARD_TABLE
+    from paimon_orch.demo.pipeline import run_demo
+    from paimon_orch.demo.warehouse import fresh_warehouse
+
+    location = warehouse or fresh_warehouse()
+    is_correct = run_demo(location, months, error_console if as_json else console)
+    if as_json:
+        values = {"warehouse": location, "table": FLIGHT_BOARD_TABLE, "months": months}
+        print_json(values | {"is_correct": is_correct})
+    if not is_correct:
+        sys.exit(1)

@@ -1,0 +1,128 @@
+"""The command that looks for problems of tables."""
+
+import sys
+from fnmatch import fnmatchcase
+from itertools import groupby
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from paimon_orch.cli.arguments import (
+    AsJson,
+    CatalogLocation,
+)
+from paimon_orch.cli.common import (
+    add_progress_bar,
+    open_catalog,
+    open_progress_bars,
+)
+from paimon_orch.cli.help_page import Panel
+from paimon_orch.cli.registration import register_command
+from paimon_orch.cli.screen import print_json, print_lines
+from paimon_orch.errors import NotFoundError
+from paimon_orch.format.display import format_count
+from paimon_orch.safe_text import escape_name
+from paimon_orch.steps.inspection.doctor import examine_catalog
+from paimon_orch.steps.inspection.doctor_findings import DoctorReport, Severity
+from paimon_orch.steps.inspection.doctor_page import build_page
+
+_Pattern = Annotated[
+    str,
+    typer.Argument(
+        metavar="[PATTERN]", help="Shell pattern of DATABASE.TABLE, such as 'sales.*'; all tables."
+    ),
+]
+_Html = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Also write the report as an HTML page.")
+]
+_CheckFiles = Annotated[
+    bool, typer.Option("--check", help="Also verify that all files exist, as check does.")
+]
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Register the commands of this module."""
+    register_command(
+        app,
+        doctor,
+        Panel.CHECK,
+        examples=[
+            "doctor /lake",
+            "doctor /lake 'sales.*' --json",
+            "doctor /lake --html report.html",
+        ],
+        has_allowances=False,
+    )
+
+
+def doctor(
+    ctx: typer.Context,
+    location: CatalogLocation,
+    pattern: _Pattern = "*",
+    check_files: _CheckFiles = False,
+    html: _Html = None,
+    as_json: AsJson = False,
+) -> None:
+    """Find tables that are damaged, slow or not maintained.
+
+    Reads only metadata, and changes nothing. Shows for each finding its cost and the command that
+    fixes it. The exit status is 1 if there is a finding with severity error.
+    """
+    catalog = open_catalog(ctx, location)
+    names = [name for name in catalog.find_tables() if fnmatchcase(name, pattern)]
+    if not names:
+        catalog.require_exists()
+        if pattern != "*":
+            raise NotFoundError(f"no table of {location} matches {pattern!r}")
+    with open_progress_bars() as bars:
+        progress = add_progress_bar(bars, "examine tables")
+        done = 0
+
+        def advance() -> None:
+            nonlocal done
+            done += 1
+            progress(done, len(names))
+
+        report = examine_catalog(catalog, names, check_files=check_files, advance=advance)
+    if html is not None:
+        html.write_text(build_page(report, location), encoding="utf-8")
+    if as_json:
+        print_json(_to_document(report, location))
+    else:
+        _print_report(report, location)
+    if report.count(Severity.ERROR):
+        sys.exit(1)
+
+
+def _to_document(report: DoctorReport, location: str) -> dict[str, object]:
+    return {
+        "tables": len(report.tables),
+        **{severity.value: report.count(severity) for severity in Severity},
+        "findings": [
+            {
+                "table": finding.table,
+                "rule": finding.rule.value,
+                "severity": finding.severity.value,
+                "text": finding.text,
+                "cost": dict(finding.cost),
+                "command": finding.format_command(location),
+            }
+            for finding in report.findings
+        ],
+    }
+
+
+def _print_report(report: DoctorReport, location: str) -> None:
+    for table, findings in groupby(report.findings, key=lambda finding: finding.table):
+        print_lines(escape_name(table))
+        for finding in findings:
+            print_lines(f"  {finding.severity} {finding.rule}: {finding.text}")
+            command = finding.format_command(location)
+            if command is not None:
+                print_lines(f"    {command}")
+    counts = ", ".join(
+        f"{severity.name.lower()}: {report.count(severity)}" for severity in Severity
+    )
+    tables = format_count(len(report.tables), "table")
+    print_lines(f"{tables}, {report.sound_tables} without findings; {counts}")

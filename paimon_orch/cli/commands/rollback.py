@@ -1,0 +1,119 @@
+"""The command that rolls a table back."""
+
+from typing import Annotated
+
+import typer
+
+from paimon_orch.cli.arguments import (
+    AsJson,
+    CatalogLocation,
+    DryRun,
+    Identifier,
+    TagSelector,
+    Timestamp,
+    Watermark,
+    Yes,
+)
+from paimon_orch.cli.common import (
+    confirm,
+    describe_loss,
+    open_table,
+    parse_optional_timestamp,
+    print_values,
+)
+from paimon_orch.cli.help_page import Panel
+from paimon_orch.cli.registration import register_command
+from paimon_orch.format.display import format_count
+from paimon_orch.steps.common.step import run_step
+from paimon_orch.steps.maintenance import rollback_as_latest as rollback_step
+from paimon_orch.table.metadata.time_travel import (
+    SnapshotSelector,
+)
+from paimon_orch.table.table import Table
+
+_RollbackSnapshot = Annotated[
+    int | None, typer.Option("--snapshot", metavar="ID", help="Id of the snapshot.")
+]
+_DeleteTags = Annotated[
+    bool, typer.Option("--delete-tags", help="Also delete the tags of later snapshots.")
+]
+_AsLatest = Annotated[
+    bool,
+    typer.Option(
+        "--as-latest",
+        help="Commit the older state as a new snapshot; later snapshots and tags are kept.",
+    ),
+]
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Register the commands of this module."""
+    register_command(
+        app,
+        rollback,
+        Panel.REFERENCES,
+        examples=[
+            "rollback /lake db.orders --tag release-7 --dry-run",
+            "rollback /lake db.orders --snapshot 41 --as-latest",
+        ],
+    )
+
+
+def rollback(
+    ctx: typer.Context,
+    location: CatalogLocation,
+    table: Identifier,
+    snapshot: _RollbackSnapshot = None,
+    tag: TagSelector = None,
+    timestamp: Timestamp = None,
+    watermark: Watermark = None,
+    as_latest: _AsLatest = False,
+    delete_tags: _DeleteTags = False,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Roll back to an older snapshot.
+
+    Later snapshots are deleted, and with --delete-tags later tags. No job may write to the table at
+    the same time. With --as-latest, nothing is deleted, and jobs may write; a tag is created that
+    keeps the files of the older snapshot.
+    """
+    target = open_table(ctx, location, table)
+    millis = parse_optional_timestamp("--timestamp", timestamp)
+    watermark_millis = parse_optional_timestamp("--watermark", watermark)
+    selector = SnapshotSelector(snapshot, tag, millis, watermark_millis)
+    if as_latest:
+        _roll_back_as_latest(target, selector, dry_run=dry_run, as_json=as_json)
+        return
+    planned = target.plan_rollback(selector)
+    previous, snapshot_id = target.stores.snapshots.latest_id(), planned.target.id
+    values: dict[str, object] = {"snapshot_id": snapshot_id, "previous_snapshot_id": previous}
+    values |= {"deleted_snapshots": planned.snapshots, "deleted_tags": planned.tags}
+    loss = describe_loss({"snapshot": len(planned.snapshots), "tag": planned.tags})
+    action = f"roll back {table} from snapshot {previous} to {snapshot_id} and delete {loss}"
+    if dry_run:
+        print_values(values, as_json, f"would {action}; nothing was changed")
+        return
+    planned.check_tags(delete_tags=delete_tags)
+    if planned.snapshots or planned.tags:
+        confirm(action, yes=yes)
+    target.run_rollback(planned)
+    print_values(values, as_json, f"rolled back to snapshot {snapshot_id}")
+
+
+def _roll_back_as_latest(
+    table: Table, selector: SnapshotSelector, *, dry_run: bool, as_json: bool
+) -> None:
+    request = rollback_step.RollbackAsLatestRequest(selector=selector)
+    planned = rollback_step.plan(table, request)
+    values = planned.to_dict()
+    text = f"the state of snapshot {planned.target.id}"
+    changes = f"{format_count(planned.added_files, 'file')} added, {planned.removed_files} removed"
+    if dry_run:
+        print_values(values, as_json, f"would commit {text} ({changes}); nothing was changed")
+        return
+    result = run_step(rollback_step.ROLLBACK_AS_LATEST, table, planned)
+    values |= {"snapshot_id": result.snapshot.id, "tag": result.tag}
+    text = f"committed {text} as snapshot {result.snapshot.id} ({changes})"
+    print_values(values, as_json, f"{text}; tag {result.tag} keeps its files")
