@@ -22,35 +22,35 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class _Pool(threading.local):
-    """The pool of the process; each thread knows whether it belongs to the pool."""
+class _Pool:
+    """The pool of the process."""
 
-    executor: ThreadPoolExecutor | None = None
-    lock = threading.Lock()
-    is_worker = False
+    def __init__(self) -> None:
+        self.executor: ThreadPoolExecutor | None = None
+        self._lock = threading.Lock()
 
-    @classmethod
-    def get(cls) -> ThreadPoolExecutor:
+    def get(self) -> ThreadPoolExecutor:
         """Return the pool; the first call starts it."""
-        with cls.lock:
-            if cls.executor is None:
-                cls.executor = ThreadPoolExecutor(
+        with self._lock:
+            if self.executor is None:
+                self.executor = ThreadPoolExecutor(
                     read_concurrency(), "paimon-orch-request", initializer=_mark_worker
                 )
-            return cls.executor
+            return self.executor
 
-    @classmethod
-    def forget(cls) -> None:
+    def forget(self) -> None:
         """Forget the pool in a forked process, which has none of its threads."""
-        cls.executor, cls.lock = None, threading.Lock()
+        self.executor, self._lock = None, threading.Lock()
 
 
 _pool = _Pool()
-os.register_at_fork(after_in_child=_Pool.forget)
+_thread = threading.local()
+"""The attribute ``is_worker`` is set in the threads of the pool."""
+os.register_at_fork(after_in_child=_pool.forget)
 
 
 def _mark_worker() -> None:
-    _pool.is_worker = True
+    _thread.is_worker = True
 
 
 def read_concurrency() -> int:
@@ -71,7 +71,7 @@ def map_concurrently(io: FileIO, function: Callable[[T], R], items: Iterable[T])
     if not can_overlap(io):  # a worker that waits for other workers could block them
         yield from map(function, items)
         return
-    pool, limit = _Pool.get(), read_concurrency()
+    pool, limit = _pool.get(), read_concurrency()
     pending = deque[Future[R]]()
     try:
         for item in items:
@@ -86,6 +86,12 @@ def map_concurrently(io: FileIO, function: Callable[[T], R], items: Iterable[T])
         wait(pending)
 
 
+def run_concurrently(io: FileIO, function: Callable[[T], object], items: Iterable[T]) -> None:
+    """Call a function for each item, as :func:`map_concurrently` does, for its effect."""
+    for _ in map_concurrently(io, function, items):
+        pass
+
+
 def read_ahead(io: FileIO, reads: Iterable[Callable[[], object]]) -> None:
     """Run reads whose results are kept for later, several at the same time; none of local files.
 
@@ -98,12 +104,12 @@ def read_ahead(io: FileIO, reads: Iterable[Callable[[], object]]) -> None:
         with suppress(PaimonError):
             read()
 
-    deque(map_concurrently(io, try_read, reads), maxlen=0)
+    run_concurrently(io, try_read, reads)
 
 
 def can_overlap(io: FileIO) -> bool:
     """Return whether a call of :func:`start_call` runs while the caller does something else."""
-    return io.remote and not _pool.is_worker
+    return io.remote and not getattr(_thread, "is_worker", False)
 
 
 def start_call(io: FileIO, function: Callable[[], R]) -> Callable[[], R]:
@@ -114,4 +120,4 @@ def start_call(io: FileIO, function: Callable[[], R]) -> Callable[[], R]:
     if not can_overlap(io):
         result = function()
         return lambda: result
-    return _Pool.get().submit(function).result
+    return _pool.get().submit(function).result

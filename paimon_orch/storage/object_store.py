@@ -24,7 +24,12 @@ from paimon_orch.errors import (
 from paimon_orch.optional_packages import require_package
 from paimon_orch.retry_policy import OBJECT_READ
 from paimon_orch.storage.base import FileInfo, build_size_error, check_path, find_root
-from paimon_orch.storage.concurrency import map_concurrently, read_concurrency, start_call
+from paimon_orch.storage.concurrency import (
+    map_concurrently,
+    read_concurrency,
+    run_concurrently,
+    start_call,
+)
 from paimon_orch.storage.exclusive_create import ExclusiveCreator, check_trusted
 from paimon_orch.storage.object_store_options import StorageCredentials, StorageOptions
 from paimon_orch.storage.streams import ObjectInput, ObjectOutput, find_end_start
@@ -289,8 +294,7 @@ class FsspecFileIO:
             chunks = [names[start : start + _MAX_KEYS_PER_DELETION] for start in starts]
             delete_chunk = partial(_delete_in_one_request, fs)
             names = list(chain.from_iterable(map_concurrently(self, delete_chunk, chunks)))
-        for _ in map_concurrently(self, partial(self._delete_object, fs), names):
-            pass
+        run_concurrently(self, partial(self._delete_object, fs), names)
 
     def _delete_object(self, fs: Any, path: str) -> None:
         with suppress(FileNotFoundError), self.options.wrap_errors(path, "deleted"):

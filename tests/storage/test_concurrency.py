@@ -5,7 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import threading
 import time
-from collections.abc import Callable
 
 import pytest
 
@@ -148,11 +147,9 @@ def _map_in_child() -> None:
     assert list(map_concurrently(REMOTE, str, range(20))) == [*map(str, range(20))]
 
 
-def test_the_pool_is_started_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(concurrency._Pool, "executor", None)
-    pools: list[object] = []
-    get: Callable[[], object] = concurrency._Pool.get
-    threads = [threading.Thread(target=lambda: pools.append(get())) for _ in range(8)]
+def test_the_pool_is_started_once() -> None:
+    pool, pools = concurrency._Pool(), list[object]()
+    threads = [threading.Thread(target=lambda: pools.append(pool.get())) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:

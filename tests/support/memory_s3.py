@@ -238,7 +238,7 @@ class VirtualPool:
         clock.now = max(now, heappop(clock.free))
         future = _VirtualFuture(clock)
         try:
-            with mock.patch.object(concurrency._pool, "is_worker", new=True):
+            with mock.patch.object(concurrency._thread, "is_worker", new=True, create=True):
                 future.set_result(function(*arguments))
         except BaseException as error:  # noqa: BLE001 - the caller of result() gets it
             future.set_exception(error)
@@ -259,7 +259,7 @@ def run_memory_s3() -> Iterator[MemoryS3]:
     store.clock.reset()
     with (
         mock.patch.object(AIOHTTPSession, "send", send),
-        mock.patch.object(concurrency._Pool, "executor", VirtualPool(store.clock)),
+        mock.patch.object(concurrency._pool, "executor", VirtualPool(store.clock)),
     ):
         yield store
 

@@ -44,7 +44,7 @@ from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.data_types import DataType
 from paimon_orch.safe_text import get_logger
 from paimon_orch.storage import FileIO
-from paimon_orch.storage.concurrency import map_concurrently, start_call
+from paimon_orch.storage.concurrency import map_concurrently, run_concurrently, start_call
 from paimon_orch.table.metadata.metadata_cache import keep_written_file, read_unchanging_file
 from paimon_orch.table.metadata.metadata_io import read_metadata_file
 
@@ -330,8 +330,7 @@ class ManifestWriter:
         files = list(self._pending.items())
         self._written.update(self._pending)
         self._pending, self._pending_bytes = {}, 0
-        for _ in map_concurrently(self._io, self._write, files):
-            pass
+        run_concurrently(self._io, self._write, files)
 
     def _write(self, file: tuple[str, bytes]) -> None:
         name, data = file
@@ -407,6 +406,5 @@ class ManifestWriter:
 
     def _delete(self, names: set[str]) -> None:
         paths = [f"{self._paths.manifest_dir}/{name}" for name in names]
-        for _ in map_concurrently(self._io, self._io.delete, paths):
-            pass
+        run_concurrently(self._io, self._io.delete, paths)
         names.clear()
