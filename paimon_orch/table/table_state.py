@@ -2,11 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.storage.concurrency import start_call
 from paimon_orch.table.table_stores import TableStores
+
+if TYPE_CHECKING:
+    from paimon_orch.table.commit.commit import TableCommit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,11 +27,6 @@ class TableState(TableStores):
     snapshot: Snapshot | None
     """None if the table has no snapshot yet."""
 
-    @property
-    def loaded_id(self) -> int | None:
-        """Return the id of the snapshot, or None if there is none."""
-        return None if self.snapshot is None else self.snapshot.id
-
     def get_schema(self) -> TableSchema:
         """Return the schema; reads nothing."""
         return self.schema
@@ -35,9 +35,15 @@ class TableState(TableStores):
         """Return the snapshot; reads nothing."""
         return self.snapshot
 
+    def new_commit(self, step: StepKind, user: str | None = None) -> "TableCommit":
+        """Return a commit that was planned with this state; see :meth:`TableStores.new_commit`."""
+        commit = TableStores.new_commit(self, step, user)
+        commit.planned_id = None if self.snapshot is None else self.snapshot.id
+        return commit
+
     def refresh(self) -> "TableState":
         """Read the newest schema and snapshot again."""
-        return load_table_state(self, self.loaded_id)
+        return load_table_state(self, None if self.snapshot is None else self.snapshot.id)
 
 
 def load_table_state(

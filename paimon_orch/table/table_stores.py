@@ -100,11 +100,6 @@ class TableStores:
         return self.snapshots.latest()
 
     @property
-    def loaded_id(self) -> int | None:
-        """Return the id of the snapshot that a :class:`TableState` has read, else None."""
-        return None
-
-    @property
     def label(self) -> TableLabel:
         """Return how messages name the table."""
         warehouse = self.paths.root.rsplit("/", 2)[0]
@@ -294,7 +289,6 @@ class TableStores:
             snapshots=self.snapshots,
             manifests=self.manifests,
             user=user or create_commit_user(schema),
-            planned_id=self.loaded_id,
             environment=self.environment,
             rules=self._build_commit_rules(schema),
             check=partial(self.check_step, step),

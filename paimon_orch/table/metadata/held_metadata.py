@@ -7,6 +7,7 @@ damaged, but needs the same files for several of its findings.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
+from threading import Lock
 from typing import Any, TypeVar
 
 from paimon_orch.format.snapshot import Snapshot
@@ -58,11 +59,29 @@ class HeldSnapshotStore(SnapshotStore):
         return self._hold(snapshot_id, lambda: SnapshotStore._read_file(self, snapshot_id))  # noqa: SLF001
 
 
+class _HeldFiles:
+    """Contents of files by name, up to a number of bytes; several threads may use it."""
+
+    def __init__(self) -> None:
+        self._contents: dict[str, bytes] = {}
+        self._bytes = 0
+        self._lock = Lock()
+
+    def get(self, name: str) -> bytes | None:
+        return self._contents.get(name)
+
+    def hold(self, name: str, data: bytes) -> None:
+        with self._lock:
+            size = self._bytes - len(self._contents.get(name, b"")) + len(data)
+            if size <= _MAX_HELD_BYTES:
+                self._contents[name], self._bytes = data, size
+
+
 @dataclass(frozen=True, slots=True)
 class HeldManifestReader(ManifestReader):
     """Manifests and their lists; in another process, an ordinary reader without a cache."""
 
-    _held: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)
+    _held: _HeldFiles = field(default_factory=_HeldFiles, repr=False, compare=False)
 
     def __reduce__(self) -> tuple[type[ManifestReader], tuple[object, ...]]:
         """Return what creates the reader in another process."""
@@ -73,8 +92,7 @@ class HeldManifestReader(ManifestReader):
         if data is not None and size in (None, len(data)):
             return data, self._path(name)
         data, path = ManifestReader._read_bytes(self, name, size)  # noqa: SLF001 - its own class
-        if sum(map(len, self._held.values())) + len(data) <= _MAX_HELD_BYTES:
-            self._held[name] = data
+        self._held.hold(name, data)
         return data, path
 
     def read_ahead(self, snapshots: Iterable[Snapshot]) -> None:
