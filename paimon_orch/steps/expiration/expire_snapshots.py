@@ -56,7 +56,7 @@ from paimon_orch.table.cleanup.retained_snapshots import (
 from paimon_orch.table.cleanup.safe_delete import SafeDeleter
 from paimon_orch.table.cleanup.snapshot_deletion import SnapshotDeletionPlanner, UnreferencedFiles
 from paimon_orch.table.metadata.changelog_store import ChangelogStore
-from paimon_orch.table.metadata.snapshot_store import EARLIEST, SNAPSHOT_PREFIX
+from paimon_orch.table.metadata.snapshot_store import EARLIEST, LATEST, SNAPSHOT_PREFIX
 from paimon_orch.table.table import Table
 from paimon_orch.table.table_state import TableState
 from paimon_orch.table.table_stores import TableStores
@@ -388,19 +388,28 @@ def _delete_metadata(table: Table, planned: SnapshotExpirationPlan) -> int:
     remover.delete_many(planned.files_to_delete.metadata)
     remover.delete_many(planned.files_to_delete.lists)
     if planned.keeps_changelog:
-        for number in planned.snapshots:
-            _write_decoupled_changelog(table, number)
+        _retain_changelogs(table, planned.snapshots)
     remover.delete_many([table.stores.snapshots.path(number) for number in planned.snapshots])
     remover.delete_many(planned.consumers)
     return directories
 
 
-def _write_decoupled_changelog(table: Table, number: int) -> None:
-    try:
-        data = table.io.read_bytes(table.stores.snapshots.path(number))
-    except FileNotFoundError:  # another process expired it and retained its changelog
-        return
-    ChangelogStore(table.io, table.paths).add(number, data)
+def _retain_changelogs(table: Table, numbers: Sequence[int]) -> None:
+    """Copy snapshot files to changelogs, several at the same time, and then write the hint."""
+    store, snapshots = ChangelogStore(table.io, table.paths), table.stores.snapshots
+
+    def copy(number: int) -> bool:
+        try:
+            data = table.io.read_bytes(snapshots.path(number))
+        except FileNotFoundError:  # another process expired it and retained its changelog
+            return False
+        table.io.write(store.path(number), data)
+        return True
+
+    is_copied = map_concurrently(table.io, copy, numbers)
+    copied = [number for number, done in zip(numbers, is_copied, strict=True) if done]
+    if copied:
+        store.write_hint(LATEST, copied[-1])
 
 
 def _collect_work(

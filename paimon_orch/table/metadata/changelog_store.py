@@ -43,11 +43,6 @@ class ChangelogStore:
         path = self.path(snapshot_id)
         return Snapshot.from_json(read_metadata_file(self.io, path), path)
 
-    def add(self, snapshot_id: int, data: bytes) -> None:
-        """Write the content of a snapshot file as the newest changelog."""
-        self.io.write(self.path(snapshot_id), data)
-        self.write_hint(LATEST, snapshot_id)
-
     def delete_after(self, newest: int) -> None:
         """Delete the changelogs after a snapshot, newest first, and then the hints."""
         later = [snapshot_id for snapshot_id in self.ids() if snapshot_id > newest]
