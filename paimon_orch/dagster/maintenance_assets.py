@@ -490,9 +490,9 @@ def _compact(
             plan.snapshot_id,
         )
     result = run_compaction(table, plan, executor, progress=progress)
-    if result.snapshot_id is None:
+    if result.snapshot is None:
         return before, before, result
-    return before, inspect_snapshot(state, state.snapshots.get(result.snapshot_id)), result
+    return before, inspect_snapshot(state, result.snapshot), result
 
 
 def _report_compaction(

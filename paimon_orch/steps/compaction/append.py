@@ -290,7 +290,7 @@ def build_append_result(
     added = [entry.file for message in messages for entry in message.added]
     return CompactionResult(
         plan=plan,
-        snapshot_id=snapshot.id,
+        snapshot=snapshot,
         buckets=plan.buckets,
         files_before=len(deleted),
         files_after=len(added),

@@ -16,6 +16,7 @@ from paimon_orch.format.manifest.manifest_entry import (
     ManifestEntry,
     build_entries,
 )
+from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.merge.tree.compact_reason import CompactReason
 from paimon_orch.steps.common.partition_selection import PartitionRequest
 from paimon_orch.steps.common.step import StepOutcome, WorkUnits
@@ -183,7 +184,7 @@ class CompactionResult(StepOutcome):
 
     plan: CompactionPlan
     """The executed plan; after a conflict, it differs from the plan of the caller."""
-    snapshot_id: int | None = None
+    snapshot: Snapshot | None = None
     """The new snapshot, or None if there was nothing to do."""
     buckets: int = 0
     files_before: int = 0
@@ -195,6 +196,11 @@ class CompactionResult(StepOutcome):
     """The number of rows that deletion vectors delete in the compacted buckets after the step."""
     level0_before: int = 0
     level0_after: int = 0
+
+    @property
+    def snapshot_id(self) -> int | None:
+        """Return the id of the new snapshot, or None if there was nothing to do."""
+        return None if self.snapshot is None else self.snapshot.id
 
     def count_io(self) -> StepIo:
         """Return the rows and files that the compaction processed."""
@@ -210,13 +216,17 @@ class CompactionResult(StepOutcome):
         """Return the metrics as JSON values, without the plan."""
         names = [each.name for each in fields(self) if each.name not in _NOT_METRICS]
         values: dict[str, object] = {name: getattr(self, name) for name in names}
-        return values | {
-            "duration_seconds": round(self.duration_seconds, 3),
-            "attempts": self.attempts,
-        }
+        return (
+            {"snapshot_id": self.snapshot_id}
+            | values
+            | {
+                "duration_seconds": round(self.duration_seconds, 3),
+                "attempts": self.attempts,
+            }
+        )
 
 
-_NOT_METRICS = ("plan", "duration_seconds", "attempts")
+_NOT_METRICS = ("plan", "snapshot", "duration_seconds", "attempts")
 
 
 def collect_work(

@@ -370,7 +370,7 @@ def _build_result(
     written = [file for file in added if file.file_name not in moved]
     return CompactionResult(
         plan=plan,
-        snapshot_id=snapshot.id,
+        snapshot=snapshot,
         buckets=len(messages),
         files_before=len(deleted),
         files_after=len(added),
