@@ -148,7 +148,11 @@ class Table:
 
     def files(self, snapshot: Snapshot | None = None) -> list[BucketSplit]:
         """Return all live files of a snapshot (default: the newest) by bucket, level 0 included."""
-        return self.load().files() if snapshot is None else self.stores.files(snapshot)
+        return (
+            self.stores.load(with_lists=True).files()
+            if snapshot is None
+            else self.stores.files(snapshot)
+        )
 
     def scan(  # noqa: PLR0913 - all but columns and filter are keywords
         self,
@@ -255,7 +259,7 @@ class Table:
         Returns the new snapshot, or None if there are no rows. Logs a warning if batch readers see
         the rows only after a compaction (deletion vectors, ``first-row``, postpone buckets).
         """
-        state = self.load()
+        state = self.stores.load(with_lists=True)
         if not state.schema.primary_keys:
             raise InputError(f"{self.identifier} has no primary key: use append, not upsert")
         from paimon_orch.table.write.write_builder import WriteBuilder
@@ -271,7 +275,7 @@ class Table:
         """
         from paimon_orch.table.write.write_builder import WriteBuilder
 
-        return WriteBuilder(self.load(), commit_id=commit_id).write(rows)
+        return WriteBuilder(self.stores.load(with_lists=True), commit_id=commit_id).write(rows)
 
     def delete(
         self, rows: "ArrowStreamExportable", *, commit_id: "CommitId | None" = None
@@ -285,7 +289,7 @@ class Table:
         from paimon_orch.table.write.conform_rows import complete_rows_to_delete
         from paimon_orch.table.write.write_builder import WriteBuilder
 
-        state = self.load()
+        state = self.stores.load(with_lists=True)
         if not state.schema.primary_keys:
             raise InputError(
                 f"{self.identifier} has no primary key; its rows can only be deleted by a filter"
@@ -313,7 +317,10 @@ class Table:
         from paimon_orch.table.write.write_builder import WriteBuilder
 
         builder = WriteBuilder(
-            self.load(), is_overwrite=True, partitions=partitions, commit_id=commit_id
+            self.stores.load(with_lists=True),
+            is_overwrite=True,
+            partitions=partitions,
+            commit_id=commit_id,
         )
         return builder.write(rows)
 

@@ -51,15 +51,20 @@ def load_table_state(
     newest_id: int | None = None,
     *,
     found: Mapping[int, Snapshot] | None = None,
+    with_lists: bool = False,
 ) -> TableState:
     """Read the newest schema and the newest snapshot at the same time.
 
     ``newest_id`` was the id of the newest snapshot at an earlier time; ``found`` are snapshots that
-    the caller has just read. Raises :class:`NotFoundError` if the table has no schema.
+    the caller has just read. With ``with_lists``, the manifest lists of the snapshot are read
+    together with the schema, for a caller that will need them. Raises :class:`NotFoundError` if the
+    table has no schema.
     """
     snapshots = stores.snapshots
     read_schema = start_call(stores.io, stores.schemas.latest)
     snapshot = snapshots.latest_among(found) if found else snapshots.latest_since(newest_id)
+    if with_lists and snapshot is not None:
+        stores.manifests.read_lists_ahead([snapshot])
     schema = read_schema()
     if snapshot is not None and snapshot.schema_id > schema.id:  # it was changed in between
         schema = stores.schemas.latest()

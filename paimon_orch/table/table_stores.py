@@ -71,14 +71,15 @@ class TableStores:
         object.__setattr__(self, "snapshots", snapshots)
         object.__setattr__(self, "manifests", ManifestReader(self.io, self.paths, is_cached=True))
 
-    def load(self) -> "TableState":
+    def load(self, *, with_lists: bool = False) -> "TableState":
         """Read the newest schema and the newest snapshot.
 
-        Raises :class:`NotFoundError` if the table has no schema.
+        With ``with_lists``, its manifest lists are read at the same time as the schema. Raises
+        :class:`NotFoundError` if the table has no schema.
         """
         from paimon_orch.table.table_state import load_table_state
 
-        return load_table_state(self, self.hint.take())
+        return load_table_state(self, self.hint.take(), with_lists=with_lists)
 
     def hold(self) -> Self:
         """Return a copy for one examination, which reads each metadata file once.

@@ -185,7 +185,7 @@ def decide(
 
     Raises :class:`NotFoundError` for a partition without files.
     """
-    state = scan.state if scan is not None else table.load()
+    state = scan.state if scan is not None else table.stores.load(with_lists=True)
     policy, schema = policy or CompactionPolicy(), state.schema
     if schema.primary_keys:
         create_merge_engine(schema)

@@ -45,7 +45,6 @@ from paimon_orch.steps.inspection.snapshot_chain import SnapshotChain
 from paimon_orch.storage.concurrency import start_call
 from paimon_orch.table.iceberg.iceberg_settings import is_iceberg_enabled
 from paimon_orch.table.iceberg.status import read_iceberg_status
-from paimon_orch.table.metadata.held_metadata import HeldManifestReader
 from paimon_orch.table.metadata.snapshot_store import EARLIEST, LATEST
 from paimon_orch.table.table import Table
 from paimon_orch.table.table_state import TableState, build_table_state
@@ -330,8 +329,7 @@ class _Examination:
     def _check_chain(self, chain: SnapshotChain) -> Iterator[DoctorFinding]:
         manifests = self._stores.manifests
         try:
-            if isinstance(manifests, HeldManifestReader):
-                manifests.read_ahead(chain.snapshots)
+            manifests.read_lists_ahead(chain.snapshots)
             for before, after in chain.find_breaks(manifests):
                 yield self._find(
                     DoctorRule.OVERWRITTEN_SNAPSHOT,

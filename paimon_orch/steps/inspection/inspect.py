@@ -308,9 +308,9 @@ def inspect(table: Table, snapshot_id: int | None = None) -> TableReport:
 
     The health of the table is included only for its newest snapshot.
     """
-    state = table.load()
     if snapshot_id is None:
-        return inspect_newest(state)
+        return inspect_newest(table.stores.load(with_lists=True))
+    state = table.load()
     return inspect_snapshot(state, state.snapshots.get(snapshot_id))
 
 

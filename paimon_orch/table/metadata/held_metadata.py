@@ -4,14 +4,12 @@ An examination must not meet the cache of the process, which would hide that a f
 damaged, but needs the same files for several of its findings.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from threading import Lock
 from typing import Any, TypeVar
 
 from paimon_orch.format.snapshot import Snapshot
-from paimon_orch.storage.concurrency import read_ahead
 from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.metadata.snapshot_store import EARLIEST, SnapshotStore
 
@@ -87,6 +85,11 @@ class HeldManifestReader(ManifestReader):
         """Return what creates the reader in another process."""
         return ManifestReader, (self.io, self.paths)
 
+    @property
+    def keeps_files(self) -> bool:
+        """Return True."""
+        return True
+
     def _read_bytes(self, name: str, size: int | None = None) -> tuple[bytes, str]:
         data = self._held.get(name)
         if data is not None and size in (None, len(data)):
@@ -94,15 +97,3 @@ class HeldManifestReader(ManifestReader):
         data, path = ManifestReader._read_bytes(self, name, size)  # noqa: SLF001 - its own class
         self._held.hold(name, data)
         return data, path
-
-    def read_ahead(self, snapshots: Iterable[Snapshot]) -> None:
-        """Read the manifest lists of snapshots that will be needed."""
-        lists = {
-            name: size
-            for snapshot in snapshots
-            for name, size in (
-                (snapshot.base_manifest_list, snapshot.base_manifest_list_size),
-                (snapshot.delta_manifest_list, snapshot.delta_manifest_list_size),
-            )
-        }
-        read_ahead(self.io, (partial(self._read_bytes, *each) for each in lists.items()))

@@ -7,6 +7,7 @@ import gc
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import cast
 
 import numpy as np
@@ -44,7 +45,12 @@ from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.data_types import DataType
 from paimon_orch.safe_text import get_logger
 from paimon_orch.storage import FileIO
-from paimon_orch.storage.concurrency import map_concurrently, run_concurrently, start_call
+from paimon_orch.storage.concurrency import (
+    map_concurrently,
+    read_ahead,
+    run_concurrently,
+    start_call,
+)
 from paimon_orch.table.metadata.metadata_cache import keep_written_file, read_unchanging_file
 from paimon_orch.table.metadata.metadata_io import read_metadata_file
 
@@ -71,6 +77,11 @@ class ManifestReader:
     _: KW_ONLY
     is_cached: bool = False
     """Whether the process may keep the files in memory. Keep it off to verify or delete files."""
+
+    @property
+    def keeps_files(self) -> bool:
+        """Return whether a file that was read once is found in memory later."""
+        return self.is_cached
 
     def _path(self, name: str) -> str:
         return f"{self.paths.manifest_dir}/{name}"
@@ -110,6 +121,19 @@ class ManifestReader:
         )
         delta = self._read_delta_list(snapshot)
         return [*read_base(), *delta]
+
+    def read_lists_ahead(self, snapshots: Iterable[Snapshot]) -> None:
+        """Read the manifest lists of snapshots that will be needed, if the reader keeps them."""
+        lists = {
+            name: size
+            for snapshot in snapshots
+            for name, size in (
+                (snapshot.base_manifest_list, snapshot.base_manifest_list_size),
+                (snapshot.delta_manifest_list, snapshot.delta_manifest_list_size),
+            )
+        }
+        if self.keeps_files:
+            read_ahead(self.io, (partial(self._read_bytes, *each) for each in lists.items()))
 
     def _read_delta_list(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
         return self.manifest_list(snapshot.delta_manifest_list, snapshot.delta_manifest_list_size)

@@ -52,7 +52,7 @@ def build_scan(stores: TableStores, request: ScanRequest) -> Scan:
     if selector:  # the newest snapshot is not needed, and may be lost
         snapshot, newest = selector.find(stores.snapshots), stores.get_schema()
     else:
-        state = stores.load()
+        state = stores.load(with_lists=True)
         snapshot, newest = state.snapshot, state.schema
     if snapshot is not None:
         stores.schemas.get(snapshot.schema_id)  # this fails if the schema is missing
