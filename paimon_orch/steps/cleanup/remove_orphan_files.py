@@ -44,6 +44,7 @@ from paimon_orch.table.cleanup.orphan_candidates import (
     find_unfinished_files,
     find_unreferenced_names,
     list_names_by_part,
+    list_old_names,
     list_shared_directories,
 )
 from paimon_orch.table.cleanup.references import ReferencedFiles
@@ -149,8 +150,8 @@ def plan(
 ) -> OrphanFilesPlan:
     """Find orphan files; the executor lists directories and reads manifests.
 
-    Raises :class:`MissingFileError` or :class:`CorruptFileError` if metadata of a version cannot be
-    read, and :class:`UnsupportedError` if the table has files but no version references any.
+    Raises :class:`MissingFileError` or :class:`CorruptFileError` if metadata of a version that has to
+    be read cannot be read, and :class:`UnsupportedError` if the table has files but no version references any.
     """
     state = table.load()
     state.check_step(StepKind.DELETE)
@@ -165,21 +166,23 @@ def plan(
     tree = _list_tree(state, data.roots, references) if specs is None else None
     listings: Sequence[ListingUnit | ListedUnit]
     if tree is None:
-        listings = _split_directories(state, request, data.roots, specs)
+        listings, listing = _split_directories(state, request, data.roots, specs), None
     else:
-        listings = [ListedUnit(tuple(tree.find_files(state.paths, data.roots, state.schema)))]
-    listing = _find_unreferenced_files(
-        state,
-        executor or InProcessExecutor(),
-        request=request,
-        listings=listings,
-        before=before,
-        references=references,
-        progress=progress,
-    )
-    # This reads versions that were committed during the listing. The files of a tree were listed
-    # before the versions.
-    references.update(is_listed=tree is not None)
+        unit = ListedUnit(tuple(tree.find_files(state.paths, data.roots, state.schema)))
+        listings, listing = [unit], _confirm_references(state, unit, before, references)
+    if listing is None:
+        listing = _find_unreferenced_files(
+            state,
+            executor or InProcessExecutor(),
+            request=request,
+            listings=listings,
+            before=before,
+            references=references,
+            progress=progress,
+        )
+        # This reads versions that were committed during the listing. The files of a tree were
+        # listed before the versions.
+        references.update(is_listed=tree is not None)
     for paths in references.branches:
         if paths.branch != branch:
             state.get_branch_snapshots(paths.branch).require_latest_file()
@@ -210,6 +213,17 @@ def _list_tree(
     entries = 0 if state.snapshot is None else references.count_entries(state.snapshot)
     is_small = entries is not None and entries <= _MAX_TREE_ENTRIES
     return FileTree.read(state.io, roots) if is_small else None
+
+
+def _confirm_references(
+    state: TableState, unit: ListedUnit, before: float, references: ReferencedFiles
+) -> OrphanListing | None:
+    """Return a listing without orphans if the newest versions reference all old files, else None.
+
+    Then the lists and manifests of the others need not be read.
+    """
+    names = list_old_names(state.io, unit, before)
+    return OrphanListing(scanned=len(names)) if references.name_all(names) else None
 
 
 def _split_directories(

@@ -185,7 +185,8 @@ def list_names_by_part(
     if isinstance(unit, ListingUnit):
         table, summary = _list_directories(search, unit)
     elif isinstance(unit, ListedUnit):
-        table, summary = _select_listed_files(search, unit), {}
+        files = _select_old_files(search.io, unit, search.before)
+        table, summary = files.to_table(), {}
     else:
         table, summary = _read_manifests(search.reader, unit)
     codes = _compute_parts(table["name"].to_pylist(), parts)
@@ -229,11 +230,16 @@ def _list_directories(
     return files.to_table(), {"empty": empty}
 
 
-def _select_listed_files(search: OrphanSearch, unit: ListedUnit) -> pa.Table:
-    files = _OldFiles(_compute_safe_cutoff(search.io, search.before))
+def list_old_names(io: FileIO, unit: ListedUnit, before: float) -> list[str]:
+    """Return the names of listed files that were last written before a time in epoch seconds."""
+    return list(map(_decode_name, _select_old_files(io, unit, before).names))
+
+
+def _select_old_files(io: FileIO, unit: ListedUnit, before: float) -> "_OldFiles":
+    files = _OldFiles(_compute_safe_cutoff(io, before))
     for directory, entries in groupby(unit.files, lambda info: info.path.rpartition("/")[0]):
         files.add(directory, entries)
-    return files.to_table()
+    return files
 
 
 @dataclass(slots=True)

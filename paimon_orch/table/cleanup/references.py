@@ -158,10 +158,33 @@ class ReferencedFiles:
     _pending: list[RetainedSnapshot] | None = None
     _reader: ReferenceReader | None = field(default=None, repr=False)
 
+    def name_all(self, names: Iterable[str]) -> bool:
+        """Return whether the current versions reference all files of some names.
+
+        Reads the versions from the newest to the oldest, twice as many each time, and stops as soon
+        as they name all files. The other methods read the rest. Returns False if a version expires
+        during the read.
+        """
+        self._pending = self._list_pending_versions()
+        for version in self._pending:  # its own file names these
+            self.names.update(name for name, _ in (*version.state_lists, *version.changelog_list))
+        pending = sorted(self._pending, key=lambda version: version.snapshot.id, reverse=True)
+        missing, count = set(names) - self.names, 1
+        while missing and pending:
+            batch, pending, count = pending[:count], pending[count:], 2 * count
+            try:
+                self._read(batch)
+            except MissingFileError:
+                return False
+            missing -= self.names
+        self._pending = pending
+        return not missing
+
     def list_unread_manifests(self) -> list[ManifestFileMeta]:
         """Return the distinct manifests of the current versions that were not read yet."""
         reader, metas = self._lists(), dict[str, ManifestFileMeta]()
-        self._pending = self._list_pending_versions()
+        if self._pending is None:
+            self._pending = self._list_pending_versions()
         reader.read_ahead(self._pending)
         for version in self._pending:
             with suppress(MissingFileError):  # update raises this error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from support.flat_store import FlatFileIO, in_flat_store
 from support.histories import backdate_files, make_table
 from support.tables import new_table, rows_of, table_of
 
+from paimon_orch.errors import CorruptFileError
 from paimon_orch.steps.cleanup import remove_orphan_files as orphans
 from paimon_orch.steps.cleanup.remove_orphan_files import RemoveOrphanFilesRequest
 from paimon_orch.steps.common.step import run_step
@@ -111,3 +113,78 @@ def test_files_that_are_committed_during_the_listing_are_kept(tmp_path: Path) ->
     run_step(orphans.REMOVE_ORPHAN_FILES, flat, planned)
 
     assert rows_of(table) == [(1, "old"), (9, "new"), (10, "newer")]
+
+
+def make_old_snapshots(root: Path) -> Table:
+    """Create a table whose oldest snapshot has a file that no newer manifest names."""
+    table = new_table(root, manifest__merge_min_count="1")
+    table.upsert(table_of("k v", [(1, "a")]))
+    table.overwrite(table_of("k v", [(1, "b")]), partitions={})
+    for number in range(4):
+        table.upsert(table_of("k v", [(number, "c")]))
+    return table
+
+
+def list_lists(table: Table, snapshot_id: int) -> list[str]:
+    snapshot = table.stores.snapshots.get(snapshot_id)
+    return [snapshot.base_manifest_list, snapshot.delta_manifest_list]
+
+
+def test_older_versions_are_not_read_if_newer_ones_reference_all_files(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    for number in range(6):
+        table.upsert(table_of("k v", [(number, "a")]))
+    backdate_files(table)
+    flat, io = in_flat_store(table)
+
+    assert find_orphans(flat) == []
+    assert set(list_lists(table, 6)) <= {*io.names_read()}
+    assert not {name for number in range(1, 6) for name in list_lists(table, number)} & {
+        *io.names_read()
+    }
+
+
+def test_a_file_that_only_the_oldest_snapshot_references_is_kept(tmp_path: Path) -> None:
+    table = make_old_snapshots(tmp_path)
+    backdate_files(table)
+    flat, io = in_flat_store(table)
+
+    assert find_orphans(flat) == []
+    assert set(list_lists(table, 1)) <= {*io.names_read()}
+
+
+def test_all_versions_are_read_once_if_there_is_an_orphan(tmp_path: Path) -> None:
+    table = make_old_snapshots(tmp_path)
+    Path(table.paths.manifest_dir, "manifest-stray").write_bytes(b"stray")
+    backdate_files(table)
+    flat, io = in_flat_store(table)
+
+    assert find_orphans(flat) == [f"{table.paths.manifest_dir}/manifest-stray"]
+    lists = [name for number in range(1, 7) for name in list_lists(table, number)]
+    assert [name for name in io.names_read() if name in lists] == sorted(lists)
+
+
+def test_an_unreadable_list_of_an_old_snapshot_ends_a_search_that_needs_it(tmp_path: Path) -> None:
+    table = make_old_snapshots(tmp_path)
+    Path(table.paths.manifest_dir, list_lists(table, 1)[1]).write_bytes(b"damaged")
+    backdate_files(table)
+    flat, _ = in_flat_store(table)
+
+    with pytest.raises(CorruptFileError, match=list_lists(table, 1)[1]):
+        find_orphans(flat)
+
+
+def test_unfinished_files_are_found_if_all_other_files_are_new(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    table.upsert(table_of("k v", [(1, "a")]))
+    stray = Path(table.paths.snapshot_dir, "unfinished")
+    stray.write_bytes(b"stray")
+    os.utime(stray, (0, 0))
+    flat, _ = in_flat_store(table)
+
+    planned = orphans.plan(flat, RemoveOrphanFilesRequest())
+
+    assert [file.path for file in planned.files] == [str(stray)]
+    run_step(orphans.REMOVE_ORPHAN_FILES, flat, planned)
+    assert not stray.exists()
+    assert rows_of(table) == [(1, "a")]
