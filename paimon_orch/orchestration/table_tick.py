@@ -53,7 +53,8 @@ def open_table_with_news(
     # a snapshot in the place of the table shows that the table exists
     opened = catalog.locate(name) if found else catalog.table(name)
     table = replace(opened, allowances=opened.allowances | allowances)
-    return TableTick(table, load_table_state(table.stores, table.hint.take(), found=found), found)
+    state = load_table_state(table.stores, table.hint.take(), find=lambda: found)
+    return TableTick(table, state, found)
 
 
 def _find_news(

@@ -1,6 +1,6 @@
 """The state of a table at one moment: its newest schema and snapshot, read once per operation."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -50,19 +50,18 @@ def load_table_state(
     stores: TableStores,
     newest_id: int | None = None,
     *,
-    found: Mapping[int, Snapshot] | None = None,
+    find: Callable[[], Mapping[int, Snapshot]] = dict,
     with_lists: bool = False,
 ) -> TableState:
     """Read the newest schema and the newest snapshot at the same time.
 
-    ``newest_id`` was the id of the newest snapshot at an earlier time; ``found`` are snapshots that
-    the caller has just read. With ``with_lists``, the manifest lists of the snapshot are read
-    together with the schema, for a caller that will need them. Raises :class:`NotFoundError` if the
-    table has no schema.
+    ``newest_id`` was the id of the newest snapshot at an earlier time; ``find`` returns snapshots
+    that the caller reads now or has just read. With ``with_lists``, the manifest lists of the
+    snapshot are read together with the schema, for a caller that will need them. Raises
+    :class:`NotFoundError` if the table has no schema.
     """
-    snapshots = stores.snapshots
     read_schema = start_call(stores.io, stores.schemas.latest)
-    snapshot = snapshots.latest_among(found) if found else snapshots.latest_since(newest_id)
+    snapshot = stores.snapshots.latest_since(newest_id, find())
     if with_lists and snapshot is not None:
         stores.manifests.read_lists_ahead([snapshot])
     schema = read_schema()

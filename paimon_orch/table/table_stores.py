@@ -24,7 +24,7 @@ from paimon_orch.table.metadata.consumers import ConsumerStore
 from paimon_orch.table.metadata.held_metadata import HeldManifestReader, HeldSnapshotStore
 from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.metadata.schema_store import SchemaStore
-from paimon_orch.table.metadata.snapshot_store import LatestHint, SnapshotStore
+from paimon_orch.table.metadata.snapshot_store import LATEST, LatestHint, SnapshotStore
 from paimon_orch.table.metadata.tags import Tags
 from paimon_orch.table.permissions import find_directory_requests, find_iceberg_requests
 from paimon_orch.table.scan.bucket_split import BucketSplit
@@ -81,13 +81,19 @@ class TableStores:
 
         return load_table_state(self, self.hint.take(), with_lists=with_lists)
 
-    def hold(self) -> Self:
+    def hold(self, latest_hint: int | None = None) -> Self:
         """Return a copy for one examination, which reads each metadata file once.
 
-        It by-passes the cache of the process.
+        It by-passes the cache of the process. ``latest_hint`` is the content of LATEST, if it was
+        just read.
         """
         stores = replace(self)
-        snapshots = HeldSnapshotStore(self.io, self.paths, self.environment.snapshots)
+        snapshots = HeldSnapshotStore(
+            self.io,
+            self.paths,
+            self.environment.snapshots,
+            _held={} if latest_hint is None else {LATEST: latest_hint},
+        )
         object.__setattr__(stores, "snapshots", snapshots)
         object.__setattr__(stores, "manifests", HeldManifestReader(self.io, self.paths))
         return stores

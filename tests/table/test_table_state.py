@@ -12,6 +12,7 @@ from support.tables import new_table, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.errors import NotFoundError
+from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.storage import FileInfo, LocalFileIO
 from paimon_orch.table.metadata.metadata_cache import clear_metadata_cache
 from paimon_orch.table.schema_change.schema_changes import AddColumn
@@ -96,7 +97,8 @@ def test_the_stores_of_another_branch_do_not_have_the_state_of_the_first(tmp_pat
     added = catalog.table("db.t$branch_b").upsert(table_of("k v n", [(2, "b", 1)]))
 
     branch = table.load().of_branch("b")
-    assert (branch.loaded_id, branch.get_schema().id, branch.get_snapshot()) == (None, 1, added)
+    assert (branch.get_schema().id, branch.get_snapshot()) == (1, added)
+    assert branch.new_commit(StepKind.WRITE_ROWS).planned_id is None
 
 
 @pytest.mark.parametrize("name", ["files", "file_key_ranges", "partitions", "buckets"])

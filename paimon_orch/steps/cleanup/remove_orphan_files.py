@@ -150,8 +150,9 @@ def plan(
 ) -> OrphanFilesPlan:
     """Find orphan files; the executor lists directories and reads manifests.
 
-    Raises :class:`MissingFileError` or :class:`CorruptFileError` if metadata of a version that has to
-    be read cannot be read, and :class:`UnsupportedError` if the table has files but no version references any.
+    Raises :class:`MissingFileError` or :class:`CorruptFileError` if metadata cannot be read that
+    may reference an old file, and :class:`UnsupportedError` if the table has files but no version
+    references any.
     """
     state = table.load()
     state.check_step(StepKind.DELETE)
@@ -223,7 +224,8 @@ def _confirm_references(
     Then the lists and manifests of the others need not be read.
     """
     names = list_old_names(state.io, unit, before)
-    return OrphanListing(scanned=len(names)) if references.name_all(names) else None
+    is_complete = references.read_until_referenced(names)
+    return OrphanListing(scanned=len(names)) if is_complete else None
 
 
 def _split_directories(

@@ -215,15 +215,12 @@ class CompactionResult(StepOutcome):
     def to_dict(self) -> dict[str, object]:
         """Return the metrics as JSON values, without the plan."""
         names = [each.name for each in fields(self) if each.name not in _NOT_METRICS]
-        values: dict[str, object] = {name: getattr(self, name) for name in names}
-        return (
-            {"snapshot_id": self.snapshot_id}
-            | values
-            | {
-                "duration_seconds": round(self.duration_seconds, 3),
-                "attempts": self.attempts,
-            }
-        )
+        values: dict[str, object] = {"snapshot_id": self.snapshot_id}
+        values |= {name: getattr(self, name) for name in names}
+        return values | {
+            "duration_seconds": round(self.duration_seconds, 3),
+            "attempts": self.attempts,
+        }
 
 
 _NOT_METRICS = ("plan", "snapshot", "duration_seconds", "attempts")

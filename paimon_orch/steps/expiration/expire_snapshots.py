@@ -22,6 +22,7 @@ from paimon_orch.format.options.core_options import (
 )
 from paimon_orch.format.options.engine_options import SNAPSHOT_EXPIRE_CLEAN_EMPTY_DIRECTORIES
 from paimon_orch.format.options.table_option import StepKind
+from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.safe_text import get_logger
 from paimon_orch.steps.common.executor import Executor, Progress
 from paimon_orch.steps.common.file_deletion import (
@@ -56,9 +57,14 @@ from paimon_orch.table.cleanup.retained_snapshots import (
 from paimon_orch.table.cleanup.safe_delete import SafeDeleter
 from paimon_orch.table.cleanup.snapshot_deletion import SnapshotDeletionPlanner, UnreferencedFiles
 from paimon_orch.table.metadata.changelog_store import ChangelogStore
-from paimon_orch.table.metadata.snapshot_store import EARLIEST, LATEST, SNAPSHOT_PREFIX
+from paimon_orch.table.metadata.snapshot_store import (
+    EARLIEST,
+    LATEST,
+    SNAPSHOT_PREFIX,
+    number_files,
+)
 from paimon_orch.table.table import Table
-from paimon_orch.table.table_state import TableState
+from paimon_orch.table.table_state import TableState, build_table_state, load_table_state
 from paimon_orch.table.table_stores import TableStores
 
 logger = get_logger(__name__)
@@ -135,13 +141,13 @@ def plan(table: Table, request: ExpireSnapshotsRequest) -> SnapshotExpirationPla
     branches, consumers and changelogs need are retained. Raises :class:`CorruptFileError` if
     metadata of a retained version cannot be read.
     """
-    state = table.load()
+    ages = _SnapshotAges.load(table)
+    state = ages.state
     state.check_step(StepKind.DELETE)
     now = int(time.time() * 1000) if request.now_millis is None else request.now_millis
     options = state.schema.typed_options
     retention = Retention.of_snapshots(options, now, request)
     read_consumers = start_call(state.io, state.open_consumers().read_progress)
-    ages = _SnapshotAges.of(state)
     next_snapshots, expired = read_consumers()
     if options.get(CONSUMER_CHANGELOG_ONLY):
         next_snapshots = {}
@@ -176,15 +182,30 @@ class _SnapshotAges:
 
     state: TableState
     store: RetainedSnapshotStore
+    entries: Sequence[FileInfo]
+    """The listing of the snapshot files."""
     files: Mapping[int, FileInfo]
     """The snapshot files by id, ascending."""
     read: dict[int, RetainedSnapshot] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, state: TableState) -> "_SnapshotAges":
-        store = _open_store(state)
-        files = store.list_snapshots(state.paths)
-        return cls(state=state, store=store, files=dict(sorted(files.items())))
+    def load(cls, table: Table) -> "_SnapshotAges":
+        """List the snapshots, read the newest one, and load the table with it."""
+        stores, entries = table.stores, list[FileInfo]()
+        files, read = dict[int, FileInfo](), dict[int, RetainedSnapshot]()
+        store = _open_store(stores)
+
+        def list_and_read_newest() -> dict[int, Snapshot]:
+            entries.extend(store.list_snapshots(stores.paths))
+            files.update(sorted(number_files(entries, SNAPSHOT_PREFIX).items()))
+            for number in list(files)[-1:]:
+                version = store.read_snapshot(stores.paths, number, files[number])
+                if version is not None and version.snapshot.id == number:
+                    read[number] = version
+            return {number: version.snapshot for number, version in read.items()}
+
+        state = load_table_state(stores, stores.hint.take(), find=list_and_read_newest)
+        return cls(state=state, store=store, entries=entries, files=files, read=read)
 
     def find_first_retained(
         self, retention: Retention, next_snapshots: Collection[int] = ()
@@ -214,7 +235,7 @@ class _SnapshotAges:
         """Read all versions of the table, those that were read already only if they changed."""
         return self.store.all(
             {version.path: version for version in self.read.values()},
-            {self.state.paths.branch: self.files},
+            {self.state.paths.branch: self.entries},
         )
 
 
@@ -234,11 +255,7 @@ def _select_files(plan: SnapshotExpirationPlan, ages: _SnapshotAges) -> Snapshot
     state, end = plan.state, plan.end
     assert end is not None
     versions = ages.read_all_versions()
-    snapshots = {
-        v.snapshot.id: v
-        for v in versions.of_branch(state.paths.branch)
-        if v.kind is RetainedSnapshotKind.SNAPSHOT
-    }
+    snapshots = {v.snapshot.id: v for v in _select_snapshots(state, versions.by_path.values())}
     expired = [
         replace(v, is_complete=False, keeps_changelog=False)
         for number, v in sorted(snapshots.items())
@@ -317,11 +334,15 @@ def advance_hint_and_recheck(
     have been replaced since the plan are read.
     """
     assert planned.end is not None
-    state, old = table.load(), planned.planned_versions  # again, because the plan can be old
-    state.snapshots.require_file(None if state.snapshot is None else state.snapshot.id)
+    stores, old = table.stores, planned.planned_versions
+    read_schema = start_call(table.io, stores.get_schema)  # again, because the plan can be old
+    latest_hint = _read_latest_hint(stores)
+    state = build_table_state(stores, read_schema(), planned.state.snapshot)
     state.snapshots.write_hint(EARLIEST, planned.end)
     state.publish_before_deletion()
     versions = _open_store(state).all(old).by_path
+    if not any(v.snapshot.id >= latest_hint for v in _select_snapshots(state, versions.values())):
+        state.snapshots.latest_id()  # raises an error if the newest snapshot is lost
     new = [v for path, v in versions.items() if path not in old or old[path].snapshot != v.snapshot]
     if not all(_is_newer(v, old) for v in new):
         raise _build_conflict_error(table)
@@ -329,6 +350,25 @@ def advance_hint_and_recheck(
         raise _build_conflict_error(table)
     reader = ReferenceReader.of(table.io, table.paths.root)
     return _exclude_names(planned, _collect_file_names(reader, new))
+
+
+def _read_latest_hint(stores: TableStores) -> int:
+    """Return the hint LATEST; 0 without one, or if the catalog knows the newest snapshot."""
+    if stores.snapshots.catalog is not None:
+        stores.snapshots.require_latest_file()
+        return 0
+    return stores.snapshots.hint(LATEST) or 0
+
+
+def _select_snapshots(
+    state: TableStores, versions: Iterable[RetainedSnapshot]
+) -> list[RetainedSnapshot]:
+    """Return the snapshots of the branch, without its tags and changelogs."""
+    return [
+        version
+        for version in versions
+        if version.branch == state.paths.branch and version.kind is RetainedSnapshotKind.SNAPSHOT
+    ]
 
 
 def _exclude_names(

@@ -48,6 +48,7 @@ from paimon_orch.table.iceberg.status import read_iceberg_status
 from paimon_orch.table.metadata.snapshot_store import EARLIEST, LATEST
 from paimon_orch.table.table import Table
 from paimon_orch.table.table_state import TableState, build_table_state
+from paimon_orch.table.table_stores import TableStores
 
 _CLOCK_TOLERANCE_SECONDS = 300
 _MAX_COMPACTION_AGE_SECONDS = 24 * 3600
@@ -101,7 +102,8 @@ def examine_opened_table(
 
     Raises :class:`TransientError` if its store or catalog cannot be reached.
     """
-    examination = _Examination(table, time.time() if now is None else now)
+    current_time = time.time() if now is None else now
+    examination = _Examination(table, table.stores.hold(), current_time)
     findings = list[DoctorFinding]()
     _collect(findings, table.identifier, examination.run(check_files=check_files))
     return _sort(findings)
@@ -114,7 +116,9 @@ def _examine(
 
     def run() -> Iterator[DoctorFinding]:
         nonlocal examined
-        examination = _Examination(catalog.table(name), time.time() if now is None else now)
+        table = catalog.table(name)
+        stores = table.stores.hold(table.hint.take())  # the table was opened just now
+        examination = _Examination(table, stores, time.time() if now is None else now)
         yield from examination.run(check_files=check_files)
         examined = ExaminedTable(name=name, files=examination.files, bytes=examination.bytes)
 
@@ -191,11 +195,11 @@ _METRIC_RULES = {
 class _Examination:
     """The examination of one table."""
 
-    def __init__(self, table: Table, now: float) -> None:
+    def __init__(self, table: Table, stores: TableStores, now: float) -> None:
         self._table = table
         self._now = now
-        self._stores = table.stores.hold()
-        self._snapshots = self._stores.snapshots
+        self._stores = stores
+        self._snapshots = stores.snapshots
         self.files = 0
         self.bytes = 0
 

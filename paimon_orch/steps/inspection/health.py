@@ -13,7 +13,7 @@ from paimon_orch.format.types.data_types import is_blob
 from paimon_orch.steps.inspection.bucket_metrics import BucketMetrics
 from paimon_orch.storage.concurrency import start_call
 from paimon_orch.table.metadata.live_buckets import LiveBuckets, group_vectors
-from paimon_orch.table.metadata.snapshot_store import EARLIEST, SnapshotStore
+from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 from paimon_orch.table.table import Table
 from paimon_orch.table.table_stores import TableStores
 
@@ -129,10 +129,9 @@ def start_history(state: TableStores, newest: Snapshot) -> Callable[[], TableHis
 
 def _read_snapshots(store: SnapshotStore, newest: Snapshot) -> tuple[int, Snapshot]:
     """Return the number of snapshots that are not expired, and the oldest one."""
-    ids, hint = store.ids(), store.hint(EARLIEST)
-    earliest = hint if hint in ids else min(ids, default=newest.id)
-    oldest = newest if earliest == newest.id else store.get(earliest)
-    return sum(number >= earliest for number in ids), oldest
+    ids = store.list_retained_ids()
+    earliest = min(ids, default=newest.id)
+    return len(ids), newest if earliest == newest.id else store.get(earliest)
 
 
 def compute_snapshot_health(

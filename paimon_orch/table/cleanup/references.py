@@ -158,12 +158,11 @@ class ReferencedFiles:
     _pending: list[RetainedSnapshot] | None = None
     _reader: ReferenceReader | None = field(default=None, repr=False)
 
-    def name_all(self, names: Iterable[str]) -> bool:
-        """Return whether the current versions reference all files of some names.
+    def read_until_referenced(self, names: Iterable[str]) -> bool:
+        """Read versions until they reference all files of some names; return whether they do.
 
-        Reads the versions from the newest to the oldest, twice as many each time, and stops as soon
-        as they name all files. The other methods read the rest. Returns False if a version expires
-        during the read.
+        Reads the newest version first, and then twice as many older ones each time. The other
+        methods read the rest. Also returns False if a version expires during the read.
         """
         self._pending = self._list_pending_versions()
         for version in self._pending:  # its own file names these

@@ -5,7 +5,7 @@ Here, a *version* of a table is a snapshot, a tag, or the changelog of an expire
 See docs/format/snapshot-expiration.md and docs/format/tags-branches-consumers.md.
 """
 
-from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
@@ -143,10 +143,9 @@ class RetainedSnapshotStore:
     with_schema: Collection[str] = ()
     """Branches of which the caller has read a schema, so that it is not searched again."""
 
-    def list_snapshots(self, paths: TablePaths) -> dict[int, FileInfo]:
-        """List the snapshot files of a branch, by id."""
-        entries = list_metadata_directory(self.io, paths.snapshot_dir)
-        return number_files(entries, SNAPSHOT_PREFIX)
+    def list_snapshots(self, paths: TablePaths) -> list[FileInfo]:
+        """List the snapshot files of a branch, and their hints."""
+        return list_metadata_directory(self.io, paths.snapshot_dir)
 
     def read_snapshot(
         self, paths: TablePaths, number: int, info: FileInfo
@@ -159,16 +158,15 @@ class RetainedSnapshotStore:
     def all(
         self,
         known: Mapping[str, RetainedSnapshot] | None = None,
-        snapshots: Mapping[str, Mapping[int, FileInfo]] | None = None,
+        snapshots: Mapping[str, Sequence[FileInfo]] | None = None,
     ) -> RetainedVersions:
         """Read all versions, as they existed at one point in time.
 
-        All are listed, except ``snapshots``, the snapshots by branch that the caller has just
-        listed. On a store where each read is a request, the versions of ``known`` whose files have
-        not changed since are not read again: the listing says that they are the same files. If a
-        version is deleted during the read, all are listed and read again, because another version
-        may have been created after the listing. Raises :class:`NotFoundError` if a branch has no
-        schema.
+        All are listed, except ``snapshots``, which the caller has just listed, by branch. On a
+        store where each read is a request, the versions of ``known`` whose files have not changed
+        since are not read again: the listing says that they are the same files. If a version is
+        deleted during the read, all are listed and read again, because another version may have
+        been created after the listing. Raises :class:`NotFoundError` if a branch has no schema.
         """
         listings = [dict(snapshots or {})]
 
@@ -191,7 +189,7 @@ class RetainedSnapshotStore:
         vanished: list[str],
         *,
         known: Mapping[str, RetainedSnapshot] = _NONE,
-        snapshots: Mapping[str, Mapping[int, FileInfo]] = _NONE,
+        snapshots: Mapping[str, Sequence[FileInfo]] = _NONE,
     ) -> RetainedVersions:
         """Read all versions once; adds paths that were deleted during the read to ``vanished``.
 
@@ -220,7 +218,7 @@ class RetainedSnapshotStore:
         )
 
     def _list_checked_branch(
-        self, snapshots: Mapping[str, Mapping[int, FileInfo]], paths: TablePaths
+        self, snapshots: Mapping[str, Sequence[FileInfo]], paths: TablePaths
     ) -> tuple[int | None, list[_ListedVersion]]:
         return self._find_newest_schema(paths), self._list_branch(snapshots, paths)
 
@@ -238,13 +236,13 @@ class RetainedSnapshotStore:
         return ids[-1]
 
     def _list_branch(
-        self, snapshots: Mapping[str, Mapping[int, FileInfo]], paths: TablePaths
+        self, snapshots: Mapping[str, Sequence[FileInfo]], paths: TablePaths
     ) -> list[_ListedVersion]:
         """List the versions of a branch: first its snapshots, then what they can become."""
-        read_earliest = start_call(self.io, partial(SnapshotStore(self.io, paths).hint, EARLIEST))
-        files = snapshots.get(paths.branch)
-        if files is None:
-            files = self.list_snapshots(paths)
+        entries = snapshots.get(paths.branch)
+        if entries is None:
+            entries = self.list_snapshots(paths)
+        read_earliest = start_call(self.io, partial(self._read_earliest, paths, entries))
         list_changelogs = start_call(self.io, partial(self._list_changelogs, paths))
         build = partial(_ListedVersion, branch=paths.branch)
         tags = [
@@ -252,9 +250,17 @@ class RetainedSnapshotStore:
             for info in list_tag_files(self.io, paths)
         ]
         numbered = _number(
-            partial(build, kind=RetainedSnapshotKind.SNAPSHOT), files, read_earliest()
+            partial(build, kind=RetainedSnapshotKind.SNAPSHOT),
+            number_files(entries, SNAPSHOT_PREFIX),
+            read_earliest(),
         )
         return [*tags, *numbered, *list_changelogs()]
+
+    def _read_earliest(self, paths: TablePaths, entries: Iterable[FileInfo]) -> int | None:
+        """Return the hint EARLIEST, or None if the listing of the snapshots does not have it."""
+        if all(info.name != EARLIEST for info in entries):
+            return None
+        return SnapshotStore(self.io, paths).hint(EARLIEST)
 
     def _list_changelogs(self, paths: TablePaths) -> list[_ListedVersion]:
         entries = list_metadata_directory(self.io, paths.changelog_dir)

@@ -10,8 +10,9 @@ from threading import Lock
 from typing import Any, TypeVar
 
 from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.storage import FileInfo
 from paimon_orch.table.metadata.manifest_io import ManifestReader
-from paimon_orch.table.metadata.snapshot_store import EARLIEST, SnapshotStore
+from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 
 T = TypeVar("T")
 
@@ -42,12 +43,10 @@ class HeldSnapshotStore(SnapshotStore):
 
     def earliest_id(self) -> int | None:
         """Return the oldest snapshot id that is not expired."""
-        ids, hint = self.ids(), self.hint(EARLIEST)
-        return hint if hint in ids else min(ids, default=None)
+        return min(self.list_retained_ids(), default=None)
 
-    def ids(self) -> list[int]:
-        """Return all snapshot ids, ascending."""
-        return self._hold("ids", lambda: SnapshotStore.ids(self))
+    def _list_directory(self) -> list[FileInfo]:
+        return self._hold("files", lambda: SnapshotStore._list_directory(self))  # noqa: SLF001
 
     def hint(self, name: str) -> int | None:
         """Return the number in a hint file."""

@@ -7,7 +7,8 @@ See docs/format/snapshot.md#hint-files.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypeVar
+from types import MappingProxyType
+from typing import Any, Final, TypeVar
 
 from paimon_orch.errors import (
     CorruptFileError,
@@ -35,6 +36,7 @@ SNAPSHOT_PREFIX = "snapshot-"
 TAG_PREFIX = "tag-"
 LATEST = "LATEST"
 EARLIEST = "EARLIEST"
+_NONE: Final = MappingProxyType[Any, Any]({})
 _MAX_HINT_READS = 3
 _MAX_LONG_DIGITS = len(str(MAX_LONG))
 
@@ -207,7 +209,20 @@ class SnapshotStore:
 
     def ids(self) -> list[int]:
         """List all snapshot ids, ascending."""
-        return list_numbered_files(self.io, self.paths.snapshot_dir, SNAPSHOT_PREFIX)
+        return sorted(number_files(self._list_directory(), SNAPSHOT_PREFIX))
+
+    def list_retained_ids(self) -> list[int]:
+        """List the ids of snapshots that are not expired, ascending.
+
+        Reads the hint EARLIEST only if the listing has it.
+        """
+        entries = self._list_directory()
+        ids = sorted(number_files(entries, SNAPSHOT_PREFIX))
+        hint = self.hint(EARLIEST) if any(info.name == EARLIEST for info in entries) else None
+        return ids[ids.index(hint) :] if hint in ids else ids
+
+    def _list_directory(self) -> list[FileInfo]:
+        return list_metadata_directory(self.io, self.paths.snapshot_dir)
 
     def get(self, snapshot_id: int) -> Snapshot:
         """Read one snapshot; raises :class:`NotFoundError`."""
@@ -256,24 +271,25 @@ class SnapshotStore:
         newest = self._find_newest(self._read_file)
         return None if newest is None else self._decode(*newest)
 
-    def latest_since(self, newest_id: int | None) -> Snapshot | None:
+    def latest_since(
+        self, newest_id: int | None, found: Mapping[int, Snapshot] = _NONE
+    ) -> Snapshot | None:
         """Read the newest snapshot; ``newest_id`` was its id at an earlier time.
 
         If it still is, these are two requests at once. The snapshot is read again, because after a
-        rollback another one can have its id.
+        rollback another one can have its id, unless it is one of those that were just ``found``.
         """
-        if newest_id is None or self.catalog is not None:
-            return self.latest()
-        same, later = map_concurrently(self.io, self._read_file, (newest_id, newest_id + 1))
-        if same is None or later is not None:
-            return self.latest()
-        return self._decode(newest_id, same)
-
-    def latest_among(self, found: Mapping[int, Snapshot]) -> Snapshot | None:
-        """Read the newest snapshot as :meth:`latest` does, but no file that was just ``found``."""
         if self.catalog is not None:
             return self.latest()
-        newest = self._find_newest(lambda number: found.get(number) or self.find(number))
+
+        def look_up(number: int) -> Snapshot | None:
+            return found.get(number) or self.find(number)
+
+        if newest_id is not None:
+            same, later = map_concurrently(self.io, look_up, (newest_id, newest_id + 1))
+            if same is not None and later is None:
+                return same
+        newest = self._find_newest(look_up)
         return None if newest is None else newest[1]
 
     def walk_back(self) -> Iterator[Snapshot]:

@@ -32,7 +32,7 @@ from support.histories import (
 from support.tables import new_table, rows_of, stored_files, table_of
 
 from paimon_orch import Catalog
-from paimon_orch.errors import CorruptFileError, InputError
+from paimon_orch.errors import CorruptFileError, InputError, MissingFileError
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.steps.common.executor import InProcessExecutor
@@ -260,8 +260,11 @@ def test_files_that_were_added_again_are_not_deleted_with_the_snapshot_that_remo
     assert rows_of(table) == [(1, "1"), (2, "2")]
 
 
+@pytest.mark.parametrize("is_flat", [False, True], ids=["local", "flat store"])
 @pytest.mark.parametrize("producer", ["input", "none"])
-def test_changelogs_are_retained_longer_than_their_snapshots(tmp_path: Path, producer: str) -> None:
+def test_changelogs_are_retained_longer_than_their_snapshots(
+    tmp_path: Path, producer: str, is_flat: bool
+) -> None:
     options = {"changelog__num_retained__max": "20", "changelog__num_retained__min": "5"}
     table = new_table(tmp_path, changelog_producer=producer, **options)
     for number in range(4):
@@ -272,7 +275,7 @@ def test_changelogs_are_retained_longer_than_their_snapshots(tmp_path: Path, pro
     changes = table.incremental(0, 6, mode).to_arrow().to_pylist()
     before = read_all_branches(table)
 
-    result = expire_snapshots(table, retain_max=1)
+    result = expire_snapshots(in_flat_store(table)[0] if is_flat else table, retain_max=1)
 
     assert result.snapshots == 5
     folder = Path(table.paths.root) / "changelog"
@@ -337,7 +340,7 @@ def test_snapshots_in_a_store_are_read_once_and_new_ones_before_files_are_delete
     request = step.ExpireSnapshotsRequest(retain_max=3, retain_min=1, older_than=0)
     planned = step.plan(flat, request)
     assert [name for name in io.names_read() if name.startswith(("snapshot-", "tag-"))] == [
-        *(f"snapshot-{number}" for number in (1, 2, 3, 4, 5, 6, 6, 7)),
+        *(f"snapshot-{number}" for number in range(1, 8)),
         "tag-t",
     ]
     table.upsert(table_of("k v", [(7, "new")]))
@@ -347,9 +350,28 @@ def test_snapshots_in_a_store_are_read_once_and_new_ones_before_files_are_delete
     assert step.run_expiration(flat, planned).snapshots == 3
 
     read = [name for name in io.names_read() if name.startswith(("snapshot-", "tag-"))]
-    assert set(read) == {"snapshot-7", "snapshot-8"}, "the others are those of the plan"
+    assert read == ["snapshot-7"], "the others are those of the plan"
     assert rows_of(table) == rows
     assert check(table, deep=True).findings == ()
+
+
+@pytest.mark.parametrize("commits", [0, 1], ids=["of the plan", "newer"])
+def test_no_file_is_deleted_if_the_newest_snapshot_is_lost_after_the_plan(
+    tmp_path: Path, commits: int
+) -> None:
+    table = make_snapshots(tmp_path, 6)
+    planned = step.plan(table, step.ExpireSnapshotsRequest(retain_max=3, retain_min=1))
+    for number in range(commits):
+        table.upsert(table_of("k v", [(number, "new")]))
+    newest = table.stores.snapshots.latest_id()
+    assert newest is not None
+    Path(table.stores.snapshots.path(newest)).unlink()
+    before = stored_files(table)
+
+    with pytest.raises(MissingFileError, match=f"LATEST names snapshot {newest}"):
+        step.run_expiration(table, planned)
+
+    assert stored_files(table) == before | {f"{table.paths.snapshot_dir}/EARLIEST"}
 
 
 def test_tags_with_a_retention_time_retain_their_files(tmp_path: Path) -> None:
