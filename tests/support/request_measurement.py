@@ -20,8 +20,6 @@ from support.request_log import BUCKET, LOG, Request, RequestCounts, count_reque
 from support.request_operations import (
     OPERATIONS,
     Warehouse,
-    build_table,
-    build_table_with_many_manifests,
 )
 from support.s3_proxy import S3Proxy, run_proxy
 from support.seaweedfs import SeaweedFS, run_seaweedfs
@@ -78,7 +76,7 @@ class RequestMeter:
         """Run an operation on its own copy of the table, and return its requests."""
         operation = OPERATIONS[name]
         folder = Path(tempfile.mkdtemp(dir=self.folder))
-        original = self.find_original(has_many_manifests=operation.has_many_manifests)
+        original = operation.find_original(self.folder)
         root = self.copy_table(original, folder.name)
         with mock.patch.dict(os.environ, build_environment(self.server.options)):
             operation.prepare(Warehouse(root=root, folder=folder))
@@ -88,17 +86,10 @@ class RequestMeter:
     def measure_peer(self, python: str, script: Path, command: str) -> Measured:
         """Run a command of another implementation in its environment."""
         folder = Path(tempfile.mkdtemp(dir=self.folder))
-        original = self.find_original()
+        original = OPERATIONS["read all"].find_original(self.folder)
         arguments = self._describe(self.copy_table(original, folder.name), original, folder)
         options = self.server.options_for(self.proxy)
         return self.measure_process([python, str(script), command], arguments | options)
-
-    def find_original(self, *, has_many_manifests: bool = False) -> Path:
-        """Return the local warehouse that is copied, which the first call builds."""
-        original = self.folder / ("many" if has_many_manifests else "original")
-        if not original.exists():
-            (build_table_with_many_manifests if has_many_manifests else build_table)(original)
-        return original
 
     def _describe(self, root: str, original: Path, folder: Path) -> dict[str, str]:
         return {"root": root, "original": str(original), "folder": str(folder)}

@@ -50,21 +50,6 @@ class Warehouse:
         return self.catalog().table(NAME)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Operation:
-    """What a process does with the table."""
-
-    run: Callable[[Warehouse, Any], object]
-    """Its requests are counted. The second argument is what ``warm`` returned."""
-    prepare: Callable[[Warehouse], object] = lambda _: None
-    """Runs in another process before; its requests are not counted."""
-    warm: Callable[[Warehouse], object] = lambda _: None
-    """Runs in the same process before; its requests are not counted."""
-    writes: bool = False
-    has_many_manifests: bool = False
-    """Whether the table is that of :func:`build_table_with_many_manifests`."""
-
-
 def make_rows(partition: int, snapshot: int, count: int = ROWS) -> pa.Table:
     """Return rows of a partition for both of its buckets."""
     ids = range(count)
@@ -82,6 +67,17 @@ def build_table(root: Path) -> None:
     table = _create_table(root, buckets=2)
     for snapshot in range(SNAPSHOTS):
         table.upsert(make_rows(snapshot % len(PARTITIONS), snapshot))
+
+
+def build_table_with_merged_manifests(root: Path) -> None:
+    """Create the table after a compaction and three upserts: the 31st commit merges manifests."""
+    from paimon_orch.steps import compact
+
+    build_table(root)
+    table = Warehouse(root=str(root), folder=root).table()
+    compact(table, InProcessExecutor(), partitions=[f"dt={PARTITIONS[0]}"], strategy="full")
+    for partition in range(3):
+        table.upsert(make_rows(partition, SNAPSHOTS + 1 + partition))
 
 
 def build_table_with_many_manifests(root: Path) -> None:
@@ -106,6 +102,28 @@ def _create_table(root: Path, *, buckets: int, **options: str) -> Table:
         partition_by=["dt"],
         options={"bucket": str(buckets), **options},
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """What a process does with the table."""
+
+    run: Callable[[Warehouse, Any], object]
+    """Its requests are counted. The second argument is what ``warm`` returned."""
+    prepare: Callable[[Warehouse], object] = lambda _: None
+    """Runs in another process before; its requests are not counted."""
+    warm: Callable[[Warehouse], object] = lambda _: None
+    """Runs in the same process before; its requests are not counted."""
+    writes: bool = False
+    build: Callable[[Path], None] = build_table
+    """Creates the table in a local warehouse."""
+
+    def find_original(self, folder: Path) -> Path:
+        """Return the warehouse in a folder that :attr:`build` creates at the first call."""
+        original = folder / self.build.__name__
+        if not original.exists():
+            self.build(original)
+        return original
 
 
 def _read_partition(warehouse: Warehouse, _: Any) -> None:
@@ -255,7 +273,8 @@ def _expire(warehouse: Warehouse, _: Any) -> None:
 def _find_orphans(warehouse: Warehouse, _: Any) -> None:
     from paimon_orch.steps.cleanup.remove_orphan_files import RemoveOrphanFilesRequest, plan
 
-    planned = plan(warehouse.table(), RemoveOrphanFilesRequest(), executor=InProcessExecutor())
+    request = RemoveOrphanFilesRequest(older_than=int(time.time() * 1000))  # all files
+    planned = plan(warehouse.table(), request, executor=InProcessExecutor())
     assert not planned.files
 
 
@@ -294,19 +313,25 @@ OPERATIONS = {
     "count": Operation(run=_count),
     "plan of a compaction": Operation(run=_plan_compaction),
     "compact one partition": Operation(run=_compact_partition, writes=True),
-    "ingest of 1,000 rows": Operation(prepare=_write_file, run=_ingest, writes=True),
+    "ingest of 1,000 rows": Operation(
+        prepare=_write_file, run=_ingest, writes=True, build=build_table_with_merged_manifests
+    ),
+    "ingest that merges 30 manifests": Operation(prepare=_write_file, run=_ingest, writes=True),
     "upsert, second in a process": Operation(warm=_upsert_once, run=_upsert, writes=True),
     "commit of this upsert": Operation(warm=_write_second, run=_commit, writes=True),
     "sensor tick, nothing new": Operation(prepare=_tick, warm=_import_dagster, run=_skip),
     "sensor tick, new snapshot": Operation(
         prepare=_tick_and_commit, warm=_import_dagster, run=_see_snapshot
     ),
-    "inspect": Operation(run=_inspect),
+    "inspect": Operation(run=_inspect, build=build_table_with_merged_manifests),
+    "inspect of 30 manifests": Operation(run=_inspect),
     "doctor": Operation(run=_doctor),
     "check": Operation(run=_check),
     "expire 10 snapshots": Operation(run=_expire, writes=True),
     "orphan files, dry run": Operation(run=_find_orphans),
-    "plan with 300 manifests": Operation(run=_plan_compaction, has_many_manifests=True),
+    "plan with 300 manifests": Operation(
+        run=_plan_compaction, build=build_table_with_many_manifests
+    ),
 }
 DAGSTER_RUN = Operation(warm=_build_asset, run=_materialize, writes=True)
 
