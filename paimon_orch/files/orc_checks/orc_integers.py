@@ -7,19 +7,21 @@ See docs/format/data-files.md#orc-and-avro.
 
 from collections.abc import Iterable, Iterator
 from functools import cache
+from math import gcd
 from typing import NamedTuple
 
 import numpy as np
 
 from paimon_orch.files.parquet.thrift_compact import decode_varint
-from paimon_orch.format.arrays import AnyArray, Int64Array, UInt8Array
+from paimon_orch.format.arrays import AnyArray, Int64Array, Mask
 
 _WIDTHS = np.array([*range(1, 25), 26, 28, 30, 32, 40, 48, 56, 64])
 """The numbers of bits by code."""
 _SHORT_REPEAT, _DIRECT, _PATCHED_BASE = range(3)
 _ONE_VALUE = 0xC0  # a run of differences without bits, but for the count
 _BLOCK_BYTES = 1 << 15
-_MAX_PACKED_BITS, _PRECISE_PACKED_BITS = 24, 4  # of packed runs that are bounded together
+_DOUBLINGS = 4  # of the number of runs that are skipped at once
+_MAX_WIDTH = 24  # in bits, of the values of packed runs that are bounded together
 
 
 class IntegerBounds(NamedTuple):
@@ -31,19 +33,18 @@ class IntegerBounds(NamedTuple):
 
 
 def find_integer_bounds(
-    data: bytes, *, version: int, is_signed: bool, is_precise: bool = False
+    data: bytes, *, version: int, is_signed: bool, rough_total: int = 0
 ) -> IntegerBounds:
     """Return bounds of all values of a stream in version 1 or 2 of the run-length encoding.
 
-    The total may be hundreds of times too large; ``is_precise`` takes longer and bounds it better.
-    A stream may end within a run. Raises ``ValueError`` or ``IndexError`` for a damaged one.
+    A total of at most ``rough_total`` may be hundreds of times too large. A stream may end within a
+    run. Raises ``ValueError`` or ``IndexError`` for a damaged one.
     """
     if version == 1:
         return _combine(_iterate_runs_of_version_1(data, is_signed=is_signed))
-    position, parts = 0, list[IntegerBounds]()
-    max_bits = _PRECISE_PACKED_BITS if is_precise else _MAX_PACKED_BITS
+    blocks, parts, position = list[_RunBlock](), list[IntegerBounds](), 0
     while position < len(data):
-        block = _SimpleRuns(data[position : position + _BLOCK_BYTES], max_bits)
+        block = _RunBlock(data[position : position + _BLOCK_BYTES])
         offset, steps = 0, list[int]()
         while offset < block.size:
             if end := block.skip(offset):
@@ -53,9 +54,14 @@ def find_integer_bounds(
                 bounds, end = _read_run(data, position + offset, is_signed=is_signed)
                 parts.append(bounds)
                 offset = end - position
-        parts.append(block.find_bounds(steps, is_signed=is_signed))
+        block.select_runs(steps)
+        parts.append(block.find_bounds(is_signed=is_signed))
+        blocks.append(block)
         position += offset
-    return _combine(parts)
+    bounds = _combine(parts)
+    if is_signed or bounds.total <= rough_total:
+        return bounds
+    return bounds._replace(total=bounds.total - sum(block.find_excess() for block in blocks))
 
 
 def _combine(parts: Iterable[IntegerBounds]) -> IntegerBounds:
@@ -75,76 +81,122 @@ def _decode_zigzag(value: int) -> int:
     return value >> 1 ^ -(value & 1)
 
 
-class _SimpleRuns:
-    """The runs of a block that are short, packed, or of one value.
+class _RunBlock:
+    """A part of a stream, whose runs are bounded together if they are short, packed or constant.
 
-    Their first bytes give their bounds.
+    The first bytes of these runs give their sizes and bounds. Sizes are computed for all bytes, as
+    if a run started at each of them, because this takes less time than a loop over the runs.
     """
 
-    def __init__(self, data: bytes, max_bits: int) -> None:
+    def __init__(self, data: bytes) -> None:
         self.size = len(data)
         self._data = np.frombuffer(data + bytes(3), np.uint8)
         first, second, third, fourth = (self._data[place : place + len(data)] for place in range(4))
-        heads = first.astype(np.uint16) << 8 | second
-        sizes = _build_run_sizes(max_bits).take(heads)
+        sizes = _describe_heads().sizes.take(first.astype(np.uint16) << 8 | second)
         sizes[(first & 0xFE == _ONE_VALUE) & (third < 0x80) & (fourth == 0)] = 4
-        starts = np.arange(len(data) + 1)
-        self._ends = starts.copy()  # other runs end where they start, and so do incomplete ones
-        self._ends[:-1] += sizes
-        np.copyto(self._ends, starts, where=self._ends > len(data))
-        second_ends = self._ends.take(self._ends)
-        self._fourth_ends = second_ends.take(second_ends)
+        starts = np.arange(len(data) + 1, dtype=np.int32)
+        ends = starts[:-1] + sizes
+        # other runs end where they start, and so do incomplete ones
+        np.copyto(starts[:-1], ends, where=ends <= len(data))
+        self._ends = [starts]
+        """The ends of one run, of two, of four and so on."""
+        for _ in range(_DOUBLINGS):
+            self._ends.append(self._ends[-1].take(self._ends[-1]))
 
     def skip(self, position: int) -> int:
-        """Return the end of up to four runs from a position, or 0 if no simple run is there."""
-        end = self._fourth_ends.item(position)
+        """Return the end of some runs from a position, or 0 if none of the three kinds is there."""
+        end = self._ends[-1].item(position)
         return end if end > position else 0
 
-    def find_bounds(self, steps: list[int], *, is_signed: bool) -> IntegerBounds:
-        """Return the bounds of the runs that were skipped from some positions."""
-        if not steps:
+    def select_runs(self, steps: list[int]) -> None:
+        """Keep only the runs that were skipped from some positions."""
+        starts = np.array(steps, np.int32)
+        for ends in self._ends[-2::-1]:
+            starts = np.concatenate([starts, ends.take(starts)])
+        self._starts = starts[self._ends[0].take(starts) > starts]
+        self._ends.clear()  # they are much larger
+        heads, first = _describe_heads(), self._data.take(self._starts)
+        codes = first.astype(np.uint16) << 8 | self._data.take(self._starts + 1)
+        self._highs, self._counts = heads.highs.take(codes), heads.counts.take(codes)
+        has_third = (first >= _ONE_VALUE) | (first >> 3 == 1)
+        self._highs[has_third] += self._data[self._starts[has_third] + 2]
+
+    def find_bounds(self, *, is_signed: bool) -> IntegerBounds:
+        """Return the bounds of the kept runs."""
+        if not len(self._starts):
             return IntegerBounds()
-        parts = [np.array(steps)]
-        for _ in range(3):
-            parts.append(self._ends.take(parts[-1]))
-        starts = np.concatenate(parts)
-        starts = starts[self._ends.take(starts) > starts]
-        first, second, third = (self._data[starts + n].astype(np.int64) for n in range(3))
-        is_packed, width = first >> 6 == _DIRECT, _WIDTHS[first >> 1 & 31]
-        width = np.where(is_packed, width, 0)
-        high = np.where(is_packed, (1 << width) - 1, np.where(first < 8, second, third))
-        count = np.where(first < 8, first + 3, _count_values(first, second))
-        low = 0
-        if is_signed:
-            has_negative = bool((high[~is_packed] & 1).any()) or _has_odd_values(
-                self._data, (starts + 2)[is_packed], width[is_packed], count[is_packed]
-            )
-            high = high + 1 >> 1
-            low = -int(high.max()) if has_negative else 0
-        return IntegerBounds(low, int(high.max()), int((high * count).sum()))
+        low, high = 0, int(self._highs.max())
+        total = int(np.dot(self._highs, self._counts.astype(np.int64)))
+        if not is_signed:
+            return IntegerBounds(low, high, total)
+        if self._has_odd_values():
+            low = -(high + 1 >> 1)
+        return IntegerBounds(low, high + 1 >> 1, total)
+
+    def _has_odd_values(self) -> bool:
+        """Return whether an encoded value is odd, which means that it is negative."""
+        starts, widths, is_packed = self._find_packed_runs()
+        counts = self._counts[is_packed].astype(np.int64)
+        numbers = 1 + np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        bits = np.repeat(starts * 8 - 1, counts) + np.repeat(widths, counts) * numbers
+        is_odd = (self._data[bits >> 3] >> (7 - (bits & 7)) & 1).any()
+        return bool(is_odd or (self._highs[~is_packed] & 1).any())
+
+    def find_excess(self) -> int:
+        """Return by how much the total of packed runs is larger than the sum of their values."""
+        starts, widths, is_packed = self._find_packed_runs()
+        counts = self._counts[is_packed].astype(np.int64)
+        excess = int(np.dot(self._highs[is_packed], counts))
+        for width in np.unique(widths).tolist():
+            is_selected = widths == width
+            sizes = width * counts[is_selected] + 7 >> 3
+            places = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+            values = _build_byte_values(width)
+            data = self._data[places + np.repeat(starts[is_selected], sizes)]
+            excess -= int(values[places % len(values), data].sum())
+        return excess
+
+    def _find_packed_runs(self) -> tuple[Int64Array, Int64Array, Mask]:
+        """Return where the values of packed runs start, their widths, and which runs these are."""
+        first = self._data[self._starts].astype(np.int64)
+        is_packed = first >> 6 == _DIRECT
+        return self._starts[is_packed] + np.int64(2), _WIDTHS[first[is_packed] >> 1 & 31], is_packed
+
+
+class _Heads(NamedTuple):
+    """What the first two bytes of a run say; sizes of other runs are 0."""
+
+    sizes: AnyArray
+    """In bytes."""
+    highs: AnyArray
+    """The values of short and constant runs, without a third byte, and the bounds of packed runs."""
+    counts: AnyArray
 
 
 @cache
-def _build_run_sizes(max_bits: int) -> AnyArray:
-    """Return the sizes in bytes of short or packed runs by their first two bytes, or 0."""
+def _describe_heads() -> _Heads:
     first, second = np.divmod(np.arange(1 << 16), 256)
-    width = _WIDTHS[first >> 1 & 31]
-    packed = 2 + (width * _count_values(first, second) + 7 >> 3)
-    is_packed = (first >> 6 == _DIRECT) & (width <= max_bits)
-    return np.where(is_packed, packed, np.where(first < 8, 2, 0)).astype(np.uint16)
+    counts, width = ((first & 1) << 8 | second) + 1, _WIDTHS[first >> 1 & 31]
+    is_short, is_packed = first < 16, (first >> 6 == _DIRECT) & (width <= _MAX_WIDTH)
+    packed_size, high = 2 + (width * counts + 7 >> 3), (1 << width % 64) - 1
+    return _Heads(
+        np.select([is_short, is_packed], [2 + (first >> 3), packed_size]).astype(np.uint16),
+        np.select([is_short, is_packed], [second << (first & 8), high]).astype(np.int32),
+        np.where(is_short, (first & 7) + 3, counts).astype(np.uint16),
+    )
 
 
-def _count_values(first: Int64Array, second: Int64Array) -> Int64Array:
-    return ((first & 1) << 8 | second) + 1
+@cache
+def _build_byte_values(width: int) -> Int64Array:
+    """Return what a byte adds to the sum of packed values, by its place and its value.
 
-
-def _has_odd_values(
-    data: UInt8Array, starts: Int64Array, width: Int64Array, count: Int64Array
-) -> bool:
-    """Return whether a packed value is odd, which means that it is negative in signed streams."""
-    numbers = 1 + np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
-    bits = np.repeat(starts * 8 - 1, count) + np.repeat(width, count) * numbers
-    return bool((data[bits >> 3] >> (7 - (bits & 7)) & 1).any())
+    Places repeat after as many bytes as rows are returned.
+    """
+    places = width // gcd(width, 8)
+    bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, np.newaxis], axis=1).astype(np.int64)
+    weights = 1 << (width - 1 - np.arange(8 * places) % width)
+    values: Int64Array = weights.reshape(places, 8) @ bits.T
+    return values
 
 
 def _read_run(data: bytes, position: int, *, is_signed: bool) -> tuple[IntegerBounds, int]:

@@ -4,7 +4,6 @@ See docs/format/data-files.md#orc-and-avro.
 """
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -61,13 +60,13 @@ class OrcStreamCheck:
     def _check_lengths(self, stream: OrcStream, stripe: OrcStripe, footer: StripeFooter) -> None:
         encoding, dictionary_size = footer.encodings[stream.column]
         data = self._tail.read_stream(self._source, stream)
-        find_bounds = partial(
-            find_integer_bounds, data, version=_get_version(encoding), is_signed=False
-        )
         item_bytes = 1 if self._columns[stream.column] in _STRINGS else _BYTES_PER_ITEM
-        low, _, total = find_bounds()
-        if total * item_bytes > _MAX_ROUGH_BYTES:
-            low, _, total = find_bounds(is_precise=True)
+        low, _, total = find_integer_bounds(
+            data,
+            version=_get_version(encoding),
+            is_signed=False,
+            rough_total=_MAX_ROUGH_BYTES // item_bytes,
+        )
         if low < 0:
             raise ValueError(f"ORC column {stream.column} has the length {low}")
         content = f"the lengths of ORC column {stream.column} are up to {total} in sum"
