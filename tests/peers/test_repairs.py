@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from support.damaged_tables import put_keys_into_two_buckets
+from support.damaged_tables import put_keys_into_two_buckets, stop_to_merge_levels
 from support.data_evolution import change_an_indexed_table
 from support.peers.peers import Peer
 from support.tables import rows_of
@@ -34,6 +34,23 @@ def test_java_continues_a_table_whose_duplicate_keys_were_deleted(
     expected = [tuple(row.values()) for row in changed] + [row for row in rows if row[0] == 1]
     assert rows_of(table) == expected
     assert not plan(table, RepairRequest(rules=frozenset([DoctorRule.DUPLICATE_KEYS])))
+
+
+def test_java_sees_each_key_once_after_levels_that_it_does_not_merge_are_merged(
+    java20: Peer, tmp_path: Path
+) -> None:
+    vectors = {"deletion-vectors.enabled": "true"}
+    table = stop_to_merge_levels(tmp_path, newer=vectors, merge_engine="partial-update")
+    assert len(java20.read(tmp_path)) == len(rows_of(table)) == 8
+
+    repair(table)
+
+    rows = rows_of(table)
+    assert sorted(tuple(row.values()) for row in java20.read(tmp_path)) == rows
+    assert java20.check(tmp_path) == []
+    java20.run("write", tmp_path, rows=[{"k": 2, "v": None, "w": 1}])
+    java20.run("compact", tmp_path, full=True)
+    assert rows_of(table) == [row if row[0] != 2 else (2, 7, 1) for row in rows]
 
 
 def test_java_filters_an_indexed_table_after_changes(java20: Peer, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from unittest.mock import patch
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from support.damage import edit_files, edit_index, edit_snapshot
+from support.damage import add_schema, edit_files, edit_index, edit_snapshot
 from support.golden import GOLDEN, copy_warehouse
 from support.tables import new_table, table_of
 
@@ -213,6 +213,16 @@ def write_into_bucket_1(table: Table, rows: pa.Table) -> None:
     others = BucketAssigner({0: np.array([-1, -2, -3], np.int32)}, 3)
     with patch.object(HashIndex, "load_assigner", lambda *_: others):
         table.upsert(rows)
+
+
+def stop_to_merge_levels(root: Path, *, newer: dict[str, str], **options: str) -> Table:
+    """Create a table with overlapping files on levels 4 and 5, whose readers merged them once."""
+    table = new_table(root, "k BIGINT, v BIGINT, w BIGINT", **options)
+    table.upsert(table_of("k v w", [(k, 10 * k, k) for k in range(6)]))
+    compact(table, strategy="full")
+    table.upsert(table_of("k v w", [(2, 7, None), (3, 90, 5)]))
+    edit_files(table, 3, level=4)
+    return add_schema(table, **newer)
 
 
 def put_keys_into_two_buckets(root: Path, *, compacts: bool = False, **options: str) -> Table:

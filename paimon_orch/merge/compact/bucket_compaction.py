@@ -76,6 +76,10 @@ class CompactionTask:
     """Whether the task is one part of a compaction; all parts share one index file."""
     merges_level0: bool = False
     """Whether another part can contain the rows of level 0."""
+    merges_levels: bool = False
+    """Whether rows on a level are merged with those of higher levels, although there are lookups.
+
+    Lookups have merged them already, except in files from before there were lookups."""
 
     @property
     def inputs(self) -> tuple[DataFileMeta, ...]:
@@ -110,6 +114,8 @@ class BucketCompaction:
         )
         self._outcome = BucketCompactionResult()
         self._engine = create_merge_engine(reader.schema)
+        if task.merges_levels:
+            self._engine = replace(self._engine, are_levels_ordered=False)
         self._expiry = RecordLevelExpire.of(reader.schema, task.now)
         self._open_writers = ExitStack()
         self._writer_factory: FileWriterFactory | None = None

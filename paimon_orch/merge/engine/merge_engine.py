@@ -50,7 +50,9 @@ class MergeEngine:
     schema: TableSchema
 
     are_levels_ordered: bool = True
-    """Whether rows on lower levels are newer; not if files of several partitions are merged."""
+    """Whether lookups have merged the rows of a level with those of higher levels.
+
+    Not if files of several partitions are merged, or files from before there were lookups."""
 
     @property
     def _name(self) -> str:

@@ -42,6 +42,7 @@ from paimon_orch.steps.inspection.health_metrics import HEALTH_METRICS
 from paimon_orch.steps.inspection.index_damage import find_index_damage
 from paimon_orch.steps.inspection.inspect import TableReport, inspect_newest
 from paimon_orch.steps.inspection.snapshot_chain import SnapshotChain
+from paimon_orch.steps.inspection.unmerged_levels import find_unmerged_levels
 from paimon_orch.storage.concurrency import start_call
 from paimon_orch.table.iceberg.iceberg_settings import is_iceberg_enabled
 from paimon_orch.table.iceberg.status import read_iceberg_status
@@ -388,6 +389,7 @@ class _Examination:
         self.files, self.bytes = report.file_count, report.bytes
         if report.problem is not None:
             yield self._describe_problem(report, report.problem)
+        yield from self._check_levels(state, report)
         yield from self._check_visibility(report)
         yield from self._check_indexes(state, report)
         if report.health is not None:
@@ -405,6 +407,20 @@ class _Examination:
                 problem += ": compactions fail, and readers may see several rows of a key"
         cost = f"{format_count(report.file_count, 'file')}, {format_size(report.bytes)}"
         return self._find(rule, Severity.ERROR, f"{problem} ({cost})", command)
+
+    def _check_levels(self, state: TableState, report: TableReport) -> Iterator[DoctorFinding]:
+        assert report.live is not None
+        unmerged = find_unmerged_levels(state, report.live)
+        if len(unmerged):
+            yield self._find(
+                DoctorRule.OVERLAPPING_FILES,
+                Severity.ERROR,
+                f"{format_count(len(unmerged), 'bucket')} with overlapping files on several levels, "
+                "which were merged by readers under the options of older schemas and are not "
+                "merged now: readers may see several rows of a key",
+                "repair",
+                buckets=len(unmerged),
+            )
 
     def _check_visibility(self, report: TableReport) -> Iterator[DoctorFinding]:
         if report.rows_not_visible:

@@ -1,4 +1,8 @@
-"""Merges files of one level whose keys overlap, which writers of Java Paimon refuse to compact.
+"""Merges files whose keys overlap and that readers do not merge.
+
+Writers of Java Paimon refuse to compact files of one level that overlap. Files of several levels
+overlap after readers stopped to merge levels, see
+:mod:`paimon_orch.steps.inspection.unmerged_levels`.
 
 The merge engine of the table decides which row of a key remains. Readers that do not merge files of
 one level saw all of them before. The files stay on their level, unless the order of merged values
@@ -30,6 +34,10 @@ from paimon_orch.steps.compaction.primary_key import (
     select_primary_key_units,
 )
 from paimon_orch.steps.inspection.duplicate_keys import ComparedBucket, DuplicateKeyFinder
+from paimon_orch.steps.inspection.unmerged_levels import (
+    find_unmerged_levels,
+    read_merging_schemas,
+)
 from paimon_orch.steps.repairs.replaced_rows import put_rows_aside, read_replaced_rows
 from paimon_orch.table.chain.chain_branches import refuse_chain_table
 from paimon_orch.table.commit.conflict_detection import BucketGuard
@@ -40,15 +48,21 @@ from paimon_orch.table.table_state import TableState
 
 
 def plan(table: Table, request: CompactRequest) -> CompactionPlan:
-    """Find the files of the latest snapshot that overlap others of their level."""
+    """Find the files of the latest snapshot that overlap others which readers do not merge."""
     state = table.load()
     schema, snapshot = state.schema, state.snapshot
     if snapshot is None or not schema.primary_keys:
         return CompactionPlan(request=request, state=state)
     live = plan_live_buckets(state, schema, snapshot, request)
     live = live.take(np.flatnonzero(live.groups.buckets >= 0))
-    splits = live.build_splits(live.levels.find_possible_overlaps())
-    units = [unit for split in splits for unit in _plan_units(state, split)]
+    unmerged = find_unmerged_levels(state, live)
+    suspects = np.union1d(live.levels.find_possible_overlaps(), unmerged)
+    splits = live.build_splits(suspects)
+    units = [
+        unit
+        for split, is_unmerged in zip(splits, np.isin(suspects, unmerged).tolist(), strict=True)
+        for unit in _plan_units(state, split, has_unmerged_levels=is_unmerged)
+    ]
     if not units:
         return CompactionPlan(request=request, state=state)
     state.check_step(StepKind.COMPACT)
@@ -72,12 +86,15 @@ def _build_guard(split: BucketSplit) -> BucketGuard:
     return BucketGuard.of(split.partition_bucket, files, split.vectors)
 
 
-def _plan_units(state: TableState, split: BucketSplit) -> list[PrimaryKeyCompactionUnit]:
+def _plan_units(
+    state: TableState, split: BucketSplit, *, has_unmerged_levels: bool
+) -> list[PrimaryKeyCompactionUnit]:
     """Return the units of a bucket: one for each level with overlapping files, or one for all."""
     levels = sorted({file.level for file in split.files} - {0})
     overlapping = {level: _find_overlapping(state, split, level) for level in levels}
     selected = {level: files for level, files in overlapping.items() if files}
-    if selected and not _can_merge_levels_separately(state, split, levels):
+    merges_levels = has_unmerged_levels and _merges_older_levels(state, split)
+    if has_unmerged_levels or (selected and not _can_merge_levels_separately(state, split, levels)):
         selected = {levels[-1]: tuple(file for file in split.files if file.level > 0)}
     return [
         PrimaryKeyCompactionUnit(
@@ -86,7 +103,10 @@ def _plan_units(state: TableState, split: BucketSplit) -> list[PrimaryKeyCompact
             total_buckets=split.total_buckets,
             partition_text=format_partition(split.partition, state.schema),
             reason=CompactReason.OVERLAPPING_FILES,
-            task=_build_task(state, split, level, files, is_partial=len(selected) > 1),
+            task=replace(
+                _build_task(state, split, level, files, is_partial=len(selected) > 1),
+                merges_levels=merges_levels,
+            ),
         )
         for level, files in selected.items()
     ]
@@ -135,6 +155,32 @@ def _can_merge_levels_separately(
             "rewrite the partition with an overwrite. Nothing was changed"
         )
     return False
+
+
+def _merges_older_levels(state: TableState, split: BucketSplit) -> bool:
+    """Return whether rows on a level of the bucket are to be merged with those of higher levels.
+
+    They are not if lookups merged them already when they were written. Raises
+    :class:`UnsupportedError` if values or rows of a changelog would be lost.
+    """
+    engine = create_merge_engine(state.schema)
+    has_newest_values = engine.is_deduplicate or engine.is_first_row
+    if state.schema.typed_options.changelog_producer == "full-compaction":
+        fix = "run a full compaction" if has_newest_values else "overwrite the partition"
+        raise UnsupportedError(
+            f"{state.identifier}: files of several levels overlap, and merging them would leave out "
+            f"rows of the changelog ('changelog-producer' = full-compaction); {fix} instead. "
+            "Nothing was changed"
+        )
+    older = read_merging_schemas(state, {file.schema_id for file in split.files if file.level > 0})
+    has_lookups = {schema.typed_options.needs_lookup for schema in older.values()}
+    if len(has_lookups) > 1 and not has_newest_values:
+        raise UnsupportedError(
+            f"{state.identifier}: files of several levels overlap, and only some of their values are "
+            "merged ('changelog-producer' or 'force-lookup' was changed, too); overwrite the "
+            "partition instead. Nothing was changed"
+        )
+    return False in has_lookups
 
 
 def _find_overlapping(

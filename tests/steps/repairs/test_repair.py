@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from support.damage import edit_files
-from support.damaged_tables import CORPUS, DamagedTable
+from support.damaged_tables import CORPUS, DamagedTable, stop_to_merge_levels
 from support.golden import canonical_rows
 from support.kill import MARKS, kill_at_each_change
 from support.recorded_partitions import RecordedPartitions, through_catalog
@@ -154,6 +154,73 @@ def test_the_newest_row_of_a_key_wins_and_the_others_are_put_aside(
     assert replaced.select(["k", "v"]).to_pylist() == [{"k": 2, "v": "old"}, {"k": 3, "v": "old"}]
     assert Quarantine.of(table).restore(folder) == 0, "rows are not files of the table"
     assert path.exists()
+
+
+VECTORS = {"deletion-vectors.enabled": "true"}
+VECTORS_OF_NEW_TABLES = {"deletion_vectors__enabled": "true"}
+SUMS = {
+    "merge_engine": "aggregation",
+    "fields__v__aggregate_function": "sum",
+    "fields__w__aggregate_function": "sum",
+}
+
+
+@pytest.mark.parametrize(
+    ("newer", "options", "changed"),
+    [
+        (VECTORS, {}, [(2, 7, None), (3, 90, 5)]),
+        (VECTORS, {"changelog_producer": "lookup"}, [(2, 7, None), (3, 90, 5)]),
+        (VECTORS, {"merge_engine": "partial-update"}, [(2, 7, 2), (3, 90, 5)]),
+        (VECTORS, SUMS, [(2, 27, 2), (3, 120, 8)]),
+        (VECTORS, {**SUMS, "changelog_producer": "lookup"}, [(2, 7, None), (3, 90, 5)]),
+        ({"merge-engine": "first-row"}, {}, [(2, 20, 2), (3, 30, 3)]),
+    ],
+)
+def test_levels_that_readers_do_not_merge_any_more_are_merged_as_before(
+    tmp_path: Path, newer: dict[str, str], options: dict[str, str], changed: list[object]
+) -> None:
+    table = stop_to_merge_levels(tmp_path, newer=newer, **options)
+    assert len(rows_of(table)) == 8
+    [finding] = [f for f in examine_opened_table(table) if f.severity is Severity.ERROR]
+    assert (finding.rule, finding.command) == (DoctorRule.OVERLAPPING_FILES, "repair")
+
+    result = repair(table)
+
+    assert result.tag is not None
+    expected = [(k, 10 * k, k) for k in (0, 1)] + changed + [(k, 10 * k, k) for k in (4, 5)]
+    assert rows_of(table) == expected
+    assert not plan(table, RepairRequest())
+    table.upsert(table_of("k v w", [(9, 9, 9)]))
+    compact(table, InProcessExecutor(), strategy="minor")
+    assert rows_of(table) == [*expected, (9, 9, 9)]
+    assert examine_opened_table(table) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "fix"), [({}, "run a full compaction"), (SUMS, "overwrite the partition")]
+)
+def test_levels_whose_changelog_would_be_lost_are_not_merged(
+    tmp_path: Path, options: dict[str, str], fix: str
+) -> None:
+    table = stop_to_merge_levels(
+        tmp_path, newer=VECTORS, changelog_producer="full-compaction", **options
+    )
+
+    planned = plan(table, RepairRequest())
+
+    assert planned.actions == ()
+    assert fix in planned.refused[0].reason
+
+
+def test_levels_of_tables_with_vectors_may_have_the_same_keys(tmp_path: Path) -> None:
+    table = new_table(tmp_path, **VECTORS_OF_NEW_TABLES)
+    for number in range(3):
+        table.upsert(table_of("k v", [(k, str(number)) for k in range(0, 9, number + 1)]))
+        compact(table, InProcessExecutor(), strategy="minor" if number else "full")
+    assert len(set(levels_of(table))) > 1
+
+    assert examine_opened_table(table) == []
+    assert not plan(table, RepairRequest())
 
 
 def write_newest_rows_below_older_ones(root: Path, **options: str) -> Table:
