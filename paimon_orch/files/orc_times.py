@@ -31,9 +31,11 @@ READ_ZONE = "GMT"
 
 _NANOS_PER_SECOND = 10**9
 _NANOS_WITHOUT_BORROW = 999_999
-_YEAR_1900, _YEAR_1970, _YEAR_2262 = -2_208_988_800, 0, 9_214_646_400
+_YEAR_1900, _YEAR_1970, _YEAR_2038, _YEAR_2262 = -2_208_988_800, 0, 2_145_916_800, 9_214_646_400
 _YEAR_2015, _SUMMER_2030, _WINTER_2030 = 1_420_070_400, 1_909_000_000, 1_894_000_000
 _WEEK = 7 * 86_400
+_CALENDAR_CYCLE = 146_097 * 86_400
+"""400 years, after which all dates have the same weekdays again."""
 
 
 def find_time_correction(
@@ -78,7 +80,8 @@ def _load_offsets(name: str) -> tuple[Int64Array, Int64Array]:
     """Return the instants at which the offset of a zone changes, and the offsets between them.
 
     Both are in seconds. As in ``java.util.TimeZone``, the standard offset of today is that of all
-    times before 1900.
+    times before 1900, and changes after 2037 follow one rule for all years: those of the database
+    for single years, such as the summer times without Ramadan of Morocco, are left out.
     """
     try:
         zone = parse_zone(name or READ_ZONE)
@@ -94,11 +97,13 @@ def _load_offsets(name: str) -> tuple[Int64Array, Int64Array]:
     standard = min(find_offset(instant, zone) for instant in (_SUMMER_2030, _WINTER_2030))
     starts, offsets = [_YEAR_1900], [standard, find_offset(_YEAR_1900, old)]
     for week in range(_YEAR_1900, _YEAR_2262, _WEEK):
-        rules, end = old if week < _YEAR_1970 else zone, week + _WEEK
-        while (start := _find_change(week, end, offsets[-1], rules)) is not None:
-            starts.append(start)
-            offsets.append(find_offset(start, rules))
-            week = start  # noqa: PLW2901 - another change may follow in the same week
+        rules = old if week < _YEAR_1970 else zone
+        shift = _CALENDAR_CYCLE if week >= _YEAR_2038 else 0  # to years without exceptions
+        start, end = week + shift, week + shift + _WEEK
+        while (change := _find_change(start, end, offsets[-1], rules)) is not None:
+            starts.append(change - shift)
+            offsets.append(find_offset(change, rules))
+            start = change
     return np.array(starts), np.array(offsets)
 
 

@@ -218,6 +218,34 @@ def test_times_before_1900_have_the_standard_offset_of_today_as_in_java() -> Non
     assert (offsets // 10**9).tolist() == [8 * 3600, 8 * 3600 + 5 * 60 + 43, 8 * 3600]
 
 
+@pytest.mark.parametrize(
+    ("zone", "times", "hours"),
+    [
+        # Ramadan is in the database until 2087
+        (
+            "Africa/Casablanca",
+            ["2036-11-01", "2042-09-12", "2061-02-08", "2100-01-01"],
+            [0, 1, 1, 1],
+        ),
+        ("Asia/Gaza", ["2036-07-01", "2053-05-01", "2053-12-31"], [3, 3, 2]),
+        ("America/New_York", ["2037-07-01", "2038-01-02", "2100-07-01"], [-4, -5, -4]),
+    ],
+)
+def test_changes_of_single_years_after_2037_are_left_out_as_in_java(
+    zone: str, times: list[str], hours: list[int]
+) -> None:
+    [field], kind = parse_columns("t TIMESTAMP_LTZ(6)"), pa.timestamp("ns", "UTC")
+    correct = find_time_correction(zone, legacy_instants=True)
+    assert correct is not None
+    stored = pa.array(times).cast(pa.timestamp("ns")).view(kind)
+
+    assert isinstance(field.type, AtomicType)
+    local = correct(stored, field.type, kind)
+
+    offsets = local.view(pa.int64()).to_numpy() - stored.view(pa.int64()).to_numpy()
+    assert (offsets // 3_600_000_000_000).tolist() == hours
+
+
 def test_an_unknown_zone_is_refused_by_name() -> None:
     with pytest.raises(UnsupportedError, match="in the time zone 'Mars/Olympus', which the time z"):
         find_time_correction("Mars/Olympus", legacy_instants=True)

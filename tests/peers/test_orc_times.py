@@ -24,6 +24,7 @@ ZONES = [
     "Australia/Lord_Howe",
     "Asia/Kolkata",
     "Africa/Monrovia",
+    "Africa/Casablanca",
     "Europe/Amsterdam",
     "EST",
     "GMT+05:30",
