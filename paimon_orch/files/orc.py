@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import orc
 
+from paimon_orch.decode_limits import build_limit_error, get_allowed_bytes
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.files.nested_arrays import (
     build_map_entries,
@@ -27,18 +28,19 @@ from paimon_orch.files.nested_arrays import (
     with_fields,
     with_values,
 )
-from paimon_orch.files.orc_checks.orc_streams import OrcStreamCheck
-from paimon_orch.files.orc_metadata import (
+from paimon_orch.files.orc_times import READ_ZONE, find_time_correction
+from paimon_orch.format.arrays import Positions
+from paimon_orch.format.orc.orc_metadata import (
     OrcStripe,
     OrcTail,
     StripeFooter,
     check_postscript,
 )
-from paimon_orch.files.orc_times import READ_ZONE, find_time_correction
-from paimon_orch.format.arrays import Positions
+from paimon_orch.format.orc.orc_streams import OrcStreamCheck
 from paimon_orch.format.types.arrow import (
     NumberedBatch,
     build_record_batch,
+    limit_batches,
     number_batches,
     to_arrow_type,
 )
@@ -57,6 +59,8 @@ from paimon_orch.format.types.data_types import (
 )
 
 _NANOS_PER_SECOND = 10**9
+_BYTES_PER_VALUE = 16
+_LONG_TEXT_BYTES = 64 << 20  # of a batch in which each row can have a long text
 _CODECS = {
     "zstd": "zstd",
     "snappy": "snappy",
@@ -148,6 +152,7 @@ class OrcFileReader:
         with self._source.reraise_failure():
             check_postscript(self._source)
             self._file = orc.ORCFile(self._source)
+        self._size = source.seek(0, os.SEEK_END)
         self._tail.check_types()
         self._types = {field.name: field.type for field in fields}
         self.num_rows: int | None = self._file.nrows
@@ -155,9 +160,12 @@ class OrcFileReader:
 
     def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield all rows of the named columns in file order; CHAR has no trailing spaces."""
-        self._check_stripes(columns, range(len(self._stripes)))
+        longest = self._check_stripes(columns, range(len(self._stripes)))
         if self._has_several_zones(columns):
-            for number in range(len(self._stripes)):
+            for number, stripe in enumerate(self._stripes):
+                if not self._is_small(stripe, longest, columns):
+                    content = f"a stripe of {stripe.rows} rows has texts of {longest} bytes"
+                    raise build_limit_error(content, get_allowed_bytes(self._size), self._size)
                 yield self._read_stripe(number, columns)
             return
         import pyarrow.dataset as ds  # this import is slow, because it imports pandas
@@ -165,9 +173,16 @@ class OrcFileReader:
         # a dataset reads a stripe in batches; ORCFile reads the whole stripe
         source = self._time_source if any(map(self._has_times, columns)) else self._source
         fragment = ds.OrcFileFormat().make_fragment(source)
+        rows = min(batch_rows, max((stripe.rows for stripe in self._stripes), default=0))
+        is_long = longest * rows > get_allowed_bytes(self._size)
         stripes = fragment.to_batches(
-            columns=list(columns), batch_size=batch_rows, batch_readahead=1, use_threads=False
+            columns=list(columns),
+            batch_size=max(1, _LONG_TEXT_BYTES // longest) if is_long else batch_rows,
+            batch_readahead=1,
+            use_threads=False,
         )
+        if is_long:
+            stripes = limit_batches(stripes, batch_rows, self._size)
         with self._source.reraise_failure():
             for batch in stripes:
                 if batch.num_rows:  # an empty file has a batch without rows
@@ -226,7 +241,10 @@ class OrcFileReader:
         if not columns or len(stripes) == len(self._stripes):
             yield from number_batches(0, self.batches(columns, batch_rows))
             return
-        self._check_stripes(columns, stripes)
+        longest = self._check_stripes(columns, stripes)
+        if any(not self._is_small(self._stripes[stripe], longest, columns) for stripe in stripes):
+            yield from number_batches(0, self.batches(columns, batch_rows))
+            return
         for stripe in stripes:
             yield from number_batches(begins[stripe], [self._read_stripe(stripe, columns)])
 
@@ -262,14 +280,25 @@ class OrcFileReader:
         with self._source.reraise_failure():
             return orc.ORCFile(self._time_source)
 
-    def _check_stripes(self, columns: Sequence[str], numbers: Iterable[int]) -> None:
-        """Refuse stripes with which pyarrow would end the process."""
+    def _check_stripes(self, columns: Sequence[str], numbers: Iterable[int]) -> int:
+        """Return the bytes of the longest texts of dictionaries, which each row can have.
+
+        Refuses stripes with which pyarrow would end the process.
+        """
         tail = self._tail
         check = OrcStreamCheck(self._source, tail, tail.find_columns(set(columns)))
-        if check.is_needed:
-            with self._source.reraise_failure():
-                for number in numbers:
-                    check.check(self._stripes[number], self._footers[number])
+        if not check.is_needed:
+            return 0
+        with self._source.reraise_failure():
+            return max(
+                (check.check(self._stripes[number], self._footers[number]) for number in numbers),
+                default=0,
+            )
+
+    def _is_small(self, stripe: OrcStripe, longest: int, columns: Sequence[str]) -> bool:
+        """Return whether a stripe can be read at once."""
+        row_bytes = longest + _BYTES_PER_VALUE * len(columns)
+        return stripe.rows * row_bytes <= get_allowed_bytes(self._size)
 
     def _convert_batch(self, batch: pa.RecordBatch, stripe: int) -> pa.RecordBatch:
         arrays = [

@@ -24,11 +24,14 @@ import pyarrow.parquet as pq
 from pyarrow import csv
 
 from paimon_orch.errors import InputError
+from paimon_orch.format.parquet.footer import Footer
+from paimon_orch.format.parquet.page_check import read_batches
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import VariantType
 from paimon_orch.storage import LocalFileIO
 
+_BATCH_ROWS = 1 << 16
 _FORMAT_BY_SUFFIX = {
     ".parquet": "parquet",
     ".csv": "csv",
@@ -248,9 +251,9 @@ def _open_parquet(paths: Sequence[str], table_schema: TableSchema) -> InputRows:
 def read_parquet_footer(file: IO[bytes], path: str) -> tuple[pq.FileMetaData, pa.Schema]:
     """Return the metadata and the schema of a Parquet file; ``path`` is for messages."""
     try:
-        with pq.ParquetFile(file) as reader:
+        with pq.ParquetFile(file, metadata=Footer(file).metadata) as reader:
             return reader.metadata, reader.schema_arrow
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, ValueError, LookupError) as error:
         raise InputError(f"{path} cannot be read as parquet: {error}") from error
 
 
@@ -267,9 +270,9 @@ def _read_parquet_schema(path: str) -> pa.Schema:
 
 def _read_parquet(path: str) -> Iterator[pa.RecordBatch]:
     try:
-        with pq.ParquetFile(path) as file:
-            yield from file.iter_batches()
-    except (pa.ArrowException, OSError) as error:
+        with pa.OSFile(path) as file:
+            yield from read_batches(file, _BATCH_ROWS, use_threads=True)
+    except (pa.ArrowException, OSError, ValueError, LookupError) as error:
         raise InputError(f"{path} cannot be read as parquet: {error}") from error
 
 

@@ -8,10 +8,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from paimon_orch.errors import InputError
+from paimon_orch.format.parquet.footer import Footer
+from paimon_orch.format.parquet.page_check import read_batches
 
 _MAX_PART_BYTES, _MIN_PART_BYTES = 128 << 20, 4 << 20  # as the parts that Spark reads
 _MAX_BATCH_ROWS, _MAX_BATCH_BYTES = 65_536, 32 << 20
-_BUFFER_BYTES = 1 << 20  # without a buffer, whole column chunks are read
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +25,10 @@ class RowGroups:
     def read(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows in the order of the file."""
         try:
-            with pq.ParquetFile(self.path, buffer_size=_BUFFER_BYTES) as file:
-                yield from file.iter_batches(
-                    _compute_batch_rows(file.metadata, self.numbers),
-                    row_groups=list(self.numbers),
-                    use_threads=False,
-                )
-        except (pa.ArrowException, OSError) as error:
+            with pa.OSFile(self.path) as file:
+                batch_rows = _compute_batch_rows(Footer(file).metadata, self.numbers)
+                yield from read_batches(file, batch_rows, self.numbers)
+        except (pa.ArrowException, OSError, ValueError, LookupError) as error:
             raise InputError(f"{self.path} cannot be read as parquet: {error}") from error
 
 
@@ -68,18 +66,16 @@ def read_part(part: PartOfFiles) -> Iterator[pa.RecordBatch]:
 def _list_row_groups(path: str) -> list[tuple[int, int]]:
     """Return the number and the stored bytes of each row group that has rows."""
     try:
-        metadata = pq.read_metadata(path)
-    except (pa.ArrowException, OSError) as error:
+        with pa.OSFile(path) as file:
+            footer = Footer(file)
+            leaves = range(footer.metadata.num_columns)
+            return [
+                (number, sum(footer.locate_pages(number, leaf).size for leaf in leaves))
+                for number in range(footer.metadata.num_row_groups)
+                if footer.metadata.row_group(number).num_rows
+            ]
+    except (pa.ArrowException, OSError, ValueError, LookupError) as error:
         raise InputError(f"{path} cannot be read as parquet: {error}") from error
-    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-    return [
-        (
-            number,
-            sum(group.column(leaf).total_compressed_size for leaf in range(group.num_columns)),
-        )
-        for number, group in enumerate(groups)
-        if group.num_rows
-    ]
 
 
 def _compute_batch_rows(metadata: pq.FileMetaData, numbers: Sequence[int]) -> int:

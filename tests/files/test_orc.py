@@ -16,9 +16,9 @@ from pyarrow import orc
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.files.orc import OrcFileReader, OrcFileWriter
 from paimon_orch.files.orc_instants import refuse_unnamed_zone
-from paimon_orch.files.orc_metadata import OrcTail, StripeFooter
 from paimon_orch.files.orc_times import find_time_correction
 from paimon_orch.files.row_selection import take_selected_rows
+from paimon_orch.format.orc.orc_metadata import OrcTail, StripeFooter
 from paimon_orch.format.row.simple_stats import ColumnStats
 from paimon_orch.format.types.arrow import to_arrow_schema
 from paimon_orch.format.types.data_types import AtomicType, parse_columns

@@ -17,8 +17,8 @@ from pyarrow import orc
 
 from paimon_orch.errors import PaimonError, wrap_decode_errors
 from paimon_orch.files.file_format import open_reader, open_writer
-from paimon_orch.files.orc_metadata import OrcTail
 from paimon_orch.format.options import Options
+from paimon_orch.format.orc.orc_metadata import OrcTail
 from paimon_orch.format.types.arrow import to_arrow_schema
 from paimon_orch.format.types.data_types import parse_columns
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from paimon_orch.files.parquet.thrift_compact import (
+from paimon_orch.format.parquet.thrift_compact import (
     BINARY,
     STRUCT_END,
     ThriftFields,

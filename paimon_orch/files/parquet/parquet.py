@@ -4,7 +4,7 @@ See docs/format/data-files.md#parquet.
 """
 
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property, partial
@@ -19,7 +19,6 @@ from paimon_orch.errors import InputError
 from paimon_orch.files.nested_arrays import map_atoms
 from paimon_orch.files.parquet import int96
 from paimon_orch.files.parquet.byte_ranges import ByteRange, join_ranges
-from paimon_orch.files.parquet.footer import PARQUET_MAGIC, Footer
 from paimon_orch.files.parquet.footer_fields import FileLayout
 from paimon_orch.files.parquet.footer_sink import FooterSink
 from paimon_orch.files.parquet.int96 import (
@@ -46,6 +45,8 @@ from paimon_orch.files.parquet.row_group_assembly import RowGroupAssembly
 from paimon_orch.files.parquet.row_group_source import RowGroupSource
 from paimon_orch.files.variant_text import has_variants
 from paimon_orch.format.arrays import Positions
+from paimon_orch.format.parquet.footer import PARQUET_MAGIC, Footer
+from paimon_orch.format.parquet.page_check import PageCheck, ReadPlan
 from paimon_orch.format.schema import KEY_PREFIX, SEQUENCE_NUMBER
 from paimon_orch.format.text import decode_text
 from paimon_orch.format.types.arrow import to_arrow_schema
@@ -104,12 +105,14 @@ class ParquetFileReader:
         # memory, because a merge of many files does not hold whole column chunks of all files.
         self._source, self._remote = source, remote
         self._footer = Footer(source, remote=remote)
+        self._check = PageCheck(source, self._footer, self._footer.file_size)
+        self._dictionaries: list[str] = []
         self._file = self._open()
         self._costs = costs or (REMOTE_COSTS if remote else LOCAL_COSTS)
         self.num_rows: int | None = self._file.metadata.num_rows
         self.names: Sequence[str] = self._file.schema_arrow.names
 
-    def _open(self, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
+    def _open(self, dictionaries: Iterable[str] = ()) -> pq.ParquetFile:
         return pq.ParquetFile(
             self._source,
             metadata=self._footer.metadata,
@@ -120,6 +123,7 @@ class ParquetFileReader:
 
     def keep_dictionaries(self, columns: Sequence[str]) -> None:
         """Read text columns as dictionary arrays from now on."""
+        self._dictionaries = list(columns)
         self._file = self._open(columns)
 
     def find_dictionary_columns(self) -> list[str]:
@@ -128,10 +132,10 @@ class ParquetFileReader:
         A row group whose dictionary became too large also has pages of values, which are larger.
         """
         metadata = self._file.metadata
-        groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+        groups = range(metadata.num_row_groups)
         found, leaf = [], 0
         for field in self._file.schema_arrow:
-            chunks = [group.column(leaf) for group in groups]
+            chunks = [self._footer.column(group, leaf) for group in groups]
             if pa.types.is_string(field.type) and all(
                 chunk.has_dictionary_page
                 and chunk.total_uncompressed_size <= _MAX_INDEX_BYTES * chunk.num_values
@@ -146,18 +150,41 @@ class ParquetFileReader:
     ) -> Iterator[pa.RecordBatch]:
         """Yield the named columns of all rows or of some row groups, in file order."""
         numbers = list(range(self.num_row_groups)) if groups is None else list(groups)
+        leaves = self._find_leaves(columns)
         # with pre_buffer, a call for several row groups keeps all of them in memory
         calls = [[number] for number in numbers] if self._remote else [numbers]
         for number, row_groups in enumerate(calls):
             if isinstance(self._source, ObjectInput):
                 following = numbers[number + 1 : number + 2]
                 self._source.expect(self._plan_ranges(row_groups, following, columns))
-            yield from self._file.iter_batches(
-                batch_size=batch_rows,
+            plan = self._check.plan(row_groups, leaves, batch_rows)
+            file = self._file
+            if plan.dictionary_paths:
+                file = self._open([*self._dictionaries, *plan.dictionary_paths])
+            batches = file.iter_batches(
+                batch_size=plan.batch_rows,
                 row_groups=row_groups,
                 columns=list(columns),
                 use_threads=False,
             )
+            if plan == ReadPlan(batch_rows):
+                yield from batches
+            else:
+                yield from self._check.check_batches(batches, plan, batch_rows, self._dictionaries)
+
+    def _find_leaves(self, columns: Sequence[str]) -> list[int]:
+        """Return the numbers of the leaf columns of columns or of parts of them."""
+        names, prefixes = set(columns), tuple(f"{name}." for name in columns)
+        return [
+            leaf
+            for leaf, path in enumerate(self._leaf_paths)
+            if path in names or path.startswith(prefixes)
+        ]
+
+    @cached_property
+    def _leaf_paths(self) -> list[str]:
+        schema = self._footer.metadata.schema
+        return [schema.column(leaf).path for leaf in range(len(schema))]
 
     def _plan_ranges(
         self, groups: Sequence[int], following: Sequence[int], columns: Sequence[str]
@@ -170,17 +197,11 @@ class ParquetFileReader:
 
     def _merge_ranges(self, groups: Sequence[int], columns: Sequence[str]) -> list[ByteRange]:
         """Return the ranges of the column chunks; those that are close to each other are one."""
-        names = set(columns)
-        ranges = list[ByteRange]()
+        leaves, ranges = self._find_leaves(columns), list[ByteRange]()
         for number in groups:
-            group = self._file.metadata.row_group(number)
-            for chunk in map(group.column, range(group.num_columns)):
-                path = chunk.path_in_schema
-                if path in names or any(path.startswith(f"{name}.") for name in names):
-                    start = chunk.data_page_offset
-                    if chunk.has_dictionary_page and chunk.dictionary_page_offset:
-                        start = min(start, chunk.dictionary_page_offset)
-                    ranges.append((start, start + chunk.total_compressed_size))
+            for leaf in leaves:
+                start, end, *_ = self._footer.locate_pages(number, leaf)
+                ranges.append((start, end))
         limit = self._footer.start
         valid = [(start, end) for start, end in ranges if 0 <= start < end <= limit]
         return [(start, end) for start, end, _ in join_ranges(valid, READ_AHEAD_BYTES)]
@@ -211,10 +232,9 @@ class ParquetFileReader:
 
     def row_group_statistics(self, index: int, column: str) -> "pq.Statistics | None":
         """Return the statistics of a column in a row group, or None for nested columns."""
-        group = self._file.metadata.row_group(index)
-        chunks = (group.column(number) for number in range(group.num_columns))
-        chunk = next((chunk for chunk in chunks if chunk.path_in_schema == column), None)
-        return None if chunk is None else chunk.statistics
+        if column not in self._leaf_paths:
+            return None
+        return self._footer.column(index, self._leaf_paths.index(column)).statistics
 
     def plan_pages(
         self, columns: Sequence[str], selected: Mapping[int, Positions]

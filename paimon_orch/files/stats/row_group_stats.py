@@ -85,7 +85,7 @@ def decode_column_stats(
     leaf, rows = source.find_leaf(field.name), source.groups[number].rows
     if not source.groups[number].chunks[leaf].has_exact_bounds:
         return None
-    footer = source.footer.metadata.row_group(number).column(leaf).statistics
+    footer = source.footer.column(number, leaf).statistics
     stats = convert_footer_stats(footer, field.type, field.type)
     if stats.null_count is None or not 0 <= stats.null_count <= rows:
         return None

@@ -17,6 +17,8 @@ from paimon_orch.format.manifest import avro_container as avro
 from paimon_orch.format.manifest.additional_fields import KnownFields, find_unknown_fields
 from paimon_orch.format.options import Options
 from paimon_orch.format.options.core_options import MANIFEST_FORMAT
+from paimon_orch.format.orc.orc_metadata import OrcTail, check_postscript
+from paimon_orch.format.orc.orc_streams import OrcStreamCheck
 
 _PARQUET_MAGIC = b"PAR1"
 _ORC_MAGIC = b"ORC"
@@ -154,18 +156,21 @@ def decode_records(data: bytes, path: str, known_fields: KnownFields) -> avro.De
     """
     with wrap_decode_errors(path):
         if data.startswith(_PARQUET_MAGIC):
-            import pyarrow.parquet as pq
+            from paimon_orch.format.parquet.footer import Footer
+            from paimon_orch.format.parquet.page_check import read_batches
 
-            parquet = pq.ParquetFile(io.BytesIO(data))
-            batches = parquet.iter_batches(_BATCH_ROWS, use_threads=False)
-            table = _read_batches(batches, parquet.schema_arrow, len(data))
+            schema = Footer(io.BytesIO(data)).metadata.schema.to_arrow_schema()
+            batches = read_batches(io.BytesIO(data), _BATCH_ROWS)
+            table = _read_batches(batches, schema, len(data))
         elif data.startswith(_ORC_MAGIC):
             from pyarrow import orc
 
+            check_postscript(io.BytesIO(data))
             file = orc.ORCFile(io.BytesIO(data))
             check_decoded_bytes(
                 _ROW_BYTES * file.nrows, len(data), f"the file declares {file.nrows} records"
             )
+            _check_stripes(data, file)
             batches = (file.read_stripe(number) for number in range(file.nstripes))
             table = _read_batches(batches, file.schema, len(data))
         else:
@@ -173,6 +178,17 @@ def decode_records(data: bytes, path: str, known_fields: KnownFields) -> avro.De
         return avro.DecodedRecords(
             table.to_pylist(), find_unknown_fields(known_fields, _to_avro_structure(table.schema))
         )
+
+
+def _check_stripes(data: bytes, file: Any) -> None:
+    """Raise ``ValueError`` for stripes of an open ORC file that need too much memory."""
+    source, tail = io.BytesIO(data), OrcTail(file.reader.serialized_file_tail())
+    tail.check_types()
+    check = OrcStreamCheck(source, tail, tail.find_columns(set(file.schema.names)))
+    for stripe in tail.stripes:
+        longest = check.check(stripe, tail.read_footer(source, stripe))
+        content = f"{stripe.rows} records can have texts of {longest} bytes each"
+        check_decoded_bytes(longest * stripe.rows, len(data), content)
 
 
 def _read_batches(

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
+from paimon_orch.decode_limits import check_decoded_bytes
 from paimon_orch.errors import InputError
 from paimon_orch.format.arrays import Positions
 from paimon_orch.format.types.data_types import (
@@ -212,6 +213,19 @@ def to_paimon_fields(schema: pa.Schema) -> list[Field]:
         Field(id=number, name=field.name, type=to_paimon_type(field.type, nullable=field.nullable))
         for number, field in enumerate(schema)
     ]
+
+
+def limit_batches(
+    batches: Iterable[pa.RecordBatch], batch_rows: int, file_size: int
+) -> Iterator[pa.RecordBatch]:
+    """Yield small batches; raise ``ValueError`` if ``batch_rows`` rows need too much memory."""
+    rows = size = 0
+    for batch in batches:
+        if rows + batch.num_rows > batch_rows:
+            rows = size = 0
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        check_decoded_bytes(size, file_size, f"{rows} rows have {size} bytes")
+        yield batch
 
 
 def number_batches(first_row: int, batches: Iterable[pa.RecordBatch]) -> Iterator[NumberedBatch]:

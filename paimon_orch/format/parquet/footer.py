@@ -5,24 +5,27 @@ It combines the metadata that pyarrow returns with parts that pyarrow does not e
 See docs/format/data-files.md#parquet.
 """
 
+import inspect
 import os
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import IO
+from functools import cache, cached_property
+from typing import IO, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from paimon_orch.files.parquet.byte_ranges import ByteRange
-from paimon_orch.files.parquet.thrift_compact import (
+from paimon_orch.format.parquet.page_headers import ByteRange
+from paimon_orch.format.parquet.thrift_compact import (
     I64,
     LIST,
     STRUCT,
     ValueSpan,
     decode_integer,
     decode_list,
+    decode_list_header,
     decode_struct,
+    decode_struct_with,
     encode_integer,
     encode_list,
     encode_struct,
@@ -33,11 +36,28 @@ _TAIL_BYTES = 8  # size of the footer length and the magic
 _REMOTE_TAIL_BYTES = 1 << 16  # the first request usually includes the whole footer
 
 # field numbers in the Thrift structs of the file, a row group, a column chunk and its metadata
-_FILE_ROWS, _ROW_GROUPS, _ENCRYPTION = 3, 4, 8
+_SCHEMA, _FILE_ROWS, _ROW_GROUPS, _ENCRYPTION = 2, 3, 4, 8
+_CHILDREN, _MAX_DEPTH = 5, 100  # as newer releases of Arrow
 _CHUNKS, _GROUP_BYTES, _GROUP_ROWS = 1, 2, 3
 _PATH, _START, _METADATA, _INDEX_OFFSET, _INDEX_LENGTH, _CRYPTO, _ENCRYPTED = 1, 2, 3, 4, 5, 8, 9
-_VALUES, _COMPRESSED, _DATA_PAGES, _DICTIONARY = 5, 7, 9, 11
+_CODEC, _VALUES, _COMPRESSED, _DATA_PAGES, _DICTIONARY, _SIZES = 4, 5, 7, 9, 11, 16
 _KEPT_FIELDS = (1, 2, 3, 4, 6)  # type, encodings, path, codec, uncompressed size
+
+_ChunkFields = tuple[dict[int, ValueSpan], dict[int, ValueSpan]]
+
+
+class StoredPages(NamedTuple):
+    """The pages of a column chunk as Arrow finds them."""
+
+    start: int
+    end: int
+    values: int
+    codec: int
+
+    @property
+    def size(self) -> int:
+        """Return the stored size in bytes."""
+        return self.end - self.start
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +86,7 @@ class Footer:
         self._tail, self._start = end[-length:], size - length
         self.file_size = size
         self._data = self._tail[:-_TAIL_BYTES]
+        self._chunks_by_group = dict[int, list[_ChunkFields]]()
 
     @property
     def has_magic(self) -> bool:
@@ -84,8 +105,27 @@ class Footer:
 
     @cached_property
     def metadata(self) -> "pq.FileMetaData":
-        """Return the footer as pyarrow decodes it; pyarrow raises an error if it is damaged."""
+        """Return the footer as pyarrow decodes it; pyarrow raises an error if it is damaged.
+
+        Raises ``ValueError`` for a schema of so many levels that pyarrow would end the process.
+        """
+        if self.has_magic and not _limits_depth():
+            self._check_depth()
         return pq.read_metadata(pa.BufferReader(PARQUET_MAGIC + self._tail))
+
+    def _check_depth(self) -> None:
+        elements = list(decode_list(self._data, self._file[_SCHEMA].start))
+        remaining = list[int]()  # children of the groups that contain an element
+        for element in elements if len(elements) > _MAX_DEPTH else ():
+            fields = self._fields(element)
+            if remaining:
+                remaining[-1] -= 1
+            if _CHILDREN in fields:
+                remaining.append(self._decode_integer(fields[_CHILDREN]))
+            if len(remaining) > _MAX_DEPTH:
+                raise ValueError(f"more than {_MAX_DEPTH} columns are nested in each other")
+            while remaining and remaining[-1] <= 0:
+                remaining.pop()
 
     @property
     def size(self) -> int:
@@ -105,6 +145,60 @@ class Footer:
 
     def _chunk_values(self, group: dict[int, ValueSpan]) -> Iterator[ValueSpan]:
         return decode_list(self._data, group[_CHUNKS].start)
+
+    def locate_pages(self, group: int, leaf: int) -> StoredPages:
+        """Return where Arrow reads the pages of a leaf column, which may have lying headers.
+
+        Raises ``ValueError`` or ``LookupError`` if they are not inside of the file.
+        """
+        _, metadata = self._list_chunks(group)[leaf]
+        start, length, values, codec = (
+            self._decode_integer(metadata[number])
+            for number in (_DATA_PAGES, _COMPRESSED, _VALUES, _CODEC)
+        )
+        if _DICTIONARY in metadata:
+            dictionary = self._decode_integer(metadata[_DICTIONARY])
+            start = dictionary if 0 < dictionary < start else start
+        if not 0 <= start <= start + length <= self.file_size:
+            raise ValueError(f"a column chunk of {length} bytes at {start} is not inside the file")
+        return StoredPages(start, start + length, values, codec)
+
+    def column(self, group: int, leaf: int) -> "pq.ColumnChunkMetaData":
+        """Return the metadata of a column chunk.
+
+        Raises ``ValueError`` or ``LookupError`` for metadata with which pyarrow would end the
+        process.
+        """
+        chunk, metadata = self._list_chunks(group)[leaf]
+        if chunk.keys() & {_CRYPTO, _ENCRYPTED}:
+            raise ValueError("the metadata of a column is encrypted")
+        if _SIZES in metadata:
+            self._check_sizes(self._fields(metadata[_SIZES]), leaf)
+        return self.metadata.row_group(group).column(leaf)
+
+    def _check_sizes(self, sizes: Mapping[int, ValueSpan], leaf: int) -> None:
+        column = self.metadata.schema.column(leaf)
+        levels = {2: column.max_repetition_level, 3: column.max_definition_level}
+        for number, level in levels.items():
+            if number in sizes:
+                count = decode_list_header(self._data, sizes[number].start)[0]
+                if count not in (0, level + 1):
+                    raise ValueError(f"a column of {level + 1} levels has the counts of {count}")
+        if 1 in sizes and column.physical_type != "BYTE_ARRAY":
+            raise ValueError(f"a column of type {column.physical_type} has the size of texts")
+
+    def _list_chunks(self, group: int) -> list[_ChunkFields]:
+        """Return the fields of the column chunks of a row group, and of their metadata."""
+        chunks = self._chunks_by_group.get(group)
+        if chunks is None:
+            start = self._fields(self._row_groups[group])[_CHUNKS].start
+            count, _, position = decode_list_header(self._data, start)
+            chunks = list[_ChunkFields]()
+            for _ in range(count):
+                fields, metadata, position = decode_struct_with(self._data, position, _METADATA)
+                chunks.append((fields, metadata))
+            self._chunks_by_group[group] = chunks
+        return chunks
 
     def chunks(self, group: int, leaves: Container[int]) -> dict[int, ColumnChunk]:
         """Return the chunks of leaf columns in a row group.
@@ -194,6 +288,12 @@ class Footer:
 
     def _bytes(self, value: ValueSpan) -> bytes:
         return self._data[value.start : value.end]
+
+
+@cache
+def _limits_depth() -> bool:
+    """Return whether pyarrow limits the levels of a schema, as newer releases do."""
+    return "schema_depth_limit" in inspect.signature(pq.ParquetFile).parameters
 
 
 def _read_tail(source: IO[bytes], size: int, length: int) -> bytes:

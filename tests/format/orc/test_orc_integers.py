@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import orc
 
-from paimon_orch.files.orc_checks.orc_integers import find_integer_bounds
-from paimon_orch.files.orc_metadata import OrcTail
+from paimon_orch.format.orc.orc_integers import find_integer_bounds
+from paimon_orch.format.orc.orc_metadata import OrcTail
 
 _LENGTH_STREAM, _DATA_STREAM = 2, 1
 CHANCE = np.random.default_rng(7)

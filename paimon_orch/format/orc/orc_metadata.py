@@ -9,9 +9,13 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from paimon_orch.decode_limits import build_limit_error, get_max_decompressed_bytes
+from paimon_orch.decode_limits import (
+    build_limit_error,
+    get_allowed_bytes,
+    get_max_decompressed_bytes,
+)
 from paimon_orch.errors import UnsupportedError
-from paimon_orch.files.parquet.thrift_compact import decode_varint, encode_varint
+from paimon_orch.format.parquet.thrift_compact import decode_varint, encode_varint
 
 _CODECS = ("none", "zlib", "snappy", "lzo", "lz4_raw", "zstd")
 _DEFAULT_BLOCK_SIZE = 1 << 18
@@ -19,6 +23,7 @@ _MAX_BLOCK_SIZE = 1 << 23  # the length of a block has 23 bits
 ORC_MAP, ORC_DECIMAL, _UNION = 11, 14, 13  # kinds of types
 _MAX_PRECISION = 38
 _FIRST_READ_BYTES = 16 << 10
+_BYTES_PER_METADATA_BYTE = 100  # a type of two bytes becomes an object
 _TIMESTAMP_STATISTICS = 9
 _BYTES = 2  # a wire type
 
@@ -132,9 +137,8 @@ class OrcTail:
     def read_footer(self, source: Any, stripe: OrcStripe) -> StripeFooter:
         """Read the footer of a stripe from the open file."""
         source.seek(stripe.offset + stripe.index_size + stripe.data_size)
-        message = b"".join(
-            _decompress(source.read(stripe.footer_size), self._codec, self._block_size)
-        )
+        data = source.read(stripe.footer_size)
+        message = _decompress_metadata(data, self._codec, self._block_size)
         streams, offset = list[OrcStream](), stripe.offset
         for encoded in _decode_messages(message, 1):
             kind, column, size = (_decode_number(encoded, number) for number in (1, 2, 3))
@@ -151,13 +155,9 @@ class OrcTail:
         """Read and decompress a stream from the open file."""
         source.seek(stream.offset)
         data, limit = source.read(stream.size), get_max_decompressed_bytes(stream.size)
-        blocks, size = list[bytes](), 0
-        for block in _decompress(data, self._codec, self._block_size):
-            blocks.append(block)
-            size += len(block)
-            if size > limit:
-                raise build_limit_error("a stream of the file is too large", limit, len(data))
-        return b"".join(blocks)
+        return _decompress_limited(
+            data, self._codec, self._block_size, limit, "a stream of the file is too large"
+        )
 
     def replace_zones(self, footers: Sequence[StripeFooter], zone: str) -> list[range | bytes]:
         """Return the file with another zone in its stripes: ranges of this file, and new bytes."""
@@ -181,11 +181,11 @@ class OrcTail:
 
     @property
     def _codec(self) -> str:
-        return _CODECS[sum(_decode_numbers(self._postscript, 2))]
+        return _find_codec(self._postscript)
 
     @property
     def _block_size(self) -> int:
-        size = sum(_decode_numbers(self._postscript, 3)) or _DEFAULT_BLOCK_SIZE
+        size = _decode_number(self._postscript, 3) or _DEFAULT_BLOCK_SIZE
         if size > _MAX_BLOCK_SIZE:
             raise ValueError(f"the compressed blocks of an ORC file cannot have {size} bytes")
         return size
@@ -215,6 +215,39 @@ def check_postscript(source: Any) -> None:
         raise ValueError(f"the compressed blocks of an ORC file cannot have {block} bytes")
     if footer + metadata + length >= size:
         raise ValueError(f"a footer of {footer + metadata} bytes is larger than the file")
+    source.seek(size - 1 - length - footer)
+    data = source.read(footer)
+    source.seek(0)
+    codec = _find_codec(postscript)
+    if codec != "none":
+        _decompress_metadata(data, codec, block or _DEFAULT_BLOCK_SIZE)
+
+
+def _find_codec(postscript: bytes) -> str:
+    number = _decode_number(postscript, 2)
+    if number >= len(_CODECS):
+        raise ValueError(f"the compression {number} of an ORC file is not known")
+    return _CODECS[number]
+
+
+def _decompress_metadata(data: bytes, codec: str, block_size: int) -> bytes:
+    """Return a decompressed message, of which pyarrow will decode each field to an object."""
+    limit = get_allowed_bytes(len(data)) // _BYTES_PER_METADATA_BYTE
+    content = "the metadata of an ORC file is too large"
+    return _decompress_limited(data, codec, block_size, limit, content)
+
+
+def _decompress_limited(
+    data: bytes, codec: str, block_size: int, limit: int, content: str
+) -> bytes:
+    """Return a decompressed message of at most ``limit`` bytes."""
+    blocks, size = list[bytes](), 0
+    for block in _decompress(data, codec, block_size):
+        blocks.append(block)
+        size += len(block)
+        if size > limit:
+            raise build_limit_error(content, limit, len(data))
+    return b"".join(blocks)
 
 
 def _iterate_fields(message: bytes) -> Iterator[tuple[int, int | bytes, bytes]]:

@@ -10,8 +10,8 @@ import numpy as np
 
 from paimon_orch.decode_limits import check_decoded_bytes
 from paimon_orch.errors import UnsupportedError
-from paimon_orch.files.orc_checks.orc_integers import find_integer_bounds
-from paimon_orch.files.orc_metadata import (
+from paimon_orch.format.orc.orc_integers import find_integer_bounds
+from paimon_orch.format.orc.orc_metadata import (
     ORC_DECIMAL,
     ORC_MAP,
     OrcStream,
@@ -39,12 +39,13 @@ class OrcStreamCheck:
             kind in {_LIST, ORC_MAP, ORC_DECIMAL, *_STRINGS} for kind in columns.values()
         )
 
-    def check(self, stripe: OrcStripe, footer: StripeFooter) -> None:
-        """Check one stripe.
+    def check(self, stripe: OrcStripe, footer: StripeFooter) -> int:
+        """Check one stripe; return the bytes of the longest texts of its dictionaries.
 
-        Raises :class:`UnsupportedError` for a null key of a map, and ``ValueError`` or
-        ``MemoryError`` for damaged streams.
+        Each row can have these texts. Raises :class:`UnsupportedError` for a null key of a map, and
+        ``ValueError`` or ``MemoryError`` for damaged streams, and for lists that repeat long texts.
         """
+        longest, elements = 0, 0
         for stream in footer.streams:
             kind = self._columns.get(stream.column)
             if stream.kind == _PRESENT and stream.column in self._keys:
@@ -53,15 +54,25 @@ class OrcStreamCheck:
                     "read the file with Java, or rewrite it there as Parquet"
                 )
             if stream.kind == _LENGTH and kind is not None:
-                self._check_lengths(stream, stripe, footer)
+                high, total = self._check_lengths(stream, stripe, footer)
+                if kind not in _STRINGS:
+                    elements += total
+                elif footer.encodings[stream.column][0] in _DICTIONARIES:
+                    longest += high
             if stream.kind == _SECONDARY and kind == ORC_DECIMAL:
                 self._check_scales(stream, footer)
+        content = f"lists of {elements} elements can have texts of {longest} bytes each"
+        check_decoded_bytes(longest * elements, stripe.size, content)
+        return longest
 
-    def _check_lengths(self, stream: OrcStream, stripe: OrcStripe, footer: StripeFooter) -> None:
+    def _check_lengths(
+        self, stream: OrcStream, stripe: OrcStripe, footer: StripeFooter
+    ) -> tuple[int, int]:
+        """Return bounds of the longest length and of the sum of the lengths."""
         encoding, dictionary_size = footer.encodings[stream.column]
         data = self._tail.read_stream(self._source, stream)
         item_bytes = 1 if self._columns[stream.column] in _STRINGS else _BYTES_PER_ITEM
-        low, _, total = find_integer_bounds(
+        low, high, total = find_integer_bounds(
             data,
             version=_get_version(encoding),
             is_signed=False,
@@ -74,6 +85,7 @@ class OrcStreamCheck:
         if encoding in _DICTIONARIES:
             content = f"the dictionary of ORC column {stream.column} has {dictionary_size} values"
             _reserve(dictionary_size * _BYTES_PER_ITEM, stripe, content)
+        return high, total
 
     def _check_scales(self, stream: OrcStream, footer: StripeFooter) -> None:
         version = _get_version(footer.encodings[stream.column][0])

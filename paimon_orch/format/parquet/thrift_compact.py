@@ -82,6 +82,32 @@ def decode_struct(
     return fields, position + 1
 
 
+def decode_struct_with(
+    data: BytesLike, position: int, number: int
+) -> tuple[dict[int, ValueSpan], dict[int, ValueSpan], int]:
+    """Return the fields of a struct and those of its field ``number``, and the end of the struct.
+
+    The field must be a struct, follow the first field and have a header of one byte; other structs
+    are decoded in more time.
+    """
+    start = position
+    fields, inner = dict[int, ValueSpan](), dict[int, ValueSpan]()
+    head = data[position]
+    if head >> 4 == number - 1 and head & 0x0F == I64:
+        end = _skip_value(data, position + 1, I64)
+        fields[number - 1] = ValueSpan(I64, position + 1, end)
+        if data[end] == _SHORT_FORM | STRUCT:
+            inner, position = decode_struct(data, end + 1)
+            fields[number] = ValueSpan(STRUCT, end + 1, position)
+            rest, position = decode_struct(data, position, after=number)
+            if number not in rest and number - 1 not in rest:
+                return fields | rest, inner, position
+    fields, position = decode_struct(data, start)
+    if number in fields:
+        inner, _ = decode_struct(data, fields[number].start)
+    return fields, inner, position
+
+
 def split_struct(data: bytes, position: int = 0, *, after: int = 0) -> ThriftFields:
     """Return the kinds and bytes of the fields of a struct by number; see :func:`decode_struct`."""
     fields, _ = decode_struct(data, position, after=after)
@@ -202,7 +228,7 @@ def decode_list_header(data: BytesLike, position: int) -> tuple[int, int, int]:
     return count, kind, position
 
 
-def _skip_value(data: BytesLike, position: int, kind: int) -> int:
+def _skip_value(data: BytesLike, position: int, kind: int) -> int:  # noqa: C901 - a switch
     # the most frequent kinds are first, because most of the time of a decoder is spent here
     if kind in (I64, I32, I16):
         while data[position] >= 0x80:
@@ -215,9 +241,11 @@ def _skip_value(data: BytesLike, position: int, kind: int) -> int:
         length, position = decode_varint(data, position)
         return position + length
     if kind == STRUCT:
-        return _skip_struct(data, position)
+        return skip_struct(data, position)
     if kind in (LIST, _SET):
         count, item, position = decode_list_header(data, position)
+        if item in (I64, I32, I16):
+            return _skip_numbers(data, position, count)
         for _ in range(count):
             position = _skip_value(data, position, item)
         return position
@@ -228,7 +256,16 @@ def _skip_value(data: BytesLike, position: int, kind: int) -> int:
     raise ValueError(f"a value has the unknown Thrift type {kind}")
 
 
-def _skip_struct(data: BytesLike, position: int) -> int:
+def _skip_numbers(data: BytesLike, position: int, count: int) -> int:
+    for _ in range(count):
+        while data[position] >= 0x80:
+            position += 1
+        position += 1
+    return position
+
+
+def skip_struct(data: BytesLike, position: int) -> int:
+    """Return the end of the struct at ``position``."""
     while head := data[position]:
         position += 1
         if head < _SHORT_FORM:

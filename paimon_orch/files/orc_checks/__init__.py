@@ -1,1 +1,0 @@
-"""Checks of ORC files before pyarrow decodes them."""

@@ -1,0 +1,1 @@
+"""The parts of ORC files that pyarrow does not expose or does not check."""

@@ -1,0 +1,1 @@
+"""The encodings of Parquet that pyarrow does not expose."""
