@@ -18,7 +18,7 @@ from heapq import heappop, heappush
 from pathlib import Path
 from typing import Any, Self
 from unittest import mock
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 from xml.etree import ElementTree as ET
 from xml.sax.saxutils import escape
 
@@ -98,7 +98,9 @@ class MemoryS3:
     def _answer(self, method: str, path: str, headers: Message, body: bytes) -> _Answer:
         parsed = urlsplit(path)
         query = dict(parse_qsl(parsed.query, keep_blank_values=True))
-        key = unquote(parsed.path).strip("/")
+        key = unquote(parsed.path).removeprefix("/")
+        if query.keys() & {"delete", "list-type"}:
+            key = key.rstrip("/")  # of a bucket
         if method == "POST" and "delete" in query:
             return self._delete_many(key, body)
         if method == "PUT":
@@ -151,6 +153,7 @@ class MemoryS3:
         base = f"{bucket}/{prefix}"
         limit = int(query.get("max-keys", _PAGE))
         after = query.get("continuation-token") or query.get("start-after", "")
+        is_encoded = query.get("encoding-type") == "url"
         found: dict[str, str] = {}
         for name in sorted(self.objects):
             if not name.startswith(base):
@@ -159,10 +162,11 @@ class MemoryS3:
             rest, found_delimiter, _ = key[len(prefix) :].partition(delimiter or "\0")
             entry = f"{prefix}{rest}{delimiter}" if found_delimiter else key
             if entry > after and entry not in found:
+                encoded = quote(entry) if is_encoded else escape(entry)
                 found[entry] = (
-                    f"<CommonPrefixes><Prefix>{escape(entry)}</Prefix></CommonPrefixes>"
+                    f"<CommonPrefixes><Prefix>{encoded}</Prefix></CommonPrefixes>"
                     if found_delimiter
-                    else _describe_entry(key, self.objects[name])
+                    else _describe_entry(encoded, self.objects[name])
                 )
         names = list(found)[:limit]
         is_truncated = len(found) > limit
@@ -173,6 +177,7 @@ class MemoryS3:
                     '<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">',
                     f"<IsTruncated>{str(is_truncated).lower()}</IsTruncated>",
                     f"<KeyCount>{len(names)}</KeyCount>",
+                    "<EncodingType>url</EncodingType>" if is_encoded else "",
                     *(
                         f"<NextContinuationToken>{escape(name)}</NextContinuationToken>"
                         for name in names[-1:]
@@ -286,9 +291,9 @@ def _describe_object(data: bytes) -> dict[str, str]:
     }
 
 
-def _describe_entry(key: str, data: bytes) -> str:
+def _describe_entry(encoded_key: str, data: bytes) -> str:
     return (
-        f"<Contents><Key>{escape(key)}</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified>"
+        f"<Contents><Key>{encoded_key}</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified>"
         f"<ETag>{escape(_compute_etag(data))}</ETag><Size>{len(data)}</Size>"
         "<StorageClass>STANDARD</StorageClass></Contents>"
     )
