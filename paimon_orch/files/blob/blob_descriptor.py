@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from paimon_orch.errors import InputError, UnsupportedError
+from paimon_orch.errors import UnsupportedError
 from paimon_orch.format.arrays import Int64Array
 
 _VERSION = 2
@@ -25,17 +25,17 @@ class BlobDescriptor:
 
     @classmethod
     def decode(cls, encoded: bytes) -> "BlobDescriptor":
-        """Decode one descriptor; raises :class:`InputError`."""
+        """Decode one descriptor; raises ``ValueError``, or :class:`UnsupportedError`."""
         version = encoded[0] if encoded else 0
         if version > _VERSION:
             raise UnsupportedError(f"version {version} of BLOB descriptors is not supported")
         start = 9 if version > 1 else 1
         if version > 1 and encoded[1:9] != _MAGIC:
-            raise InputError("the value of a BLOB column is not a BLOB descriptor")
+            raise ValueError("the value of a BLOB column is not a BLOB descriptor")
         length = int.from_bytes(encoded[start : start + 4], "little", signed=True)
         end = start + 4 + length
         if length < 0 or len(encoded) < end + 16:
-            raise InputError("a BLOB descriptor is shorter than it states")
+            raise ValueError("a BLOB descriptor is shorter than it states")
         return cls(
             encoded[start + 4 : end].decode(),
             int.from_bytes(encoded[end : end + 8], "little", signed=True),

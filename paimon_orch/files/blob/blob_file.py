@@ -26,7 +26,8 @@ RECORD_BYTES = HEADER_BYTES + _TRAILER_BYTES
 """The bytes of a record without its value."""
 _FOOTER_BYTES = 5  # the length of the index, and the version
 VERSION = 1
-_MAX_ARRAY_BYTES = (1 << 31) - 1
+MAX_BLOB_BYTES = (1 << 31) - 1
+"""The size of the values in one array of Arrow."""
 _BATCH_BYTES = 32 << 20
 
 
@@ -137,7 +138,7 @@ def read_blobs(
     """
     is_value = lengths >= 0
     starts, sizes = starts[is_value], lengths[is_value]
-    if int(sizes.sum()) > _MAX_ARRAY_BYTES:
+    if int(sizes.sum()) > MAX_BLOB_BYTES:
         raise UnsupportedError(
             f"{path}: a BLOB of {int(sizes.max())} bytes is too large to be read as bytes; set "
             "'blob-as-descriptor' = true to read its descriptor, also in other readers of the table"
