@@ -64,9 +64,13 @@ FUZZ = """
 ## Fuzzing
 
 `tests/format/test_fuzz.py` ({count} tests) truncates, flips and splices files of metadata: a decoder
-returns a value or raises an error that names the file. `benchmarks/fuzz.py` searches such inputs by
-coverage, with the decoders of snapshots, schemas, statistics, manifests, lists of manifests, hash
-indexes, deletion vectors and the manifests of Iceberg. These runs found no other error:
+returns a value or raises an error that names the file. `tests/hostile/test_hostile_fuzz.py` does so
+with a sample for each decoder, in a process with limited memory. `benchmarks/fuzz.py` searches such
+inputs by coverage, with the same samples: snapshots, schemas, statistics, manifests, lists of
+manifests, hash indexes, deletion vectors, file indexes, indexes of columns and their metadata,
+variants, binary rows, Thrift, BLOB files and descriptors, data files in Parquet, ORC, Avro and JSON,
+and the manifests of Iceberg. Branches are counted in the decoders of this library, not in Arrow. These
+runs found no other error:
 """
 
 NOT_TESTED = """
