@@ -40,7 +40,7 @@ class FileSystemBackend:
                 f"{self.description} does not exist; check the path of the warehouse, or create a "
                 "table in it with paimon-orch create" + describe_unconfigured_name(self.description)
             )
-        if not self.io.remote and Path(self.root).is_file():
+        if self.io.capabilities.is_local and Path(self.root).is_file():
             raise InputError(f"{self.description} is a file; a warehouse is a directory")
 
     def list_databases(self) -> list[str]:

@@ -76,7 +76,7 @@ def check_served_directory(
     Raises :class:`NotAllowedError` unless it is below the warehouse, by default the option of the
     catalog, or in a directory that the operator allows this table.
     """
-    if io.remote:
+    if not io.capabilities.is_local:
         return
     local = strip_file_scheme(warehouse or str(options.get(WAREHOUSE.key) or ""))
     allowed = [path.rstrip("/") for path in read_permissions(options).list_directories(identifier)]

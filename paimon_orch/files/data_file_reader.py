@@ -137,7 +137,7 @@ class FileReader:
 
     def open_ahead(self, bucket_file: BucketFile) -> bool:
         """Start to open a remote file that will be read; return False if too many are open."""
-        if not self.io.remote:
+        if not self.io.capabilities.has_slow_requests:
             return False
         return self.inputs.start(self.io, self.path(bucket_file), bucket_file.file.file_size)
 
@@ -321,7 +321,7 @@ class FileReader:
             path,
             stored_fields,
             legacy_instants=options.get(ORC_LEGACY_INSTANTS),
-            remote=self.io.remote,
+            remote=self.io.capabilities.has_slow_requests,
         )
         if reader.num_rows is not None:
             _check_row_count(path, reader.num_rows, bucket_file.file)

@@ -73,7 +73,7 @@ class CopyableFiles:
                     source,
                     self._layout,
                     self.reader.batch_sizes,
-                    remote=self.reader.io.remote,
+                    remote=self.reader.io.capabilities.has_slow_requests,
                 )
             is_complete = groups is not None and (groups.rows, groups.size) == (
                 file.row_count,

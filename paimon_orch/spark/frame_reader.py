@@ -24,7 +24,6 @@ from paimon_orch.spark.datasource.batch_read import (
 )
 from paimon_orch.spark.execution.tasks import map_units_in_spark
 from paimon_orch.spark.row_conversion import to_spark_schema
-from paimon_orch.storage.local import LocalFileIO
 from paimon_orch.table.scan.base_scan import BaseScan
 from paimon_orch.table.scan.bucket_split import BucketSplit, is_file_raw_convertible
 from paimon_orch.table.scan.data_evolution import has_data_evolution
@@ -65,7 +64,7 @@ def read(session: SparkSession, scan: BaseScan, *, native: bool | None = None) -
     warn_of_rows_left_out(scan)
     target = build_visible_schema(scan.arrow_schema)
     schema = to_spark_schema(target)
-    is_local = isinstance(scan.io, LocalFileIO)
+    is_local = scan.io.capabilities.is_local
     if is_local if native is None else native:
         files, splits = separate_native_files(scan)
     else:

@@ -25,7 +25,7 @@ from paimon_orch.steps.ingest_files import (
     read_csv_header,
     read_parquet_footer,
 )
-from paimon_orch.storage import FileInfo, FileIO, FsspecFileIO, LocalFileIO
+from paimon_orch.storage import FileInfo, FileIO, LocalFileIO
 
 _MAX_FILES = 16
 _MAX_JSON_BYTES = 8 << 20
@@ -113,9 +113,9 @@ def _resolve(path: str, table_io: FileIO) -> tuple[FileIO, str]:
     local = find_local_path(path)
     if local is not None:
         return LocalFileIO(), str(local.resolve())
-    if isinstance(table_io, FsspecFileIO):
-        return table_io, path
-    raise _UnknownColumnsError
+    if table_io.capabilities.is_local:
+        raise _UnknownColumnsError
+    return table_io, path
 
 
 def _walk(io: FileIO, entries: Sequence[FileInfo], keys: tuple[str, ...]) -> Iterator[_InputFile]:

@@ -11,17 +11,19 @@ from typing import Any
 from urllib.parse import unquote, urlparse
 
 from paimon_orch.errors import InputError
-from paimon_orch.storage.base import FileInfo, FileIO
+from paimon_orch.storage.base import ExclusiveCreation, FileInfo, FileIO, StoreCapabilities
 from paimon_orch.storage.local import LocalFileIO
 from paimon_orch.storage.object_store import FsspecFileIO, open_object_store
 from paimon_orch.storage.object_store_options import StorageCredentials
 
 __all__ = [
+    "ExclusiveCreation",
     "FileIO",
     "FileInfo",
     "FsspecFileIO",
     "LocalFileIO",
     "StorageCredentials",
+    "StoreCapabilities",
     "resolve_warehouse",
 ]
 

@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import IO, Protocol, Self
 
 from paimon_orch.errors import CorruptFileError, NotAllowedError
@@ -33,6 +34,33 @@ class FileInfo:
         return self.path.rsplit("/", 1)[-1]
 
 
+class ExclusiveCreation(StrEnum):
+    """The means by which only one of several processes creates a name."""
+
+    HARD_LINK = "hard link of a complete file"
+    CONDITIONAL_PUT = "conditional put"
+    LOCK_FILE = "lock file of all committers"
+    ONE_PROCESS = "within one process"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreCapabilities:
+    """What a store can do, and what its requests cost."""
+
+    is_local: bool
+    """Its paths are those of this machine, which other programs open without a client."""
+    has_slow_requests: bool
+    """Each call waits for a network: few large ones, several at the same time, are faster."""
+    has_directories: bool
+    """A directory can be empty; otherwise directories are only parts of names."""
+    has_atomic_rename: bool
+    """A directory gets another name at one moment, with all that is in it."""
+    has_bulk_delete: bool
+    """One request deletes many files."""
+    exclusive_creation: ExclusiveCreation | None
+    """None if no means is known; nothing is then written."""
+
+
 class FileIO(Protocol):
     """The storage contract. Every missing file raises ``FileNotFoundError``.
 
@@ -42,8 +70,8 @@ class FileIO(Protocol):
     """
 
     @property
-    def remote(self) -> bool:
-        """Return whether each read is a network request; few large reads are then faster."""
+    def capabilities(self) -> StoreCapabilities:
+        """Return what the store can do; does no I/O."""
         ...
 
     @property
@@ -144,7 +172,7 @@ class FileIO(Protocol):
     def make_dir(self, path: str) -> bool:
         """Create an empty directory and its parents; return ``False`` if it exists.
 
-        Raises :class:`UnsupportedError` for stores without empty directories.
+        Raises :class:`UnsupportedError` for stores without directories.
         """
         ...
 

@@ -64,9 +64,9 @@ def read_concurrency() -> int:
 def map_concurrently(io: FileIO, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
     """Yield ``function(item)`` for each item, in their order.
 
-    If each call waits for the network, as ``io.remote`` says, up to :func:`read_concurrency` calls
-    run at the same time or have a result that is not consumed yet. Raises the error of the first
-    call that fails; calls that have started then end before it is raised.
+    If each call waits for the network, up to :func:`read_concurrency` calls run at the same time or
+    have a result that is not consumed yet. Raises the error of the first call that fails; calls
+    that have started then end before it is raised.
     """
     if not can_overlap(io):  # a worker that waits for other workers could block them
         yield from map(function, items)
@@ -97,7 +97,7 @@ def read_ahead(io: FileIO, reads: Iterable[Callable[[], object]]) -> None:
 
     Files that cannot be read are left to the later reads, which raise their errors.
     """
-    if not io.remote:
+    if not io.capabilities.has_slow_requests:
         return
 
     def try_read(read: Callable[[], object]) -> None:
@@ -109,7 +109,7 @@ def read_ahead(io: FileIO, reads: Iterable[Callable[[], object]]) -> None:
 
 def can_overlap(io: FileIO) -> bool:
     """Return whether a call of :func:`start_call` runs while the caller does something else."""
-    return io.remote and not getattr(_thread, "is_worker", False)
+    return io.capabilities.has_slow_requests and not getattr(_thread, "is_worker", False)
 
 
 def start_call(io: FileIO, function: Callable[[], R]) -> Callable[[], R]:

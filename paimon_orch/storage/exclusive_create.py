@@ -14,31 +14,31 @@ from uuid import uuid4
 
 from paimon_orch.errors import StorageError, UnsupportedError
 from paimon_orch.retry_policy import OBJECT_PUT_WHILE_BUSY
-from paimon_orch.storage.base import FileIO
+from paimon_orch.storage.base import ExclusiveCreation, FileIO
 from paimon_orch.storage.object_store_options import LOCK_PATH, StorageOptions
 
 # These are the first releases that create files exclusively by a conditional request. s3fs was
 # tested with concurrent committers. For gcsfs (ifGenerationMatch=0) and adlfs (If-None-Match), only
 # the source code was checked.
-_MIN_TRUSTED_VERSIONS = {"s3fs": (2025, 7), "gcsfs": (2025, 7), "adlfs": (2024, 12)}
-_MEMORY_MODULE = (
-    "fsspec.implementations.memory"  # for tests; it is exclusive only within one process
-)
+MIN_TRUSTED_VERSIONS = {"s3fs": (2025, 7), "gcsfs": (2025, 7), "adlfs": (2024, 12)}
 _CONCURRENT_PROBES = 3
 _PROBE_THREADS = 8
 _BARRIER_SECONDS = 5.0
 _verified_stores: set[tuple[int, str]] = set()
 
 
-def check_trusted(fs: Any, path: str, options: StorageOptions) -> None:
-    """Raise :class:`UnsupportedError` unless a lock or the package makes creation exclusive."""
+def check_trusted(fs: Any, path: str, means: ExclusiveCreation | None) -> None:
+    """Raise :class:`UnsupportedError` unless a lock or the package makes creation exclusive.
+
+    ``means`` is that of the scheme; another class can be registered for it in fsspec.
+    """
     module = type(fs).__module__
     package = module.partition(".")[0]
-    if module == _MEMORY_MODULE or options.lock_path is not None:
+    if means in (ExclusiveCreation.LOCK_FILE, ExclusiveCreation.ONE_PROCESS):
         return
-    min_version = _MIN_TRUSTED_VERSIONS.get(package)
+    min_version = MIN_TRUSTED_VERSIONS.get(package)
     if min_version is None:
-        packages = ", ".join(sorted(_MIN_TRUSTED_VERSIONS))
+        packages = ", ".join(sorted(MIN_TRUSTED_VERSIONS))
         raise UnsupportedError(
             f"{path} was not written: {type(fs).__name__} of {module} is not known to create "
             "files exclusively, so two committers could overwrite each other. Write with "
@@ -123,7 +123,8 @@ class ExclusiveCreator:
         """Test once per process and bucket whether the server creates objects exclusively."""
         fs = self.fs
         bucket = "/".join(path.split("/", 3)[:3])
-        if type(fs).__module__ == _MEMORY_MODULE or (hash(fs), bucket) in _verified_stores:
+        is_memory = self.io.capabilities.exclusive_creation is ExclusiveCreation.ONE_PROCESS
+        if is_memory or (hash(fs), bucket) in _verified_stores:
             return
         head, tail = path.rsplit("/", 1)
         # listings ignore files with such a name (docs/format/table-layout.md#atomic-writes)

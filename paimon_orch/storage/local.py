@@ -13,7 +13,13 @@ from uuid import uuid4
 from paimon_orch.decode_limits import check_whole_file
 from paimon_orch.errors import CorruptFileError, NotAllowedError, StorageError, UnsupportedError
 from paimon_orch.retry_policy import LOCAL_CREATE
-from paimon_orch.storage.base import FileInfo, build_size_error, check_path
+from paimon_orch.storage.base import (
+    ExclusiveCreation,
+    FileInfo,
+    StoreCapabilities,
+    build_size_error,
+    check_path,
+)
 from paimon_orch.storage.modes import make_directory, open_new_file
 from paimon_orch.storage.open_directory import (
     InDirectory,
@@ -30,7 +36,14 @@ T = TypeVar("T")
 class LocalFileIO:
     """The local file system. Exclusive creation uses a hard link."""
 
-    remote = False
+    capabilities = StoreCapabilities(
+        is_local=True,
+        has_slow_requests=False,
+        has_directories=True,
+        has_atomic_rename=True,
+        has_bulk_delete=False,
+        exclusive_creation=ExclusiveCreation.HARD_LINK,
+    )
     store: Hashable = "file"
     time_precision_seconds = 0.0
 

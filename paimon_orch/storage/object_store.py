@@ -23,14 +23,25 @@ from paimon_orch.errors import (
 )
 from paimon_orch.optional_packages import require_package
 from paimon_orch.retry_policy import OBJECT_READ
-from paimon_orch.storage.base import FileInfo, build_size_error, check_path, find_root
+from paimon_orch.storage.base import (
+    ExclusiveCreation,
+    FileInfo,
+    StoreCapabilities,
+    build_size_error,
+    check_path,
+    find_root,
+)
 from paimon_orch.storage.concurrency import (
     map_concurrently,
     read_concurrency,
     run_concurrently,
     start_call,
 )
-from paimon_orch.storage.exclusive_create import ExclusiveCreator, check_trusted
+from paimon_orch.storage.exclusive_create import (
+    MIN_TRUSTED_VERSIONS,
+    ExclusiveCreator,
+    check_trusted,
+)
 from paimon_orch.storage.object_store_options import StorageCredentials, StorageOptions
 from paimon_orch.storage.streams import ObjectInput, ObjectOutput, find_end_start
 
@@ -42,6 +53,7 @@ PACKAGE_BY_SCHEME = (
     | {"oss": "ossfs"}
 )
 _S3_SCHEMES = ("s3", "s3a")
+_MEMORY_SCHEME = "memory"  # of fsspec, for tests
 # Stores that return the bytes up to the end for a range that ends after it. OSS returns the object.
 _SHORTENS_RANGES = {*_S3_SCHEMES, "gs", "gcs", "abfs", "abfss", "az", "memory", "local", "file"}
 _MAX_KEYS_PER_DELETION = 1_000
@@ -83,9 +95,24 @@ class FsspecFileIO:
     """Stores round the modification times of files down to whole seconds."""
 
     @property
-    def remote(self) -> bool:
-        """Return True."""
-        return True
+    def capabilities(self) -> StoreCapabilities:
+        """Return what the store of this scheme can do."""
+        return StoreCapabilities(
+            is_local=False,
+            has_slow_requests=True,
+            has_directories=False,
+            has_atomic_rename=False,
+            has_bulk_delete=self._scheme in _S3_SCHEMES,
+            exclusive_creation=self._find_exclusive_creation(),
+        )
+
+    def _find_exclusive_creation(self) -> ExclusiveCreation | None:
+        if self.options.has_lock:
+            return ExclusiveCreation.LOCK_FILE
+        if self._scheme == _MEMORY_SCHEME:
+            return ExclusiveCreation.ONE_PROCESS
+        has_put = PACKAGE_BY_SCHEME.get(self._scheme) in MIN_TRUSTED_VERSIONS
+        return ExclusiveCreation.CONDITIONAL_PUT if has_put else None
 
     @property
     def store(self) -> Hashable:
@@ -289,7 +316,7 @@ class FsspecFileIO:
             self._delete_objects(fs, [name for name in fs.find(path) if name.startswith(below)])
 
     def _delete_objects(self, fs: Any, names: Sequence[str]) -> None:
-        if len(names) > 1 and self._scheme in _S3_SCHEMES and hasattr(fs, "call_s3"):
+        if len(names) > 1 and self.capabilities.has_bulk_delete and hasattr(fs, "call_s3"):
             starts = range(0, len(names), _MAX_KEYS_PER_DELETION)
             chunks = [names[start : start + _MAX_KEYS_PER_DELETION] for start in starts]
             delete_chunk = partial(_delete_in_one_request, fs)
@@ -358,7 +385,7 @@ class FsspecFileIO:
         """Return the file system. Raises :class:`UnsupportedError` if writes are not trusted."""
         self._check_path(path)
         fs = self._fs
-        check_trusted(fs, path, self.options)
+        check_trusted(fs, path, self.capabilities.exclusive_creation)
         return fs
 
     def _read_range(self, path: str, start: int, end: int, *, action: str = "read") -> bytes:

@@ -68,6 +68,11 @@ class StorageOptions:
         return {name: value for name, value in self._merge_options().items() if name != LOCK_PATH}
 
     @property
+    def has_lock(self) -> bool:
+        """Return whether a lock file is configured; does not load credentials."""
+        return LOCK_PATH in self.inherited or self.explicit.get(LOCK_PATH) is not None
+
+    @property
     def lock_path(self) -> str | None:
         """Return the path of the lock file that all committers share, if one is configured."""
         path = self._merge_options().get(LOCK_PATH)

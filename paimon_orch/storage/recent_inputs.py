@@ -34,7 +34,7 @@ class RecentInputs:
 
     def open(self, io: FileIO, path: str, size: int) -> IO[bytes]:
         """Open a file of a size in bytes; see :meth:`FileIO.open_input`."""
-        if not io.remote:
+        if not io.capabilities.has_slow_requests:
             return io.open_input(path, size)
         with self._lock:
             _, start = self._started.pop(path, (0, None))
@@ -48,7 +48,7 @@ class RecentInputs:
 
     def read_bytes(self, io: FileIO, path: str, size: int) -> bytes:
         """Return the content of a file of a size in bytes."""
-        if io.remote:
+        if io.capabilities.has_slow_requests:
             with self.open(io, path, size) as source:
                 return source.read()
         data = io.read_bytes(path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -21,7 +22,7 @@ from paimon_orch.storage.concurrency import (
 class RemoteFileIO(LocalFileIO):
     """Local files whose requests count as requests of a network."""
 
-    remote = True
+    capabilities = replace(LocalFileIO.capabilities, has_slow_requests=True)
 
 
 REMOTE, LOCAL = RemoteFileIO(), LocalFileIO()

@@ -49,7 +49,7 @@ def table(proxy: RestProxy, lender: KeyLender) -> Table:
     table = Catalog(**proxy.options).create_table(
         "db.t", columns, primary_key=["k"], options=options
     )
-    assert table.io.remote
+    assert not table.io.capabilities.is_local
     return table
 
 

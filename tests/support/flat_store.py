@@ -13,7 +13,7 @@ from paimon_orch.table.table import Table
 class FlatFileIO(LocalFileIO):
     """Requests run at the same time, and all files below a path can be listed at once."""
 
-    remote = True
+    capabilities = replace(LocalFileIO.capabilities, has_slow_requests=True, has_directories=False)
 
     def __init__(self) -> None:
         self.reads: list[str] = []

@@ -109,7 +109,7 @@ class HiveBackend:
         options = self.settings.options
         if options.get(LOCATION_IN_PROPERTIES):
             io, root = self._open_location(location, database)
-            if not io.remote:
+            if io.capabilities.has_directories:
                 io.make_dir(root)
         entry = hive_tables.build_database(database, location, options)
         try:
@@ -252,7 +252,7 @@ class HiveBackend:
         if self._find_table(target) is not None:
             return False
         external = hive_tables.is_external(entry)
-        if table.io.remote and not external:
+        if not table.io.capabilities.has_atomic_rename and not external:
             raise UnsupportedError(
                 f"{source} cannot be renamed: it is a managed table in an object store, which has "
                 "no atomic rename, so the metastore would copy each file"

@@ -407,7 +407,7 @@ def open_jdbc_backend(options: Mapping[str, Any]) -> JdbcBackend:
     typed = Options(
         {option.key: str(options[option.key]) for option in known if option.key in options}
     )
-    lock = _read_lock_options(typed, is_object_store=io.remote)
+    lock = _read_lock_options(typed, is_object_store=not io.capabilities.has_atomic_rename)
     database = JdbcDatabase(
         address=address,
         has_properties=typed.get(SYNC_ALL_PROPERTIES),

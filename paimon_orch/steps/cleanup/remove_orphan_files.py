@@ -209,7 +209,7 @@ def _list_tree(
     state: TableState, roots: Sequence[str], references: ReferencedFiles
 ) -> FileTree | None:
     """List all files with few requests; return None for large tables, or if directories exist."""
-    if not state.io.remote:
+    if state.io.capabilities.has_directories:
         return None
     entries = 0 if state.snapshot is None else references.count_entries(state.snapshot)
     is_small = entries is not None and entries <= _MAX_TREE_ENTRIES

@@ -30,7 +30,7 @@ class StoredFiles:
 
     def read_ahead(self, directories: Iterable[str]) -> None:
         """List directories for :meth:`check_file`, several at the same time."""
-        if not self.io.remote:
+        if not self.io.capabilities.has_slow_requests:
             return  # they are listed when they are needed
         unlisted = [each for each in dict.fromkeys(directories) if each not in self._listed]
         listings = map_concurrently(self.io, self.list_directory, unlisted)

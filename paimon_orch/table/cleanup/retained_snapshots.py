@@ -307,7 +307,11 @@ class RetainedSnapshotStore:
         """Read a version, unless its known file is unchanged; return None if it was deleted."""
         path = listed.info.path
         same = known.get(path)
-        if same is not None and self.io.remote and _is_unchanged(same.listed, listed.info):
+        if (
+            same is not None
+            and self.io.capabilities.has_slow_requests
+            and _is_unchanged(same.listed, listed.info)
+        ):
             return replace(same, is_complete=listed.is_complete, listed=listed.info)
         try:
             data = read_metadata_file(self.io, path)

@@ -51,7 +51,7 @@ class SafeDeleter:
 
     def delete_many(self, paths: Sequence[str]) -> None:
         """Delete files like :meth:`delete`; in an object store, many at the same time."""
-        if not self.io.remote:
+        if not self.io.capabilities.has_slow_requests:
             for path in paths:
                 self.delete(path)
             return

@@ -361,7 +361,7 @@ class ManifestWriter:
         path = f"{self._paths.manifest_dir}/{name}"
         with self._io.open_output(path) as sink:
             sink.write(data)
-        if self._io.remote:
+        if self._io.capabilities.has_slow_requests:
             keep_written_file(self._io, path, data)
 
     def manifests(self, entries: Sequence[ManifestEntry]) -> list[ManifestFileMeta]:

@@ -189,5 +189,7 @@ def _count_index_usage(
 def _count_unread_bytes(reader: FileReader, bucket_file: BucketFile, rows: Positions) -> int:
     path = reader.path(bucket_file)
     with wrap_decode_errors(path), reader.open_input(path, bucket_file.file) as source:
-        opened = open_reader(source, path, reader.schema.fields, remote=reader.io.remote)
+        opened = open_reader(
+            source, path, reader.schema.fields, remote=reader.io.capabilities.has_slow_requests
+        )
         return count_unread_bytes(opened, path, rows)

@@ -419,7 +419,9 @@ class Scan(BaseScan):
 
         Files of which the read may skip some are left out.
         """
-        if not self.io.remote or (self.limit is not None and not self.order):
+        if not self.io.capabilities.has_slow_requests or (
+            self.limit is not None and not self.order
+        ):
             return False
         scan = self.find_scan_of(split)
         if split.origins or has_data_evolution(scan.schema):

@@ -111,7 +111,9 @@ class WriteBuilder:
     ) -> PartitionSequences | None:
         """Return numbers to read later, if this saves requests and no bucket is needed before."""
         is_assigned = has_dynamic_buckets(schema) or has_postpone_buckets(schema)
-        if snapshot is None or is_assigned or not schema.partition_keys or not self.state.io.remote:
+        if snapshot is None or is_assigned or not schema.partition_keys:
+            return None
+        if not self.state.io.capabilities.has_slow_requests:
             return None
         return PartitionSequences(self.state.manifests, snapshot, schema)
 

@@ -98,7 +98,7 @@ def test_a_table_without_credentials_is_not_taken_for_a_missing_file(
 
 def test_tables_in_local_files_need_no_token(server: RestServer) -> None:
     table = Catalog(**server.options).table("db.t")
-    assert not table.io.remote
+    assert table.io.capabilities.is_local
 
 
 def test_options_of_the_store_may_be_objects(server: RestServer) -> None:

@@ -15,7 +15,7 @@ from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind, M
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.row.binary_row import EMPTY_ROW
 from paimon_orch.steps.common.executor import InProcessExecutor
-from paimon_orch.storage import FileInfo
+from paimon_orch.storage import FileInfo, LocalFileIO, StoreCapabilities
 from paimon_orch.table.cleanup.orphan_candidates import (
     ListingUnit,
     ManifestUnit,
@@ -55,7 +55,7 @@ class Storage:
     directories: list[list[FileInfo]]
     manifests: list[list[tuple[str, list[str]]] | None]
     time_precision_seconds: float = 0.0
-    remote: bool = False
+    capabilities: StoreCapabilities = LocalFileIO.capabilities
 
     @property
     def io(self) -> Storage:

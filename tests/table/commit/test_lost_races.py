@@ -401,7 +401,8 @@ def test_if_a_manifest_cannot_be_written_the_others_are_deleted_after_all_writes
         return original(self, path)
 
     monkeypatch.setattr(LocalFileIO, "open_output", open_output)
-    monkeypatch.setattr(LocalFileIO, "remote", True)
+    slow = replace(LocalFileIO.capabilities, has_slow_requests=True)
+    monkeypatch.setattr(LocalFileIO, "capabilities", slow)
     with pytest.raises(StorageError, match="the disk is full"):
         upsert_into(partitioned, 0)
 
