@@ -140,6 +140,9 @@ SINGLE_ATTEMPT = RetryPolicy(attempts=1)
 OBJECT_READ = RetryPolicy(attempts=2, min_wait=0.1, max_wait=2.0, timeout=2.0)
 """Reads of an object store. The packages retry too; after they have, there is no other attempt."""
 
+HDFS_CALL = RetryPolicy(attempts=12, min_wait=0.1, max_wait=2.0, timeout=10.0)
+"""Calls of HDFS, whose client makes one attempt. Another NameNode takes over within some seconds."""
+
 STORE_RETRY_SECONDS = 10.0
 """A unit is not run again after its calls of a store have spent this time on failed attempts."""
 

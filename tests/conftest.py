@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from support.catalogs.hive_metastore import HiveMetastore, StartHiveMetastore
     from support.catalogs.jdbc_databases import JdbcDatabase, PostgresServer
+    from support.hdfs.cluster import HdfsCluster
 
 # Tests can be slow, so they have no deadline, and the time to generate examples has no limit. If CI
 # is set, Hypothesis uses its profile "ci", which has neither.
@@ -125,6 +126,21 @@ def jdbc_database(request: pytest.FixtureRequest, tmp_path: Path) -> "Iterator[J
     else:
         with create_postgres_database(request.getfixturevalue("postgres")) as database:
             yield database
+
+
+@pytest.fixture(scope="session")
+def hdfs_cluster(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[HdfsCluster]":
+    """An HDFS for all tests that need one; each uses its own directory."""
+    from support.hdfs.cluster import prepare_hdfs, run_hdfs
+    from support.peers.environments import PeerUnavailableError
+
+    pytest.importorskip("hdfs_native", reason="the tests of HDFS need hdfs-native")
+    try:
+        prepare_hdfs()
+    except PeerUnavailableError as error:
+        pytest.skip(str(error))
+    with run_hdfs(tmp_path_factory.mktemp("hdfs") / "cluster") as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="session")

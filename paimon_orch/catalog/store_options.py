@@ -19,8 +19,7 @@ from paimon_orch.catalog.catalog_options import (
 from paimon_orch.errors import NotAllowedError, UnsupportedError
 from paimon_orch.format.external_paths import strip_file_scheme
 from paimon_orch.safe_text import mask_secrets
-from paimon_orch.storage import FileIO, StorageCredentials, resolve_warehouse
-from paimon_orch.storage.object_store import PACKAGE_BY_SCHEME
+from paimon_orch.storage import SCHEMES, FileIO, StorageCredentials, resolve_warehouse
 from paimon_orch.storage.object_store_options import parse_storage_option
 
 _S3_PREFIXES = ("fs.s3a.", "s3a.", "s3.")
@@ -59,8 +58,8 @@ def open_served_location(
     of other implementations of fsspec, some of which run code.
     """
     scheme = location.partition(":")[0].lower() if ":" in location.split("/", 1)[0] else ""
-    if scheme not in ("", "file", *PACKAGE_BY_SCHEME) or "::" in location:
-        known = ", ".join(f"{name}://" for name in PACKAGE_BY_SCHEME)
+    if scheme not in ("", "file", *SCHEMES) or "::" in location:
+        known = ", ".join(f"{name}://" for name in SCHEMES)
         raise UnsupportedError(
             f"the catalog names the location {mask_secrets(location)!r}; tables are read from "
             f"local paths and {known} only"

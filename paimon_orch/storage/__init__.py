@@ -1,4 +1,4 @@
-"""Storage: the file operations of the format, on local file systems and object stores.
+"""Storage: the file operations of the format, on local file systems, HDFS and object stores.
 
 Paths are strings and always absolute. Only :meth:`FileIO.create` is exclusive; commits rely on it.
 
@@ -13,10 +13,11 @@ from urllib.parse import unquote, urlparse
 from paimon_orch.errors import InputError
 from paimon_orch.storage.base import ExclusiveCreation, FileInfo, FileIO, StoreCapabilities
 from paimon_orch.storage.local import LocalFileIO
-from paimon_orch.storage.object_store import FsspecFileIO, open_object_store
+from paimon_orch.storage.object_store import PACKAGE_BY_SCHEME, FsspecFileIO, open_object_store
 from paimon_orch.storage.object_store_options import StorageCredentials
 
 __all__ = [
+    "SCHEMES",
     "ExclusiveCreation",
     "FileIO",
     "FileInfo",
@@ -27,6 +28,10 @@ __all__ = [
     "resolve_warehouse",
 ]
 
+_HDFS_SCHEMES = ("hdfs", "viewfs")
+SCHEMES = (*_HDFS_SCHEMES, *PACKAGE_BY_SCHEME)
+"""The schemes of stores that are not local."""
+
 
 def resolve_warehouse(
     uri: str,
@@ -36,10 +41,14 @@ def resolve_warehouse(
 ) -> tuple[FileIO, str]:
     """Return the file system of a warehouse and its absolute root path, without a trailing slash.
 
-    ``options`` are the fsspec options of the store, for example an endpoint, and ``credentials``
-    options that are renewed. Raises :class:`InputError`.
+    ``options`` are the storage options, for example an endpoint, and ``credentials`` those of object
+    stores that are renewed. Raises :class:`InputError`.
     """
     scheme = urlparse(uri).scheme
+    if scheme in _HDFS_SCHEMES:
+        from paimon_orch.storage.hdfs import open_hdfs
+
+        return open_hdfs(uri, options or {})
     if scheme not in ("", "file"):
         return open_object_store(uri, options or {}, credentials)
     if options:

@@ -39,6 +39,7 @@ class ExclusiveCreation(StrEnum):
 
     HARD_LINK = "hard link of a complete file"
     CONDITIONAL_PUT = "conditional put"
+    RENAME = "rename of a complete file, which replaces no other one"
     LOCK_FILE = "lock file of all committers"
     ONE_PROCESS = "within one process"
 

@@ -432,7 +432,7 @@ def open_object_store(
 
         fsspec.get_filesystem_class(parsed.scheme)
     except ValueError:
-        schemes = ", ".join(f"{name}://" for name in PACKAGE_BY_SCHEME)
+        schemes = ", ".join(f"{name}://" for name in ("hdfs", "viewfs", *PACKAGE_BY_SCHEME))
         raise InputError(
             f"warehouse {uri!r}: the scheme {parsed.scheme!r} is not supported; use a local path, "
             f"a file: URI, {schemes}"

@@ -15,6 +15,7 @@ _SERVICES = {"peers", "slow", "services"}
 # They start another implementation, or a server that is not a Python package.
 _SERVICE_FIXTURES = {
     "catalog_under_test",
+    "hdfs_cluster",
     "jdbc_database",
     "postgres",
     "rest_servers",
@@ -22,6 +23,7 @@ _SERVICE_FIXTURES = {
     "start_hive_metastore",
     "start_rest_server",
 }
+_SHARED_BY_A_WORKER = {"catalog_under_test", "hdfs_cluster", "spark"}
 _IN_PROCESS = "sqlite"  # the kind of catalog that needs no service
 
 
@@ -54,7 +56,8 @@ def _mark_group(item: pytest.Item) -> None:
         item.add_marker(pytest.mark.xdist_group("live"))
     if "spark" in fixtures:
         item.add_marker(pytest.mark.spark)
-    if "spark" in fixtures or "catalog_under_test" in fixtures:
+    # The tests of HDFS run where a session and a metastore are, which some of them use.
+    if _SHARED_BY_A_WORKER.intersection(fixtures):
         item.add_marker(pytest.mark.xdist_group("spark"))
 
 

@@ -77,6 +77,6 @@ NOT_TESTED = """
 ## Not tested
 
 - Flink, Hive, Trino, StarRocks and Doris: only the Java library that most of them use is tested.
-- Google Cloud Storage and Azure. S3 is tested with a local server.
+- Google Cloud Storage, Azure, and HDFS with Kerberos. S3 and HDFS are tested with local servers.
 - Windows. On macOS, only the tests of the library run.
 """

@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import partial
 
 from support.catalogs import hive_metastore, iceberg_rest_server, rest_server
+from support.hdfs import cluster as hdfs_cluster
 from support.peers.downloads import PeerUnavailableError, maven_jars
 from support.peers.environments import (
     ICEBERG_DUCKDB,
@@ -41,7 +42,7 @@ def artifacts() -> list[str]:
         listed += hive_metastore.ARTIFACTS[release]
     for name in rest_server.JAVA_SERVERS:
         listed += rest_server.java_artifacts(name)
-    return list(dict.fromkeys([*listed, *iceberg_rest_server.ARTIFACTS]))
+    return list(dict.fromkeys([*listed, *iceberg_rest_server.ARTIFACTS, *hdfs_cluster.ARTIFACTS]))
 
 
 def python_parts() -> Iterator[Part]:
@@ -61,6 +62,7 @@ def java_parts() -> Iterator[Part]:
     for release in hive_metastore.METASTORES:
         prepare = hive_metastore.prepare_hive_metastore
         yield f"Hive metastore {release}", partial(prepare, release)
+    yield "HDFS", hdfs_cluster.prepare_hdfs
     yield "REST server of Iceberg", iceberg_rest_server.iceberg_rest_command
 
 

@@ -1,0 +1,440 @@
+"""HDFS: the contract of storage, races, lost answers, failover, viewfs, forks and kills on a cluster."""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pytest
+from support.commit_race import ROUNDS, append_concurrently, count_winners
+from support.hdfs.cluster import MOUNT_TABLE, NAME_SERVICE, HdfsCluster
+from support.hdfs.kill import run_killed_appends
+from support.storage_contract import StorageContract
+from support.tables import rows_of
+
+from paimon_orch.catalog.catalog import Catalog
+from paimon_orch.errors import AccessDeniedError, CorruptFileError, StorageError, UnsupportedError
+from paimon_orch.retry_policy import RetryPolicy
+from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.compaction import compact
+from paimon_orch.steps.inspection.check_table import check
+from paimon_orch.storage import FileIO, hdfs_client, resolve_warehouse
+from paimon_orch.storage.hdfs import HdfsFileIO
+from paimon_orch.storage.hdfs_client import ConnectionLostError, HdfsClient
+
+IMPATIENT = RetryPolicy(attempts=3, min_wait=0.01, max_wait=0.01)
+
+
+@pytest.fixture
+def root(hdfs_cluster: HdfsCluster) -> str:
+    """Return a new directory."""
+    return f"{hdfs_cluster.uri}/tests/{uuid4()}"
+
+
+@pytest.fixture
+def io(root: str) -> HdfsFileIO:
+    io = resolve_warehouse(root)[0]
+    assert isinstance(io, HdfsFileIO)
+    return io
+
+
+@pytest.fixture
+def config_dir(hdfs_cluster: HdfsCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a directory of Hadoop's configuration, with the name service and a mount table."""
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    return hdfs_cluster.write_configuration(tmp_path)
+
+
+class TestHdfs(StorageContract):
+    @pytest.fixture
+    def root(self, hdfs_cluster: HdfsCluster) -> str:
+        return f"{hdfs_cluster.uri}/tests/{uuid4()}"
+
+    @pytest.fixture
+    def io(self, root: str) -> FileIO:
+        return resolve_warehouse(root)[0]
+
+    @pytest.fixture
+    def catalog(self, root: str) -> Catalog:
+        return Catalog(root)
+
+    def test_a_directory_is_not_a_file(self, io: FileIO, root: str) -> None:
+        io.write(f"{root}/t/file", b"1")
+        for read in (io.read_bytes, io.open_input):
+            with pytest.raises(CorruptFileError, match="is a directory, but a file is expected"):
+                read(f"{root}/t")
+        with pytest.raises(IsADirectoryError):
+            io.delete(f"{root}/t")
+        assert not io.file_exists(f"{root}/t")
+
+
+def test_a_table_below_a_mount_of_viewfs(hdfs_cluster: HdfsCluster, config_dir: Path) -> None:
+    name = str(uuid4())
+    root = f"viewfs://{MOUNT_TABLE}/mounted/{name}"
+    catalog = Catalog(root)
+    table = catalog.create_table("db.t", "k INT", primary_key=["k"], options={"bucket": "1"})
+    table.upsert(pa.table({"k": pa.array([1], pa.int32())}))
+    compact.compact(table, InProcessExecutor(), strategy="full")
+    catalog.rename_table("db.t", "db.u")
+
+    for uri in (root, f"hdfs:///target/{name}", f"{hdfs_cluster.uri}/target/{name}"):
+        assert Catalog(uri).tables("db") == ["u"]
+        assert rows_of(Catalog(uri).table("db.u")) == [(1,)]
+    with pytest.raises(UnsupportedError, match="is below no mount"):
+        resolve_warehouse(f"viewfs://{MOUNT_TABLE}/elsewhere")[0].exists(
+            root.replace("mounted", "x")
+        )
+
+
+@pytest.mark.timeout(400)
+def test_exactly_one_of_many_processes_creates_a_file(root: str) -> None:
+    assert count_winners(root, {}) == dict.fromkeys(range(ROUNDS), 1)
+
+
+@pytest.mark.timeout(400)
+def test_concurrent_commits_keep_all_rows(root: str) -> None:
+    table = Catalog(root).create_table(
+        "db.t", "process INT, number INT", options={"commit.max-retries": "50"}
+    )
+
+    written = append_concurrently(root, {}, processes=3, appends=4)
+
+    assert rows_of(table) == sorted(written)
+    assert table.stores.snapshots.ids() == list(range(1, len(written) + 1))
+
+
+def test_new_files_have_the_permissions_and_replication_of_the_settings(root: str) -> None:
+    options = {"fs.permissions.umask-mode": "007", "dfs.replication": "2"}
+    io = resolve_warehouse(root, options)[0]
+    assert isinstance(io, HdfsFileIO)
+    io.make_dir(f"{root}/d")
+    io.create(f"{root}/d/file", b"1")
+
+    def find_info(name: str) -> Any:
+        path = f"/{root.split('/', 3)[3]}/{name}"
+        return io.client.call(path, lambda client: client.get_file_info(path))
+
+    directory, file = find_info("d"), find_info("d/file")
+
+    assert (directory.permission, file.permission, file.replication) == (0o770, 0o660, 2)
+
+
+@contextmanager
+def losing_answers(
+    patch: pytest.MonkeyPatch, *, of: str, is_executed: bool, times: int = 1
+) -> Iterator[list[str]]:
+    """Lose the connection of calls of a method of hdfs-native, before or after they are executed."""
+    original, lost = HdfsClient.call, list[str]()
+
+    class Losing:
+        def __init__(self, client: Any) -> None:
+            self._client = client
+
+        def __getattr__(self, name: str) -> Any:
+            method = getattr(self._client, name)
+            if name != of or len(lost) == times:
+                return method
+            lost.append(name)
+
+            async def lose(*arguments: Any) -> None:
+                if is_executed:
+                    await method(*arguments)
+                raise ConnectionLostError("the connection is lost")
+
+            return lose
+
+    def call(self: HdfsClient, path: str, make: Callable[[Any], Awaitable[Any]]) -> Any:
+        return original(self, path, lambda client: make(Losing(client)))
+
+    with patch.context() as context:
+        context.setattr(HdfsClient, "call", call)
+        yield lost
+
+
+def names_in(io: FileIO, path: str) -> list[str]:
+    return sorted(info.name for info in io.list_dir(path))
+
+
+def test_a_creation_with_a_lost_answer_has_succeeded(
+    io: HdfsFileIO, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with losing_answers(monkeypatch, of="rename", is_executed=True) as lost:
+        assert io.create(f"{root}/file", b"mine")
+    assert lost == ["rename"]
+    assert names_in(io, root) == ["file"]
+
+
+def test_a_creation_that_did_not_arrive_never_happens(
+    io: HdfsFileIO, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (
+        losing_answers(monkeypatch, of="rename", is_executed=False),
+        pytest.raises(StorageError, match=r"was not created: .*the connection is lost"),
+    ):
+        io.create(f"{root}/file", b"mine")
+    assert names_in(io, root) == []
+    assert io.create(f"{root}/file", b"mine")
+
+
+def test_a_creation_is_unknown_if_nothing_can_be_found_out(
+    io: HdfsFileIO, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise StorageError("no connection")
+
+    with monkeypatch.context() as context:
+        for name in ("_rename", "_delete_name", "read_bytes"):
+            context.setattr(HdfsFileIO, name, fail)
+        with pytest.raises(StorageError, match="it is unknown whether the file was created"):
+            io.create(f"{root}/file", b"mine")
+
+
+@pytest.mark.parametrize("is_executed", [False, True])
+@pytest.mark.parametrize("method", ["create", "delete", "mkdirs", "read", "rename"])
+def test_other_calls_survive_a_lost_answer(
+    io: HdfsFileIO, root: str, monkeypatch: pytest.MonkeyPatch, method: str, is_executed: bool
+) -> None:
+    io.write(f"{root}/d/file", b"1")
+    with losing_answers(monkeypatch, of=method, is_executed=is_executed) as lost:
+        if method == "delete":
+            io.delete(f"{root}/d/file")
+            assert not io.exists(f"{root}/d/file")
+        elif method == "mkdirs":
+            assert io.make_dir(f"{root}/e")
+        elif method == "read":
+            assert io.read_bytes(f"{root}/d/file") == b"1"
+        elif method == "create" or is_executed:
+            io.write(f"{root}/d/file", b"2")
+            assert io.read_bytes(f"{root}/d/file") == b"2"
+        else:
+            with pytest.raises(StorageError, match="the connection is lost"):
+                io.write(f"{root}/d/file", b"2")
+            assert io.read_bytes(f"{root}/d/file") == b"1"
+    assert lost == [method]
+    assert not [name for name in names_in(io, root) if name.endswith(".tmp")]
+    assert not [name for name in names_in(io, f"{root}/d") if name.endswith(".tmp")]
+
+
+@pytest.mark.parametrize("is_executed", [False, True])
+def test_a_rename_of_a_directory_with_a_lost_answer(
+    io: HdfsFileIO, root: str, monkeypatch: pytest.MonkeyPatch, is_executed: bool
+) -> None:
+    io.write(f"{root}/old/file", b"1")
+    with losing_answers(monkeypatch, of="rename", is_executed=is_executed):
+        if is_executed:
+            assert io.rename_dir(f"{root}/old", f"{root}/new")
+        else:
+            with pytest.raises(StorageError, match="the connection is lost"):
+                io.rename_dir(f"{root}/old", f"{root}/new")
+    assert io.exists(f"{root}/new") is is_executed
+    assert io.exists(f"{root}/old") is not is_executed
+
+
+def test_a_writer_goes_on_after_a_failover(hdfs_cluster: HdfsCluster, config_dir: Path) -> None:
+    root = f"hdfs:///tests/{uuid4()}"
+    table = Catalog(root).create_table("db.t", "k INT")
+    assert table.paths.root.startswith(f"hdfs://{NAME_SERVICE}/tests/")
+    table.append(pa.table({"k": pa.array([1], pa.int32())}))
+
+    hdfs_cluster.tell("standby", 0)
+    takes_over = threading.Timer(1.5, lambda: hdfs_cluster.tell("active", 1))
+    takes_over.start()
+    try:
+        table.append(pa.table({"k": pa.array([2], pa.int32())}))
+        assert rows_of(table) == [(1,), (2,)]
+    finally:
+        takes_over.join()
+        hdfs_cluster.tell("standby", 1)
+        hdfs_cluster.tell("active", 0)
+    table.append(pa.table({"k": pa.array([3], pa.int32())}))
+    assert rows_of(table) == [(1,), (2,), (3,)]
+
+
+def test_a_write_waits_for_the_end_of_safe_mode(
+    hdfs_cluster: HdfsCluster, io: HdfsFileIO, root: str
+) -> None:
+    io.write(f"{root}/file", b"1")
+    hdfs_cluster.tell("safe", 0)
+    leaves = threading.Timer(0.7, lambda: hdfs_cluster.tell("unsafe", 0))
+    leaves.start()
+    try:
+        assert io.read_bytes(f"{root}/file") == b"1"
+        assert io.create(f"{root}/other", b"2")
+    finally:
+        leaves.join()
+
+
+def test_safe_mode_that_does_not_end_is_an_error(
+    hdfs_cluster: HdfsCluster, io: HdfsFileIO, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    io.write(f"{root}/file", b"1")
+    monkeypatch.setattr("paimon_orch.storage.hdfs.HDFS_CALL", IMPATIENT)
+    hdfs_cluster.tell("safe", 0)
+    try:
+        with pytest.raises(StorageError, match="cannot be written: SafeModeException") as caught:
+            io.create(f"{root}/other", b"2")
+    finally:
+        hdfs_cluster.tell("unsafe", 0)
+    assert "\n" not in str(caught.value), "Java's stack trace is left out"
+
+
+def test_a_name_node_that_does_not_answer_ends_in_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("hdfs_native")
+    monkeypatch.setattr("paimon_orch.storage.hdfs.HDFS_CALL", IMPATIENT)
+    monkeypatch.setattr(hdfs_client, "CALL_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        root = f"hdfs://127.0.0.1:{server.getsockname()[1]}/wh"
+        with pytest.raises(StorageError, match=r"no answer within 0\.2 seconds"):
+            resolve_warehouse(root)[0].exists(root)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:1", "no-such-host.invalid"])
+def test_an_unreachable_name_node_ends_in_an_error(
+    monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    pytest.importorskip("hdfs_native")
+    monkeypatch.setattr("paimon_orch.storage.hdfs.HDFS_CALL", IMPATIENT)
+    root = f"hdfs://{host}/wh"
+    with pytest.raises(
+        StorageError, match=r"Connection refused|is a name service, set HADOOP_CONF"
+    ):
+        resolve_warehouse(root)[0].exists(root)
+
+
+_AS_ANOTHER_USER = """
+import sys
+from paimon_orch.errors import InputError, StorageError
+from paimon_orch.storage import resolve_warehouse
+root = sys.argv[1]
+io = resolve_warehouse(root, {"user": "guest"})[0]
+print(io.read_bytes(f"{root}/file"))
+try:
+    io.create(f"{root}/other", b"")
+except StorageError as error:
+    print(error)
+try:
+    resolve_warehouse(root, {"user": "another"})[0].exists(root)
+except InputError as error:
+    print(error)
+"""
+
+
+def test_the_user_is_that_of_the_option(io: HdfsFileIO, root: str) -> None:
+    io.create(f"{root}/file", b"1")
+    environment = {name: text for name, text in os.environ.items() if name != "HADOOP_USER_NAME"}
+
+    command = [sys.executable, "-c", _AS_ANOTHER_USER, root]
+    answer = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=True, timeout=100
+    )
+
+    content, refusal, other_user = answer.stdout.splitlines()
+    assert content == "b'1'"
+    assert "Permission denied: user=guest, access=WRITE" in refusal
+    assert (
+        "is used by the user another, but HADOOP_USER_NAME is guest in this process" in other_user
+    )
+
+
+def test_a_cluster_without_kerberos_is_not_used_with_it(root: str) -> None:
+    """The cluster accepts it, so this shows that the setting arrives at the client."""
+    options = {"hadoop.security.authentication": "kerberos"}
+    io = resolve_warehouse(root, options)[0]
+    assert isinstance(io, HdfsFileIO)
+    assert io.client.settings.requires_kerberos
+
+
+@pytest.mark.parametrize(
+    ("options", "text", "message"),
+    [
+        (
+            {},
+            (
+                'FatalRPCError("org.apache.hadoop.security.AccessControlException", '
+                '"SIMPLE authentication is not enabled.  Available:[TOKEN, KERBEROS]\\n\\tat x")'
+            ),
+            "demands Kerberos.*hadoop.security.authentication is not set to kerberos",
+        ),
+        (
+            {"hadoop.security.authentication": "kerberos"},
+            'GSSAPIError(GSS_S_FAILURE, 1, "No credentials cache found")',
+            "cannot be used with Kerberos: .*No credentials cache.*libgssapi_krb5.*kinit",
+        ),
+        (
+            {"hadoop.security.authentication": "kerberos"},
+            "NoSASLMechanism",
+            "cannot be used with Kerberos: NoSASLMechanism",
+        ),
+    ],
+)
+def test_an_error_of_kerberos_says_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], text: str, message: str
+) -> None:
+    pytest.importorskip("hdfs_native")
+
+    async def fail(_: str) -> None:
+        raise RuntimeError(text)
+
+    client = type("Client", (), {"get_file_info": staticmethod(fail)})()
+    monkeypatch.setattr(HdfsClient, "_open", lambda _: client)
+    root = f"hdfs://{uuid4()}/wh"
+
+    with pytest.raises(AccessDeniedError, match=message):
+        resolve_warehouse(root, options)[0].exists(root)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+def test_a_forked_process_gets_an_error_and_does_not_hang(io: HdfsFileIO, root: str) -> None:
+    io.write(f"{root}/file", b"1")
+    context = multiprocessing.get_context("fork")
+    answers = context.Queue()
+
+    def read() -> None:
+        try:
+            io.read_bytes(f"{root}/file")
+        except UnsupportedError as error:
+            answers.put(str(error))
+
+    child = context.Process(target=read)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # fork() warns of threads
+        child.start()
+    assert f"was forked from process {os.getpid()}" in answers.get(timeout=60)
+    child.join(60)
+
+
+@pytest.mark.timeout(400)
+def test_a_killed_append_is_visible_or_not(root: str) -> None:
+    table = Catalog(root).create_table("db.t", "number BIGINT")
+    expected, outcomes = list[tuple[int]](), list[bool]()
+    with run_killed_appends(root) as append:
+        for moment in itertools.count():
+            is_killed = append(moment)
+            rows = rows_of(table)
+            assert rows in (expected, [*expected, (moment,)])
+            outcomes.append(rows != expected)
+            expected = rows
+            if not is_killed:
+                break
+
+    assert outcomes == sorted(outcomes)
+    assert (outcomes[0], outcomes[-1]) == (False, True)
+    assert len(outcomes) > 8
+    remove_orphan_files(table, older_than=int(time.time() * 1000) + 1)
+    assert check(table, deep=True).findings == ()

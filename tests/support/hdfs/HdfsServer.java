@@ -1,0 +1,59 @@
+import java.io.BufferedReader;
+import java.io.File;
+import java.io.InputStreamReader;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.hdfs.MiniDFSCluster;
+import org.apache.hadoop.hdfs.MiniDFSNNTopology;
+import org.apache.hadoop.hdfs.protocol.HdfsConstants.SafeModeAction;
+
+/**
+ * Two NameNodes, of which one is active, and one DataNode in a folder. Prints the ports of the
+ * NameNodes. Then each line of the standard input is a command, which is answered with a line.
+ */
+public class HdfsServer {
+  public static void main(String[] arguments) throws Exception {
+    Configuration settings = new Configuration();
+    settings.set("dfs.replication", "1");
+    settings.set("dfs.permissions.enabled", "true");
+    // The standby takes over without waiting for the next reading of the edits.
+    settings.set("dfs.ha.tail-edits.period", "1");
+    MiniDFSNNTopology topology =
+        new MiniDFSNNTopology()
+            .addNameservice(
+                new MiniDFSNNTopology.NSConf(arguments[1])
+                    .addNN(new MiniDFSNNTopology.NNConf("nn1"))
+                    .addNN(new MiniDFSNNTopology.NNConf("nn2")));
+    MiniDFSCluster cluster =
+        new MiniDFSCluster.Builder(settings, new File(arguments[0]))
+            .nnTopology(topology)
+            .numDataNodes(1)
+            .build();
+    cluster.waitActive();
+    cluster.transitionToActive(0);
+    answer(cluster.getNameNodePort(0) + " " + cluster.getNameNodePort(1));
+    BufferedReader input = new BufferedReader(new InputStreamReader(System.in));
+    for (String line = input.readLine(); line != null; line = input.readLine()) {
+      String[] words = line.split(" ");
+      int node = Integer.parseInt(words[1]);
+      switch (words[0]) {
+        case "standby" -> cluster.transitionToStandby(node);
+        case "active" -> cluster.transitionToActive(node);
+        case "safe" -> setSafeMode(cluster, node, SafeModeAction.SAFEMODE_ENTER);
+        case "unsafe" -> setSafeMode(cluster, node, SafeModeAction.SAFEMODE_LEAVE);
+        default -> throw new IllegalArgumentException(line);
+      }
+      answer("done");
+    }
+    System.exit(0);
+  }
+
+  private static void setSafeMode(MiniDFSCluster cluster, int node, SafeModeAction action)
+      throws Exception {
+    cluster.getNameNodeRpc(node).setSafeMode(action, false);
+  }
+
+  private static void answer(String text) {
+    System.out.println(text);
+    System.out.flush();
+  }
+}

@@ -1,0 +1,144 @@
+"""A real HDFS: MiniDFSCluster of Hadoop, with two NameNodes and one DataNode in one process.
+
+Its jars come from a Maven repository.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+from support.peers.downloads import maven_jars
+from support.peers.environments import PeerCommand, java_command
+
+_RELEASE = "3.4.2"
+ARTIFACTS = (
+    f"org.apache.hadoop:hadoop-client-minicluster:{_RELEASE}",
+    f"org.apache.hadoop:hadoop-client-api:{_RELEASE}",
+    f"org.apache.hadoop:hadoop-client-runtime:{_RELEASE}",
+    "commons-logging:commons-logging:1.3.0",
+)
+NAME_SERVICE, MOUNT_TABLE = "lake", "mounts"
+_SOURCE = Path(__file__).with_name("HdfsServer.java")
+_START_SECONDS = 120
+
+
+class HdfsCluster:
+    """The process of a cluster; its commands change which NameNodes answer."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._process: subprocess.Popen[str] | None = None
+        self.ports: tuple[int, int] = (0, 0)
+
+    @property
+    def uri(self) -> str:
+        """The URI of the first NameNode, which is active at the beginning."""
+        return f"hdfs://127.0.0.1:{self.ports[0]}"
+
+    def write_configuration(self, folder: Path, **more: str) -> Path:
+        """Write core-site.xml and hdfs-site.xml with the name service and a viewfs; return the folder.
+
+        In names of further settings `__` is a dot and `_` a dash.
+        """
+        service = f"hdfs://{NAME_SERVICE}"
+        mounts = f"fs.viewfs.mounttable.{MOUNT_TABLE}"
+        named = {name.replace("__", ".").replace("_", "-"): text for name, text in more.items()}
+        folder.mkdir(parents=True, exist_ok=True)
+        core = {"fs.defaultFS": service, f"{mounts}.link./mounted": f"{service}/target"}
+        write_settings(folder / "core-site.xml", core | named)
+        addresses = {
+            f"dfs.namenode.rpc-address.{NAME_SERVICE}.nn{number}": f"127.0.0.1:{port}"
+            for number, port in enumerate(self.ports, 1)
+        }
+        provider = "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider"
+        service_settings = {
+            "dfs.nameservices": NAME_SERVICE,
+            f"dfs.ha.namenodes.{NAME_SERVICE}": "nn1,nn2",
+            f"dfs.client.failover.proxy.provider.{NAME_SERVICE}": provider,
+        }
+        write_settings(folder / "hdfs-site.xml", {**service_settings, **addresses})
+        return folder
+
+    def tell(self, command: str, node: int) -> None:
+        """Send `standby`, `active`, `safe` or `unsafe` for a NameNode."""
+        process = self._process
+        assert process is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(f"{command} {node}\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "done\n", self._read_log()
+
+    def start(self) -> None:
+        """Start the process."""
+        command = _server_command()
+        with (self._folder / "log").open("a") as log:
+            self._process = subprocess.Popen(
+                [*command.command, str(self._folder / "data"), NAME_SERVICE],
+                env=command.environment,  # so the user of the tests is that of the cluster
+                cwd=self._folder,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                encoding="utf-8",
+                start_new_session=True,
+            )
+        late = threading.Timer(_START_SECONDS, self._process.kill)
+        late.start()
+        assert self._process.stdout is not None
+        answer = self._process.stdout.readline()
+        late.cancel()
+        if not answer:
+            self.kill()
+            raise AssertionError(self._read_log())
+        first, second = map(int, answer.split())
+        self.ports = (first, second)
+
+    def kill(self) -> None:
+        """Kill the process."""
+        if self._process is not None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.communicate()
+            self._process = None
+
+    def _read_log(self) -> str:
+        return (self._folder / "log").read_text(errors="replace")[-3000:]
+
+
+@contextmanager
+def run_hdfs(folder: Path) -> Iterator[HdfsCluster]:
+    """Run a cluster in an empty folder, which is deleted afterwards."""
+    folder.mkdir(parents=True)
+    cluster = HdfsCluster(folder)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.kill()
+        shutil.rmtree(folder)
+
+
+def prepare_hdfs() -> None:
+    """Download and compile what a cluster requires, or raise `PeerUnavailableError`."""
+    _server_command()
+
+
+def write_settings(file: Path, settings: Mapping[str, str]) -> None:
+    """Write a file of Hadoop's settings."""
+    lines = (
+        f"<property><name>{escape(name)}</name><value>{escape(text)}</value></property>"
+        for name, text in settings.items()
+    )
+    file.write_text("\n".join(["<configuration>", *lines, "</configuration>"]), encoding="utf-8")
+
+
+def _server_command() -> PeerCommand:
+    return java_command("HdfsServer", [_SOURCE], maven_jars(ARTIFACTS))
