@@ -7,7 +7,6 @@ library's other client waits forever for a NameNode that accepts connections and
 import asyncio
 import errno
 import os
-import pwd
 import re
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -16,7 +15,12 @@ from typing import Any, TypeVar
 
 from paimon_orch.errors import AccessDeniedError, InputError, UnsupportedError
 from paimon_orch.safe_text import mask_secrets
-from paimon_orch.storage.hdfs_settings import CONFIG_VARIABLE, USER_VARIABLE, HdfsSettings
+from paimon_orch.storage.hdfs_settings import (
+    CONFIG_VARIABLE,
+    USER_VARIABLE,
+    HdfsSettings,
+    find_process_user,
+)
 
 T = TypeVar("T")
 
@@ -149,7 +153,7 @@ class HdfsClient:
         self._set_user()
         # Each NameNode is asked once; the waits between attempts are those of our retry policy.
         limits = {"dfs.client.failover.max.attempts": str(self.settings.count_name_nodes() - 1)}
-        settings = limits | self.settings.build_client_settings(self.path)
+        settings = self.settings.build_client_settings(self.path) | limits
         # Tasks have the settings of the process that opened the warehouse, and not other files.
         return AsyncClient(self.settings.client_url, settings, os.devnull, **self.settings.kerberos)
 
@@ -158,13 +162,14 @@ class HdfsClient:
 
         Raises :class:`InputError` if the process acts for another user already.
         """
-        user = self.settings.user
-        if user is None or self.settings.requires_kerberos:
+        if self.settings.requires_kerberos:
             return
-        actual = os.environ.get(USER_VARIABLE)
-        if actual is None and user != find_process_user():
-            os.environ[USER_VARIABLE] = user
-        elif actual not in (None, user):
+        user, actual = self.settings.user, os.environ.get(USER_VARIABLE)
+        if actual is None:
+            wanted = user or self.settings.default_user
+            if wanted is not None and wanted != find_process_user():
+                os.environ[USER_VARIABLE] = wanted
+        elif user not in (None, actual):
             raise InputError(
                 f"{self.settings.root} is used by the user {user}, but {USER_VARIABLE} is {actual} "
                 "in this process, and a process is one user of HDFS"
@@ -227,14 +232,6 @@ class HdfsClient:
             f"; if {host} is a name service, set {CONFIG_VARIABLE} to the directory with its "
             "hdfs-site.xml"
         )
-
-
-def find_process_user() -> str | None:
-    """Return the name of the user that runs this process, or None if it has no name."""
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        return None
 
 
 async def collect(entries: AsyncIterator[T]) -> list[T]:

@@ -4,6 +4,7 @@ See docs/storage.md#hdfs.
 """
 
 import os
+import pwd
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -43,7 +44,9 @@ class HdfsSettings:
     settings: Mapping[str, str] = field(repr=False)
     """Settings with Hadoop's names."""
     user: str | None = None
-    """Who writes, if the cluster trusts its clients; None for the user of the process."""
+    """Who writes, if the cluster trusts its clients; None for ``default_user``."""
+    default_user: str | None = None
+    """The user of the process that opened the warehouse; tasks of Spark may run as another one."""
     kerberos: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The arguments of the client."""
 
@@ -71,6 +74,7 @@ class HdfsSettings:
             authority=authority,
             settings=settings,
             user=None if user is None else str(user),
+            default_user=find_process_user(),
             kerberos={name: str(options[name]) for name in _KERBEROS_OPTIONS if name in options},
         )
         if found.scheme == "viewfs" and not any(found._links()):
@@ -157,6 +161,14 @@ class HdfsSettings:
         links = sorted(self._links(), key=lambda link: len(link[0]))
         targets = [url for mount, url in links if f"{path}/".startswith(f"{mount.rstrip('/')}/")]
         return self._complete_url((targets or [links[0][1]])[-1])
+
+
+def find_process_user() -> str | None:
+    """Return the name of the user that runs this process, or None if it has no name."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return None
 
 
 def _find_config_dir(option: object) -> str | None:

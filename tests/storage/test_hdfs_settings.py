@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pickle
 import sys
 from pathlib import Path
 from typing import Any
@@ -164,3 +166,35 @@ def test_catalogs_can_name_locations_in_hdfs(config_dir: Path, location: str) ->
     io, _ = open_served_location({}, location)
     assert isinstance(io, HdfsFileIO)
     assert open_location({}, "hdfs://host/wh")[1] == "hdfs://host/wh"
+
+
+@pytest.mark.parametrize(
+    ("options", "variable", "expected"),
+    [
+        ({}, None, "driver"),
+        ({}, "set", "set"),
+        ({"user": "guest"}, None, "guest"),
+        ({"user": "task"}, None, None),
+        ({"user": "guest"}, "set", "refused"),
+    ],
+)
+def test_a_task_is_the_user_of_the_driver(
+    config_dir: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: dict[str, str],
+    variable: str | None,
+    expected: str | None,
+) -> None:
+    monkeypatch.setattr("paimon_orch.storage.hdfs_settings.find_process_user", lambda: "driver")
+    io = pickle.loads(pickle.dumps(open_io("hdfs://host/wh", **options)))  # noqa: S301
+    monkeypatch.setattr("paimon_orch.storage.hdfs_client.find_process_user", lambda: "task")
+    monkeypatch.setenv("HADOOP_USER_NAME", variable or "")
+    if variable is None:
+        monkeypatch.delenv("HADOOP_USER_NAME")
+
+    if expected == "refused":
+        with pytest.raises(InputError, match="a process is one user of HDFS"):
+            io.client._set_user()
+        return
+    io.client._set_user()
+    assert os.environ.get("HADOOP_USER_NAME") == expected
