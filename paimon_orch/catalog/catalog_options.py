@@ -17,7 +17,7 @@ from paimon_orch.table.permissions import EXTERNAL_PATHS_OPTION, HOSTS_OPTION, T
 STORAGE_PREFIX = "storage."
 """The prefix of fsspec options of the object store."""
 
-STORE_PREFIXES = ("fs.s3a.", "s3a.", "s3.", "fs.oss.")
+STORE_PREFIXES = ("fs.s3a.", "s3a.", "s3.", "fs.oss.", "fs.obs.", "fs.cosn.")
 """Prefixes of Paimon's options of object stores."""
 
 METASTORE = honoured("metastore", KEYWORD, "filesystem")

@@ -30,12 +30,27 @@ _S3_NAMES = {
     "endpoint": "endpoint_url",
 }
 _S3_SETTINGS = (*_S3_NAMES, "endpoint.region", "region", "path.style.access")
-_OSS_NAMES = {
-    "fs.oss.accesskeyid": "key",
-    "fs.oss.accesskeysecret": "secret",
-    "fs.oss.securitytoken": "token",
-    "fs.oss.endpoint": "endpoint",
+_NAMES_BY_SCHEME = {
+    "oss": {
+        "fs.oss.accesskeyid": "key",
+        "fs.oss.accesskeysecret": "secret",
+        "fs.oss.securitytoken": "token",
+        "fs.oss.endpoint": "endpoint",
+    },
+    "obs": {
+        "fs.obs.access.key": "key",
+        "fs.obs.secret.key": "secret",
+        "fs.obs.session.token": "token",
+        "fs.obs.endpoint": "endpoint",
+    },
+    "cosn": {
+        "fs.cosn.userinfo.secretid": "key",
+        "fs.cosn.userinfo.secretkey": "secret",
+        "fs.cosn.userinfo.sessiontoken": "token",
+        "fs.cosn.bucket.endpoint_suffix": "endpoint",
+    },
 }
+_SETTING_BY_NAME = {name: to for names in _NAMES_BY_SCHEME.values() for name, to in names.items()}
 
 
 def open_location(
@@ -105,18 +120,17 @@ def _extract_storage_options(options: Mapping[str, Any]) -> dict[str, Any]:
 def translate_store_options(options: Mapping[str, Any], location: str) -> dict[str, Any]:
     """Return the fsspec options of the store of ``location``; other options are left out."""
     scheme = location.partition("://")[0]
-    if scheme in ("s3", "s3a"):
+    if scheme in ("s3", "s3a", "s3n"):
         return _translate_s3(options)
-    if scheme == "oss":
-        lowered = {name.lower(): value for name, value in options.items()}
-        return {to: lowered[name] for name, to in _OSS_NAMES.items() if lowered.get(name)}
-    return {}
+    lowered = {name.lower(): value for name, value in options.items()}
+    names = _NAMES_BY_SCHEME.get(scheme, {})
+    return {to: lowered[name] for name, to in names.items() if lowered.get(name)}
 
 
 def get_store_setting(name: str) -> str | None:
     """Return what a Paimon option of an object store sets, or None for another option."""
-    if (oss := _OSS_NAMES.get(name.lower())) is not None:
-        return oss
+    if (setting := _SETTING_BY_NAME.get(name.lower())) is not None:
+        return setting
     prefix = next((prefix for prefix in _S3_PREFIXES if name.startswith(prefix)), None)
     setting = "" if prefix is None else name.removeprefix(prefix).replace("-", ".")
     return setting if setting in _S3_SETTINGS else None

@@ -4,6 +4,7 @@ See docs/format/table-layout.md#atomic-writes.
 """
 
 import errno
+import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -24,6 +25,7 @@ MIN_TRUSTED_VERSIONS = {"s3fs": (2025, 7), "gcsfs": (2025, 7), "adlfs": (2024, 1
 _CONCURRENT_PROBES = 3
 _PROBE_THREADS = 8
 _BARRIER_SECONDS = 5.0
+_NOT_IMPLEMENTED = re.compile("not ?implemented", re.IGNORECASE)
 _verified_stores: set[tuple[int, str]] = set()
 
 
@@ -131,7 +133,7 @@ class ExclusiveCreator:
         probe = f"{head}/.{tail}.{uuid4()}.tmp"
         with self.options.wrap_errors(probe, "created"):
             try:
-                fs.pipe_file(probe, b"first", mode="create")
+                _create_probe(fs, probe, bucket)
                 with suppress(Exception):  # this write should fail; the stored object decides
                     fs.pipe_file(probe, b"second", mode="create")
                 is_exclusive = fs.cat_file(probe) == b"first"
@@ -169,6 +171,21 @@ def _count_winners(fs: Any, path: str) -> int:
             return sum(threads.map(create, range(_PROBE_THREADS)))
     finally:
         _remove(fs, path)
+
+
+def _create_probe(fs: Any, probe: str, bucket: str) -> None:
+    """Create an object; raise :class:`UnsupportedError` if the store knows no condition for it."""
+    try:
+        fs.pipe_file(probe, b"first", mode="create")
+    except Exception as error:
+        if not _NOT_IMPLEMENTED.search(f"{type(error).__name__}: {error}"):
+            raise
+        raise UnsupportedError(
+            f"{probe} was not written: the store at {bucket} does not implement the condition that "
+            "the object must not exist yet, so two committers could overwrite each other. Use a "
+            f"store with conditional writes, or set the storage option {LOCK_PATH} of all "
+            "committers to the same lock file. Reading works without this."
+        ) from None
 
 
 def _remove(fs: Any, path: str) -> None:

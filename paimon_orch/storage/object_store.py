@@ -43,19 +43,26 @@ from paimon_orch.storage.exclusive_create import (
     check_trusted,
 )
 from paimon_orch.storage.object_store_options import StorageCredentials, StorageOptions
+from paimon_orch.storage.s3_compatible import (
+    COMPATIBLE_SCHEMES,
+    add_compatible_defaults,
+    add_protocol,
+)
 from paimon_orch.storage.streams import ObjectInput, ObjectOutput, find_end_start
 
 T = TypeVar("T")
 
+_AMAZON_SCHEMES = ("s3", "s3a", "s3n")
+_S3_SCHEMES = (*_AMAZON_SCHEMES, *COMPATIBLE_SCHEMES)
 PACKAGE_BY_SCHEME = (
-    {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs"}
+    dict.fromkeys(_S3_SCHEMES, "s3fs")
+    | {"gs": "gcsfs", "gcs": "gcsfs"}
     | dict.fromkeys(("abfs", "abfss", "az"), "adlfs")
-    | {"oss": "ossfs"}
 )
-_S3_SCHEMES = ("s3", "s3a")
+_ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "az": "abfs"}
 _MEMORY_SCHEME = "memory"  # of fsspec, for tests
 # Stores that return the bytes up to the end for a range that ends after it. OSS returns the object.
-_SHORTENS_RANGES = {*_S3_SCHEMES, "gs", "gcs", "abfs", "abfss", "az", "memory", "local", "file"}
+_SHORTENS_RANGES = {*_AMAZON_SCHEMES, "gs", "gcs", "abfs", "abfss", "az", "memory", "local", "file"}
 _MAX_KEYS_PER_DELETION = 1_000
 _BOTOCORE_CONNECTIONS = 10
 # the default of s3fs, 50 MiB per upload part, needs too much memory if many buckets are written
@@ -128,9 +135,12 @@ class FsspecFileIO:
         scheme = self._scheme
         options = self.options.resolve() | {"use_listings_cache": False}
         if scheme in _S3_SCHEMES:
-            options = _add_s3_defaults(options)
+            options = _add_s3_defaults(add_compatible_defaults(scheme, options))
         try:
-            fs = fsspec.url_to_fs(self.root, **options)[0]
+            if scheme in (*COMPATIBLE_SCHEMES, "s3n"):
+                fs = add_protocol(fsspec.get_filesystem_class("s3"), scheme)(**options)
+            else:
+                fs = fsspec.url_to_fs(self.root, **options)[0]
         except Exception as error:  # noqa: BLE001 - each package has its own errors
             text = self.options.describe_error(error)
             cause = self.options.redact_cause(error)
@@ -366,9 +376,7 @@ class FsspecFileIO:
     def _check_path(self, path: str) -> str:
         scheme, separator, _ = path.partition("://")
         mine = self._scheme
-        if not separator or PACKAGE_BY_SCHEME.get(scheme, scheme) != PACKAGE_BY_SCHEME.get(
-            mine, mine
-        ):
+        if not separator or _ALIASES.get(scheme, scheme) != _ALIASES.get(mine, mine):
             raise UnsupportedError(
                 f"{path} is in a different store from the table, which is below {self.root}; a "
                 "table in several stores is not supported"
@@ -430,7 +438,7 @@ def open_object_store(
     try:
         import fsspec
 
-        fsspec.get_filesystem_class(parsed.scheme)
+        fsspec.get_filesystem_class("s3" if parsed.scheme in _S3_SCHEMES else parsed.scheme)
     except ValueError:
         schemes = ", ".join(f"{name}://" for name in ("hdfs", "viewfs", *PACKAGE_BY_SCHEME))
         raise InputError(

@@ -40,3 +40,24 @@ def test_options_of_another_store_are_left_out() -> None:
         "endpoint": "oss.example",
     }
     assert translate_store_options(options, "gs://bucket/t") == {}
+
+
+def test_each_store_has_the_names_of_its_hadoop_file_system() -> None:
+    options = {
+        "fs.obs.access.key": "a",
+        "fs.obs.endpoint": "obs.example",
+        "fs.cosn.userinfo.secretId": "b",
+        "fs.cosn.userinfo.secretKey": "c",
+        "fs.cosn.bucket.endpoint_suffix": "cos.example",
+        "s3.access-key": "d",
+    }
+    assert translate_store_options(options, "obs://bucket/t") == {
+        "key": "a",
+        "endpoint": "obs.example",
+    }
+    assert translate_store_options(options, "cosn://bucket/t") == {
+        "key": "b",
+        "secret": "c",
+        "endpoint": "cos.example",
+    }
+    assert translate_store_options(options, "s3n://bucket/t") == {"key": "d"}

@@ -176,7 +176,16 @@ def test_a_server_sets_only_listed_options(server: FaultyServer) -> None:
     assert client.options["uri"] == server.uri
 
 
-@pytest.mark.parametrize("name", ["s3.endpoint", "fs.s3a.endpoint", "fs.oss.endpoint"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "s3.endpoint",
+        "fs.s3a.endpoint",
+        "fs.oss.endpoint",
+        "fs.obs.endpoint",
+        "fs.cosn.bucket.endpoint_suffix",
+    ],
+)
 def test_a_server_names_an_endpoint_only_on_an_allowed_host(
     server: FaultyServer, name: str
 ) -> None:

@@ -23,7 +23,8 @@ CLASSES = {"LocalFileIO", "FsspecFileIO"}
         ("abfss", {}, ExclusiveCreation.CONDITIONAL_PUT),
         ("s3", {"lock_path": "/lock"}, ExclusiveCreation.LOCK_FILE),
         ("memory", {}, ExclusiveCreation.ONE_PROCESS),
-        ("oss", {}, None),
+        ("oss", {}, ExclusiveCreation.CONDITIONAL_PUT),
+        ("wasb", {}, None),
         ("ftp", {}, None),
     ],
 )
@@ -35,7 +36,7 @@ def test_object_stores_create_by_the_means_of_their_scheme(
     assert io.capabilities.exclusive_creation is means
     assert not io.capabilities.has_directories
     assert not io.capabilities.has_atomic_rename
-    assert io.capabilities.has_bulk_delete is scheme.startswith("s3")
+    assert io.capabilities.has_bulk_delete is (scheme in {"s3", "s3a", "oss"})
 
 
 def test_local_file_systems_create_by_hard_links() -> None:
