@@ -217,6 +217,8 @@ def clean_record(record: logging.LogRecord) -> bool:
     """Clean the text of a log record, and its traceback; a filter of loggers and handlers."""
     record.msg, record.args = clean_line(record.getMessage()), None
     if record.exc_info and not record.exc_text:
-        lines = logging.Formatter().formatException(record.exc_info).split("\n")
-        record.exc_text = "\n".join(map(clean_line, lines))
+        text = logging.Formatter().formatException(record.exc_info)
+        record.exc_text = "\n".join(map(clean_line, text.split("\n")))
+        if record.exc_text != text:
+            record.exc_info = None  # formatters of JSON would show the exception itself
     return True

@@ -20,7 +20,14 @@ from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.cli import app
 from paimon_orch.cli.output import write_rows
 from paimon_orch.errors import InputError, PaimonError
-from paimon_orch.safe_text import clean_line, escape_line, escape_markdown, escape_name, get_logger
+from paimon_orch.safe_text import (
+    clean_line,
+    clean_record,
+    escape_line,
+    escape_markdown,
+    escape_name,
+    get_logger,
+)
 from paimon_orch.table.table import Table
 
 ESC = "\x1b]0;owned\x07\x1b[2J"
@@ -392,6 +399,20 @@ def test_log_lines_and_tracebacks_are_escaped(caplog: pytest.LogCaptureFixture) 
     assert "\\x1b]0;owned" in formatted
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", formatted)
     assert "\nINFO forged" not in formatted
+
+
+def test_an_exception_with_control_characters_is_not_left_to_formatters_of_json() -> None:
+    for text, is_kept in ((f"b{ESC}", False), ("plain", True)):
+        try:
+            raise ValueError(text)
+        except ValueError:
+            exception = sys.exc_info()
+        record = logging.LogRecord("n", logging.WARNING, "f", 1, "failed", None, exception)
+
+        assert clean_record(record)
+
+        assert (record.exc_info is not None) is is_kept
+        assert "ValueError" in str(record.exc_text)
 
 
 def test_every_logger_of_the_package_escapes_its_lines(repository: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from paimon_orch.errors import PaimonError
 
 MEMORY_BYTES = 2 << 30
-SECONDS = 20.0
+SECONDS = 60.0
 _FORK = multiprocessing.get_context("fork")
 
 
