@@ -48,13 +48,13 @@ $(INSTALLED) $(DEV_INSTALLED): pyproject.toml constraints.txt
 demo: install ## load a year of real flights, compact the table, verify every row (ARGS="--months 2")
 	$(BIN)/paimon-orch demo $(ARGS)
 
-test: install-dev ## test all that runs on this machine alone, in six minutes (ARGS="-k bucket" for a part)
+test: install-dev ## test all that runs on this machine alone (ARGS="-k bucket" for a part)
 	$(PYTEST) -m "not services" $(ARGS)
 
 test-services: install-dev ## test with other engines, servers, clusters and a browser; run slow tests
 	$(PEERS) >/dev/null 2>&1 & $(PYTEST) -m services $(ARGS)
 
-test-all: install-dev ## run all tests, in twenty minutes (ARGS="tests/table/scan" for a part)
+test-all: install-dev ## run all tests (ARGS="tests/table/scan" for a part)
 	$(PEERS) >/dev/null 2>&1 & $(PYTEST) $(ARGS)
 
 test-unit: install-dev ## run the quick tests of the library, in two minutes
