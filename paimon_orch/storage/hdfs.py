@@ -137,7 +137,7 @@ class HdfsFileIO:
             with suppress(PaimonError):  # orphan cleanup deletes it later
                 self.delete(temporary)
             return False
-        except (OSError, StorageError) as error:
+        except (OSError, PaimonError) as error:  # an expired ticket is no StorageError
             return self._resolve_creation(path, data, temporary, error, start)
 
     def write(self, path: str, data: bytes) -> None:
@@ -146,8 +146,9 @@ class HdfsFileIO:
         try:
             self._rename(temporary, path, overwrite=True)
         except (OSError, StorageError):
-            if not self._delete_name(temporary):
-                return  # it has the new name, and only the answer was lost
+            # without the old name, it has the new one, unless the answer to a deletion was lost
+            if not self._delete_name(temporary) and self.read_bytes(path) == data:
+                return
             raise
 
     def list_dir(self, path: str) -> Iterator[FileInfo]:
@@ -243,13 +244,13 @@ class HdfsFileIO:
     ) -> bool:
         """Return whether the file is ours after an error."""
         was_deleted = False
-        with suppress(StorageError):
+        with suppress(OSError, PaimonError):
             was_deleted = self._delete_name(temporary)
         if was_deleted:
             raise _build_error(f"{path} was not created: {error}", start) from error
         try:
             return self.read_bytes(path) == data
-        except (FileNotFoundError, StorageError):
+        except (OSError, PaimonError):
             text = (
                 f"{path}: it is unknown whether the file was created ({error}). Check whether it "
                 "exists before you try again."

@@ -14,6 +14,7 @@ import pytest
 from pyarrow import orc
 
 from paimon_orch.errors import InputError, UnsupportedError
+from paimon_orch.files.file_format import open_reader
 from paimon_orch.files.orc import OrcFileReader, OrcFileWriter
 from paimon_orch.files.orc_instants import refuse_unnamed_zone
 from paimon_orch.files.orc_times import find_time_correction
@@ -352,3 +353,21 @@ def test_large_healthy_lengths_are_read() -> None:
     texts = pa.array([b"x" * (300 + number % 99) for number in range(20_000)])
     reader = OrcFileReader(io.BytesIO(write_column(texts)), parse_columns("v BYTES"))
     assert pa.concat_arrays([batch.column(0) for batch in reader.batches(["v"], 1024)]) == texts
+
+
+def test_long_texts_of_a_dictionary_beside_lists_are_read() -> None:
+    """The lengths of the texts are packed in 16 bits, so that their bound is 65,535."""
+    texts = pa.array([chr(97 + n % 26) * (20 + n) for n in range(280)])
+    rows = pa.table(
+        {
+            "d": texts.take(pa.array(np.arange(100_000) % 280)),
+            "l": pa.array([[1, 2, 3]]).take(pa.array(np.zeros(100_000, np.int32))),
+        }
+    )
+    sink = io.BytesIO()
+    orc.write_table(rows, sink, compression="zstd", dictionary_key_size_threshold=1.0)
+    columns = parse_columns("d STRING, l ARRAY<BIGINT>")
+
+    reader = open_reader(io.BytesIO(sink.getvalue()), "bucket-0/data-1.orc", columns)
+
+    assert sum(batch.num_rows for batch in reader.batches(["d", "l"], 65_536)) == 100_000

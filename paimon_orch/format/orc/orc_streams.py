@@ -10,7 +10,7 @@ import numpy as np
 
 from paimon_orch.decode_limits import check_decoded_bytes
 from paimon_orch.errors import UnsupportedError
-from paimon_orch.format.orc.orc_integers import find_integer_bounds
+from paimon_orch.format.orc.orc_integers import find_highest, find_integer_bounds
 from paimon_orch.format.orc.orc_metadata import (
     ORC_DECIMAL,
     ORC_MAP,
@@ -24,7 +24,7 @@ _STRINGS, _LIST = {7, 8, 16, 17}, 10  # kinds of types
 _PRESENT, _LENGTH, _SECONDARY = 0, 2, 5  # kinds of streams
 _DICTIONARIES, _VERSION_2 = {1, 3}, {2, 3}  # kinds of encodings
 _BYTES_PER_ITEM = 16  # of a list, a map or a dictionary
-_MAX_ROUGH_BYTES = 1 << 27
+_MAX_ROUGH_BYTES, _MAX_ROUGH_LENGTH = 1 << 27, 255
 _MAX_SCALE = 128  # more than that of any type
 
 
@@ -83,6 +83,8 @@ class OrcStreamCheck:
         content = f"the lengths of ORC column {stream.column} are up to {total} in sum"
         _reserve(total * item_bytes, stripe, content)
         if encoding in _DICTIONARIES:
+            if high > _MAX_ROUGH_LENGTH:  # bounds of longer texts are up to 256 times too high
+                high = find_highest(data, version=_get_version(encoding))
             content = f"the dictionary of ORC column {stream.column} has {dictionary_size} values"
             _reserve(dictionary_size * _BYTES_PER_ITEM, stripe, content)
         return high, total
