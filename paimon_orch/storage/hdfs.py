@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Se
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import count
 from typing import IO, Any, Self, TypeVar
 from urllib.parse import urlparse
 from uuid import uuid4
@@ -33,7 +34,7 @@ from paimon_orch.storage.base import (
     check_path,
     find_root,
 )
-from paimon_orch.storage.concurrency import map_concurrently, start_call
+from paimon_orch.storage.concurrency import run_concurrently, start_call
 from paimon_orch.storage.hdfs_client import (
     ConnectionLostError,
     HdfsClient,
@@ -102,8 +103,15 @@ class HdfsFileIO:
 
     def open_output(self, path: str) -> IO[bytes]:
         """Open a new file for writing; parent directories are created."""
-        name, options = self._find_name(path), self._build_write_options()
-        writer = self._call(path, "written", lambda client: client.create(name, options))
+        name, attempts = self._find_name(path), count()
+
+        async def create(client: Any) -> Any:
+            # The request of an attempt without an answer can arrive late, when the file is complete.
+            return await client.create(
+                name, self._build_write_options(overwrite=next(attempts) > 0)
+            )
+
+        writer = self._call(path, "written", create)
         sink = io.BufferedWriter(_HdfsOutput(self.client, path, writer), _BUFFER_BYTES)  # type: ignore[type-var]  # a raw stream by its methods
         return ObjectOutput(sink, lambda: _wrap_errors(path, "written"))  # type: ignore[return-value]
 
@@ -143,13 +151,12 @@ class HdfsFileIO:
     def write(self, path: str, data: bytes) -> None:
         """Replace by renaming a complete file."""
         temporary = self._write_temporary(path, data)
+        start = time.monotonic()
         try:
             self._rename(temporary, path, overwrite=True)
-        except (OSError, StorageError):
-            # without the old name, it has the new one, unless the answer to a deletion was lost
-            if not self._delete_name(temporary) and self.read_bytes(path) == data:
-                return
-            raise
+        except (OSError, PaimonError) as error:
+            if not self._resolve_creation(path, data, temporary, error, start):
+                raise
 
     def list_dir(self, path: str) -> Iterator[FileInfo]:
         """Yield the entries directly below ``path``."""
@@ -190,8 +197,7 @@ class HdfsFileIO:
         """Delete files, several at the same time; a missing file is not an error."""
         for path in paths:
             self._find_name(path)
-        for _ in map_concurrently(self, self.delete, dict.fromkeys(paths)):
-            pass
+        run_concurrently(self, self.delete, dict.fromkeys(paths))
 
     def delete_dir(self, path: str) -> None:
         """Delete a directory with its content; a missing one is not an error."""
@@ -261,17 +267,22 @@ class HdfsFileIO:
         """Write a complete file next to ``path``; return its path."""
         self._find_name(path)
         head, tail = path.rsplit("/", 1)
-        # listings ignore files with such a name (docs/format/table-layout.md#atomic-writes)
-        temporary = f"{head}/.{tail}.{uuid4()}.tmp"
-        name, options = self._find_name(temporary), self._build_write_options()
+        options, names = self._build_write_options(overwrite=False), list[str]()
 
         async def put(client: Any) -> None:
-            writer = await client.create(name, options)
+            # Listings ignore files with such a name (docs/format/table-layout.md#atomic-writes).
+            # Each attempt has its own: the request of an earlier one can arrive late.
+            names.append(f"{head}/.{tail}.{uuid4()}.tmp")
+            writer = await client.create(self._find_name(names[-1]), options)
             if data:
                 await writer.write(data)
             await writer.close()
 
         self._call(path, "written", put)
+        *failed, temporary = names
+        with suppress(OSError, PaimonError):  # orphan cleanup deletes them later
+            for name in failed:
+                self._delete_name(name)
         return temporary
 
     def _rename(self, source: str, target: str, *, overwrite: bool) -> None:
@@ -320,8 +331,8 @@ class HdfsFileIO:
 
         return self._call(path, "read", read)
 
-    def _build_write_options(self) -> Any:
-        """Return the options of a new file, which replaces what an attempt before left."""
+    def _build_write_options(self, *, overwrite: bool) -> Any:
+        """Return the options of a new file."""
         from hdfs_native import WriteOptions
 
         settings = self.client.settings
@@ -329,7 +340,7 @@ class HdfsFileIO:
         return WriteOptions(
             replication=None if replication is None else int(replication),
             permission=_FILE_BITS & ~settings.umask,
-            overwrite=True,
+            overwrite=overwrite,
             create_parent=True,
         )
 

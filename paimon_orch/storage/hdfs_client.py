@@ -89,6 +89,14 @@ class _Loop(threading.Thread):
                 cls.current.start()
             return cls.current
 
+    @classmethod
+    def renew_lock(cls) -> None:
+        """Forget a lock that another thread held when this process was forked."""
+        cls.lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_Loop.renew_lock)
+
 
 @dataclass(frozen=True, slots=True)
 class HdfsClient:
@@ -97,7 +105,8 @@ class HdfsClient:
     settings: HdfsSettings
     path: str
     """The warehouse, without the URI of the HDFS."""
-    _key: tuple[Any, ...] = field(init=False, repr=False, compare=False)
+    key: tuple[Any, ...] = field(init=False, repr=False, compare=False)
+    """What identifies the cluster, and how it is used."""
 
     def __post_init__(self) -> None:
         settings = self.settings
@@ -108,12 +117,7 @@ class HdfsClient:
             self.path if settings.mounts else "",
             *map(frozenset, names),
         )
-        object.__setattr__(self, "_key", key)
-
-    @property
-    def key(self) -> tuple[Any, ...]:
-        """What identifies the cluster, and how it is used."""
-        return self._key
+        object.__setattr__(self, "key", key)
 
     def call(self, path: str, make: Callable[[Any], Awaitable[T]]) -> T:
         """Return the result of ``make(client)``, where the client is that of hdfs-native.
@@ -130,9 +134,7 @@ class HdfsClient:
         try:
             return asyncio.run_coroutine_threadsafe(run(), thread.loop).result()
         except TimeoutError as error:
-            thread.clients.pop(
-                self._key, None
-            )  # its connection would not answer later calls either
+            thread.clients.pop(self.key, None)  # its connection would not answer later calls either
             text = f"no answer within {CALL_SECONDS:g} seconds"
             raise ConnectionLostError(text) from error
         except OSError as error:
@@ -142,9 +144,9 @@ class HdfsClient:
 
     def _connect(self, thread: _Loop) -> Any:
         """Return the client; runs on the thread of the loop, so that there is one."""
-        client = thread.clients.get(self._key)
+        client = thread.clients.get(self.key)
         if client is None:
-            client = thread.clients[self._key] = self._open()
+            client = thread.clients[self.key] = self._open()
         return client
 
     def _open(self) -> Any:

@@ -174,7 +174,7 @@ def find_process_user() -> str | None:
 def _find_config_dir(option: object) -> str | None:
     if option is not None:
         if not Path(str(option)).is_dir():
-            raise InputError(f"the storage option {_CONFIG_DIR} is no directory: {option}")
+            raise InputError(f"the storage option {_CONFIG_DIR} is not a directory: {option}")
         return str(option)
     if directory := os.environ.get(CONFIG_VARIABLE):
         return directory

@@ -133,11 +133,19 @@ def test_new_files_have_the_permissions_and_replication_of_the_settings(root: st
     assert (directory.permission, file.permission, file.replication) == (0o770, 0o660, 2)
 
 
+LOST = ConnectionLostError("the connection is lost")
+
+
 @contextmanager
 def losing_answers(
-    patch: pytest.MonkeyPatch, *, of: str, is_executed: bool, times: int = 1
+    patch: pytest.MonkeyPatch,
+    *,
+    of: str,
+    is_executed: bool,
+    times: int = 1,
+    error: Exception = LOST,
 ) -> Iterator[list[str]]:
-    """Lose the connection of calls of a method of hdfs-native, before or after they are executed."""
+    """Let calls of a method of hdfs-native fail, before or after they are executed."""
     original, lost = HdfsClient.call, list[str]()
 
     class Losing:
@@ -153,7 +161,7 @@ def losing_answers(
             async def lose(*arguments: Any) -> None:
                 if is_executed:
                     await method(*arguments)
-                raise ConnectionLostError("the connection is lost")
+                raise error
 
             return lose
 
@@ -169,10 +177,11 @@ def names_in(io: FileIO, path: str) -> list[str]:
     return sorted(info.name for info in io.list_dir(path))
 
 
+@pytest.mark.parametrize("error", [LOST, AccessDeniedError("the ticket has expired")])
 def test_a_creation_with_a_lost_answer_has_succeeded(
-    io: HdfsFileIO, root: str, monkeypatch: pytest.MonkeyPatch
+    io: HdfsFileIO, root: str, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    with losing_answers(monkeypatch, of="rename", is_executed=True) as lost:
+    with losing_answers(monkeypatch, of="rename", is_executed=True, error=error) as lost:
         assert io.create(f"{root}/file", b"mine")
     assert lost == ["rename"]
     assert names_in(io, root) == ["file"]
@@ -188,6 +197,68 @@ def test_a_creation_that_did_not_arrive_never_happens(
         io.create(f"{root}/file", b"mine")
     assert names_in(io, root) == []
     assert io.create(f"{root}/file", b"mine")
+
+
+def test_a_creation_is_unknown_if_the_ticket_expires_before_it_is_found_out(
+    io: HdfsFileIO, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expired = AccessDeniedError("the ticket has expired")
+    with (
+        losing_answers(monkeypatch, of="rename", is_executed=True),
+        losing_answers(monkeypatch, of="delete", is_executed=False, error=expired),
+        losing_answers(monkeypatch, of="read", is_executed=False, error=expired),
+        pytest.raises(StorageError, match="it is unknown whether the file was created"),
+    ):
+        io.create(f"{root}/file", b"mine")
+
+
+def test_a_write_is_not_acknowledged_if_only_its_deletion_is_executed(
+    io: HdfsFileIO, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    io.write(f"{root}/file", b"1")
+    with (
+        losing_answers(monkeypatch, of="rename", is_executed=False),
+        losing_answers(monkeypatch, of="delete", is_executed=True) as deletions,
+        pytest.raises(StorageError, match="the connection is lost"),
+    ):
+        io.write(f"{root}/file", b"2")
+    assert deletions == ["delete"]
+    assert io.read_bytes(f"{root}/file") == b"1"
+
+
+def test_a_request_that_arrives_late_does_not_empty_a_complete_file(
+    io: HdfsFileIO, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = list[Callable[[Any], Awaitable[Any]]]()
+
+    class Delaying:
+        def __init__(self, client: Any) -> None:
+            self._client = client
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._client, name)
+
+        async def create(self, *arguments: Any) -> Any:
+            if late:
+                return await self._client.create(*arguments)
+            late.append(lambda client: client.create(*arguments))
+            raise LOST
+
+    call = HdfsClient.call
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            HdfsClient,
+            "call",
+            lambda self, path, make: call(self, path, lambda c: make(Delaying(c))),
+        )
+        with io.open_output(f"{root}/data") as sink:
+            sink.write(b"rows")
+    [request] = late
+
+    with pytest.raises(FileExistsError):
+        io.client.call(f"{root}/data", request)
+
+    assert io.read_bytes(f"{root}/data") == b"rows"
 
 
 def test_a_creation_is_unknown_if_nothing_can_be_found_out(
@@ -250,16 +321,16 @@ def test_a_writer_goes_on_after_a_failover(hdfs_cluster: HdfsCluster, config_dir
     assert table.paths.root.startswith(f"hdfs://{NAME_SERVICE}/tests/")
     table.append(pa.table({"k": pa.array([1], pa.int32())}))
 
-    hdfs_cluster.tell("standby", 0)
-    takes_over = threading.Timer(1.5, lambda: hdfs_cluster.tell("active", 1))
+    hdfs_cluster.send("standby", 0)
+    takes_over = threading.Timer(1.5, lambda: hdfs_cluster.send("active", 1))
     takes_over.start()
     try:
         table.append(pa.table({"k": pa.array([2], pa.int32())}))
         assert rows_of(table) == [(1,), (2,)]
     finally:
         takes_over.join()
-        hdfs_cluster.tell("standby", 1)
-        hdfs_cluster.tell("active", 0)
+        hdfs_cluster.send("standby", 1)
+        hdfs_cluster.send("active", 0)
     table.append(pa.table({"k": pa.array([3], pa.int32())}))
     assert rows_of(table) == [(1,), (2,), (3,)]
 
@@ -268,8 +339,8 @@ def test_a_write_waits_for_the_end_of_safe_mode(
     hdfs_cluster: HdfsCluster, io: HdfsFileIO, root: str
 ) -> None:
     io.write(f"{root}/file", b"1")
-    hdfs_cluster.tell("safe", 0)
-    leaves = threading.Timer(0.7, lambda: hdfs_cluster.tell("unsafe", 0))
+    hdfs_cluster.send("safe", 0)
+    leaves = threading.Timer(0.7, lambda: hdfs_cluster.send("unsafe", 0))
     leaves.start()
     try:
         assert io.read_bytes(f"{root}/file") == b"1"
@@ -283,12 +354,12 @@ def test_safe_mode_that_does_not_end_is_an_error(
 ) -> None:
     io.write(f"{root}/file", b"1")
     monkeypatch.setattr("paimon_orch.storage.hdfs.HDFS_CALL", IMPATIENT)
-    hdfs_cluster.tell("safe", 0)
+    hdfs_cluster.send("safe", 0)
     try:
         with pytest.raises(StorageError, match="cannot be written: SafeModeException") as caught:
             io.create(f"{root}/other", b"2")
     finally:
-        hdfs_cluster.tell("unsafe", 0)
+        hdfs_cluster.send("unsafe", 0)
     assert "\n" not in str(caught.value), "Java's stack trace is left out"
 
 
@@ -319,7 +390,7 @@ def test_an_unreachable_name_node_ends_in_an_error(
 
 _AS_ANOTHER_USER = """
 import sys
-from paimon_orch.errors import InputError, StorageError
+from paimon_orch.errors import AccessDeniedError, InputError, StorageError
 from paimon_orch.storage import resolve_warehouse
 root = sys.argv[1]
 io = resolve_warehouse(root, {"user": "guest"})[0]

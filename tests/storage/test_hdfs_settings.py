@@ -117,7 +117,7 @@ def test_new_files_have_the_permissions_of_the_umask(
         ("hdfs:///wh", {}, r"has no host, and fs\.defaultFS is not set; set HADOOP_CONF_DIR"),
         ("viewfs://all/wh", {}, r"no setting fs\.viewfs\.mounttable\.all\.link\.<path>"),
         ("hdfs://host/wh", {"key": "x"}, "HDFS has no storage option key; it has config_dir, user"),
-        ("hdfs://host/wh", {"config_dir": "/nowhere"}, "is no directory: /nowhere"),
+        ("hdfs://host/wh", {"config_dir": "/nowhere"}, "is not a directory: /nowhere"),
         ("hdfs://host/", {}, "must look like hdfs://host/path"),
         ("hdfs:wh", {}, "has no host"),
         ("hdfs://user@host/wh", {}, "neither a user nor parameters"),
