@@ -55,7 +55,7 @@ BUDGETS = {
     "check": Budget((185, 0, 20), today=(152, 1, 15)),
     # Before it deletes, it lists snapshots, changelogs, tags, branches and schemas again, and reads
     # the hint LATEST.
-    "expire 10 snapshots": Budget((115, 2, 20), today=(109, 6, 20)),
+    "expire 10 snapshots": Budget((115, 2, 20), today=(111, 6, 20)),
     # It reads 30 snapshots and 30 manifests, but lists of the newest snapshot only.
     "orphan files, dry run": Budget((60, 2, 15), today=(72, 1, 11)),
 }

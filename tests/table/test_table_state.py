@@ -17,7 +17,7 @@ from paimon_orch.storage import FileInfo, LocalFileIO
 from paimon_orch.table.metadata.metadata_cache import clear_metadata_cache
 from paimon_orch.table.schema_change.schema_changes import AddColumn
 from paimon_orch.table.table import Table
-from paimon_orch.table.table_state import TableState
+from paimon_orch.table.table_state import TableState, load_table_state
 
 
 def test_a_state_does_not_change_and_a_refreshed_one_is_new(tmp_path: Path) -> None:
@@ -31,6 +31,17 @@ def test_a_state_does_not_change_and_a_refreshed_one_is_new(tmp_path: Path) -> N
     assert (newest.snapshot, newest.schema.id) == (first, 1)
     assert newest.get_snapshot() is newest.snapshot
     assert newest.get_schema() is newest.schema
+
+
+def test_a_refreshed_state_is_the_newest_behind_a_damaged_snapshot(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    first, _, third = (table.upsert(table_of("k v", [(k, "a")])) for k in range(3))
+    assert first is not None
+    old = load_table_state(table.stores, find=lambda: {1: first})
+    Path(table.stores.snapshots.path(2)).write_text("{")
+    newest = load_table_state(table.stores, 1)
+
+    assert old.snapshot == newest.snapshot == third
 
 
 def test_a_state_keeps_its_schema_and_snapshot_when_it_is_pickled(tmp_path: Path) -> None:

@@ -255,7 +255,11 @@ def _select_files(plan: SnapshotExpirationPlan, ages: _SnapshotAges) -> Snapshot
     state, end = plan.state, plan.end
     assert end is not None
     versions = ages.read_all_versions()
-    snapshots = {v.snapshot.id: v for v in _select_snapshots(state, versions.by_path.values())}
+    snapshots = {
+        v.snapshot.id: v
+        for v in versions.of_branch(state.paths.branch)
+        if v.kind is RetainedSnapshotKind.SNAPSHOT
+    }
     expired = [
         replace(v, is_complete=False, keeps_changelog=False)
         for number, v in sorted(snapshots.items())
@@ -336,13 +340,13 @@ def advance_hint_and_recheck(
     assert planned.end is not None
     stores, old = table.stores, planned.planned_versions
     read_schema = start_call(table.io, stores.get_schema)  # again, because the plan can be old
-    latest_hint = _read_latest_hint(stores)
-    state = build_table_state(stores, read_schema(), planned.state.snapshot)
+    newest = planned.state.snapshot
+    # before the hint is written, which would hide the older snapshots if the newest one is lost
+    stores.snapshots.require_latest_file(None if newest is None else newest.id)
+    state = build_table_state(stores, read_schema(), newest)
     state.snapshots.write_hint(EARLIEST, planned.end)
     state.publish_before_deletion()
     versions = _open_store(state).all(old).by_path
-    if not any(v.snapshot.id >= latest_hint for v in _select_snapshots(state, versions.values())):
-        state.snapshots.latest_id()  # raises an error if the newest snapshot is lost
     new = [v for path, v in versions.items() if path not in old or old[path].snapshot != v.snapshot]
     if not all(_is_newer(v, old) for v in new):
         raise _build_conflict_error(table)
@@ -350,25 +354,6 @@ def advance_hint_and_recheck(
         raise _build_conflict_error(table)
     reader = ReferenceReader.of(table.io, table.paths.root)
     return _exclude_names(planned, _collect_file_names(reader, new))
-
-
-def _read_latest_hint(stores: TableStores) -> int:
-    """Return the hint LATEST; 0 without one, or if the catalog knows the newest snapshot."""
-    if stores.snapshots.catalog is not None:
-        stores.snapshots.require_latest_file()
-        return 0
-    return stores.snapshots.hint(LATEST) or 0
-
-
-def _select_snapshots(
-    state: TableStores, versions: Iterable[RetainedSnapshot]
-) -> list[RetainedSnapshot]:
-    """Return the snapshots of the branch, without its tags and changelogs."""
-    return [
-        version
-        for version in versions
-        if version.branch == state.paths.branch and version.kind is RetainedSnapshotKind.SNAPSHOT
-    ]
 
 
 def _exclude_names(

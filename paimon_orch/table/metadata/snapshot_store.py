@@ -7,6 +7,7 @@ See docs/format/snapshot.md#hint-files.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
@@ -22,7 +23,7 @@ from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.snapshot import MAX_LONG, Snapshot
 from paimon_orch.safe_text import format_names
 from paimon_orch.storage import FileInfo, FileIO
-from paimon_orch.storage.concurrency import map_concurrently
+from paimon_orch.storage.concurrency import map_concurrently, start_call
 from paimon_orch.table.catalog_environment import CatalogSnapshots, SnapshotsNotServedError
 from paimon_orch.table.metadata.metadata_io import (
     list_metadata_directory,
@@ -179,12 +180,18 @@ class SnapshotStore:
             raise self._build_not_found_error(newest)
         return newest, result
 
-    def require_latest_file(self) -> None:
+    def require_latest_file(self, known_id: int | None = None) -> None:
         """Refuse to delete files if the newest snapshot of the catalog cannot be read as a file.
 
-        Its files would look unreferenced. Raises :class:`UnsupportedError`, and without a catalog
-        the same errors as :meth:`latest_id`.
+        Its files would look unreferenced. ``known_id`` was the newest id at an earlier time; if it
+        still is, all requests are sent at once. Raises :class:`UnsupportedError`, and without a
+        catalog the same errors as :meth:`latest_id`.
         """
+        if known_id is not None and self.catalog is None:
+            read_hint = start_call(self.io, partial(self.hint, LATEST))
+            exist = list(map_concurrently(self.io, self.exists, (known_id, known_id + 1)))
+            if read_hint() == known_id and exist == [True, False]:
+                return
         self.require_file(self.latest_id())
 
     def require_file(self, latest: int | None) -> None:
@@ -282,15 +289,19 @@ class SnapshotStore:
         if self.catalog is not None:
             return self.latest()
 
-        def look_up(number: int) -> Snapshot | None:
-            return found.get(number) or self.find(number)
+        def look_up(number: int) -> Snapshot | bytes | None:
+            return found.get(number) or self._read_file(number)
 
+        newest = None
         if newest_id is not None:
             same, later = map_concurrently(self.io, look_up, (newest_id, newest_id + 1))
             if same is not None and later is None:
-                return same
-        newest = self._find_newest(look_up)
-        return None if newest is None else newest[1]
+                newest = newest_id, same
+        newest = newest or self._find_newest(look_up)
+        if newest is None:
+            return None
+        number, content = newest
+        return content if isinstance(content, Snapshot) else self._decode(number, content)
 
     def walk_back(self) -> Iterator[Snapshot]:
         """Yield the snapshots that are not expired, newest first."""
