@@ -7,11 +7,7 @@ more jars for 3.1 come from a Maven repository.
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
-import subprocess
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +16,7 @@ from xml.sax.saxutils import escape
 
 from support.peers.downloads import maven_jars
 from support.peers.environments import PeerCommand, hive_client_jars, java_command, spark_jars
+from support.peers.server_process import ServerProcess
 
 METASTORES = ("2.3", "3.1")
 
@@ -33,7 +30,6 @@ ARTIFACTS = {
     ),
 }
 _SOURCE = Path(__file__).parent / "java" / "MetastoreServer.java"
-_START_SECONDS = 120
 _REAPER_MILLISECONDS = 500
 
 Stored = dict[str, Any]
@@ -47,7 +43,7 @@ class HiveMetastore:
         self.warehouse = folder / "warehouse"
         self._folder = folder
         self._port = 0
-        self._process: subprocess.Popen[str] | None = None
+        self._process = ServerProcess(folder)
         _write_configuration(folder, settings)
 
     @property
@@ -63,7 +59,7 @@ class HiveMetastore:
 
     def stored(self) -> Stored:
         """Return all databases, tables, partitions and locks, with Hive's names of fields."""
-        stored: Stored = json.loads(self._ask("stored"))
+        stored: Stored = json.loads(self._process.ask("stored"))
         return stored
 
     def databases(self) -> list[dict[str, Any]]:
@@ -82,54 +78,22 @@ class HiveMetastore:
 
     def clear(self) -> None:
         """Delete all databases, tables and locks, and the files of the warehouse."""
-        self._ask("clear")
+        self._process.ask("clear")
         shutil.rmtree(self.warehouse, ignore_errors=True)
 
     def expire_locks(self) -> None:
         """Remove all locks as if their holders had sent no heartbeat for longer than the timeout."""
-        self._ask("expire")
+        self._process.ask("expire")
 
     def start(self) -> None:
         """Start the process; after the first start it has the same port."""
         command = _server_command(self.release, self._folder)
-        with (self._folder / "log").open("a") as log:
-            self._process = subprocess.Popen(
-                [*command.command, str(self._port), str(_REAPER_MILLISECONDS)],
-                env=command.environment,
-                cwd=self._folder,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                encoding="utf-8",
-                start_new_session=True,
-            )
-        late = threading.Timer(_START_SECONDS, self._process.kill)
-        late.start()
-        assert self._process.stdout is not None
-        port = self._process.stdout.readline()
-        late.cancel()
-        if not port:
-            self.kill()
-            raise AssertionError((self._folder / "log").read_text()[-3000:])
-        self._port = int(port)
+        arguments = [str(self._port), str(_REAPER_MILLISECONDS)]
+        self._port = int(self._process.start(command, arguments))
 
     def kill(self) -> None:
         """Kill the process. It can be started again, and keeps what it stored."""
-        if self._process is not None:
-            os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.communicate()
-            self._process = None
-
-    def _ask(self, command: str) -> str:
-        process = self._process
-        assert process is not None
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(command + "\n")
-        process.stdin.flush()
-        answer = process.stdout.readline()
-        assert answer, (self._folder / "log").read_text()[-3000:]
-        return answer
+        self._process.kill()
 
 
 class StartHiveMetastore(Protocol):

@@ -6,17 +6,14 @@ token.
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
-import subprocess
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from support.peers.downloads import maven_jars
 from support.peers.environments import PeerCommand, java_command, spark_jars
+from support.peers.server_process import ServerProcess
 
 TOKEN = "an-iceberg-token"  # noqa: S105
 
@@ -33,7 +30,6 @@ ARTIFACTS = (
     "org.xerial:sqlite-jdbc:3.50.3.0",
 )
 _SOURCE = Path(__file__).parent / "java" / "IcebergRestServer.java"
-_START_SECONDS = 120
 
 
 class IcebergRestServer:
@@ -42,7 +38,7 @@ class IcebergRestServer:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._port = 0
-        self._process: subprocess.Popen[str] | None = None
+        self._process = ServerProcess(folder)
 
     @property
     def uri(self) -> str:
@@ -58,33 +54,11 @@ class IcebergRestServer:
         """Start the process; after the first start it has the same port."""
         command = iceberg_rest_command()
         arguments = [str(self._port), str(self.folder / "catalog.db"), f"file:{self.folder}/served"]
-        with (self.folder / "log").open("a") as log:
-            self._process = subprocess.Popen(
-                [*command.command, *arguments, TOKEN],
-                env=command.environment,
-                cwd=self.folder,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                encoding="utf-8",
-                start_new_session=True,
-            )
-        late = threading.Timer(_START_SECONDS, self._process.kill)
-        late.start()
-        assert self._process.stdout is not None
-        port = self._process.stdout.readline()
-        late.cancel()
-        if not port:
-            self.kill()
-            raise AssertionError((self.folder / "log").read_text()[-3000:])
-        self._port = int(port)
+        self._port = int(self._process.start(command, [*arguments, TOKEN]))
 
     def kill(self) -> None:
         """Kill the process. It can be started again, and keeps what it stored."""
-        if self._process is not None:
-            os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.communicate()
-            self._process = None
+        self._process.kill()
 
 
 @contextmanager

@@ -5,11 +5,7 @@ Its jars come from a Maven repository.
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
-import subprocess
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +13,7 @@ from xml.sax.saxutils import escape
 
 from support.peers.downloads import maven_jars
 from support.peers.environments import PeerCommand, java_command
+from support.peers.server_process import ServerProcess
 
 _RELEASE = "3.4.2"
 ARTIFACTS = (
@@ -27,7 +24,6 @@ ARTIFACTS = (
 )
 NAME_SERVICE, MOUNT_TABLE = "lake", "mounts"
 _SOURCE = Path(__file__).with_name("HdfsServer.java")
-_START_SECONDS = 120
 
 
 class HdfsCluster:
@@ -35,7 +31,7 @@ class HdfsCluster:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._process: subprocess.Popen[str] | None = None
+        self._process = ServerProcess(folder)
         self.ports: tuple[int, int] = (0, 0)
 
     @property
@@ -67,50 +63,20 @@ class HdfsCluster:
         write_settings(folder / "hdfs-site.xml", {**service_settings, **addresses})
         return folder
 
-    def tell(self, command: str, node: int) -> None:
+    def send(self, command: str, node: int) -> None:
         """Send `standby`, `active`, `safe` or `unsafe` for a NameNode."""
-        process = self._process
-        assert process is not None
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(f"{command} {node}\n")
-        process.stdin.flush()
-        assert process.stdout.readline() == "done\n", self._read_log()
+        assert self._process.ask(f"{command} {node}") == "done\n"
 
     def start(self) -> None:
         """Start the process."""
-        command = _server_command()
-        with (self._folder / "log").open("a") as log:
-            self._process = subprocess.Popen(
-                [*command.command, str(self._folder / "data"), NAME_SERVICE],
-                env=command.environment,  # so the user of the tests is that of the cluster
-                cwd=self._folder,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                encoding="utf-8",
-                start_new_session=True,
-            )
-        late = threading.Timer(_START_SECONDS, self._process.kill)
-        late.start()
-        assert self._process.stdout is not None
-        answer = self._process.stdout.readline()
-        late.cancel()
-        if not answer:
-            self.kill()
-            raise AssertionError(self._read_log())
-        first, second = map(int, answer.split())
+        # the environment is that of the tests, so the user of the tests is that of the cluster
+        arguments = [str(self._folder / "data"), NAME_SERVICE]
+        first, second = map(int, self._process.start(_server_command(), arguments).split())
         self.ports = (first, second)
 
     def kill(self) -> None:
         """Kill the process."""
-        if self._process is not None:
-            os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.communicate()
-            self._process = None
-
-    def _read_log(self) -> str:
-        return (self._folder / "log").read_text(errors="replace")[-3000:]
+        self._process.kill()
 
 
 @contextmanager
