@@ -83,7 +83,7 @@ class Cursor:
 def _check_type(value: object, kind: type[T]) -> T:
     """Return the value; raises :class:`TypeError` if it has another type, such as ``bool``."""
     if type(value) is not kind:
-        raise TypeError(f"{value!r} is no {kind.__name__}")
+        raise TypeError(f"{value!r} is not of the type {kind.__name__}")
     return value
 
 

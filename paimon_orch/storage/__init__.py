@@ -11,7 +11,13 @@ from typing import Any
 from urllib.parse import unquote, urlparse
 
 from paimon_orch.errors import InputError
-from paimon_orch.storage.base import ExclusiveCreation, FileInfo, FileIO, StoreCapabilities
+from paimon_orch.storage.base import (
+    HDFS_SCHEMES,
+    ExclusiveCreation,
+    FileInfo,
+    FileIO,
+    StoreCapabilities,
+)
 from paimon_orch.storage.local import LocalFileIO
 from paimon_orch.storage.object_store import PACKAGE_BY_SCHEME, FsspecFileIO, open_object_store
 from paimon_orch.storage.object_store_options import StorageCredentials
@@ -28,8 +34,7 @@ __all__ = [
     "resolve_warehouse",
 ]
 
-_HDFS_SCHEMES = ("hdfs", "viewfs")
-SCHEMES = (*_HDFS_SCHEMES, *PACKAGE_BY_SCHEME)
+SCHEMES = (*HDFS_SCHEMES, *PACKAGE_BY_SCHEME)
 """The schemes of stores that are not local."""
 
 
@@ -45,7 +50,7 @@ def resolve_warehouse(
     stores that are renewed. Raises :class:`InputError`.
     """
     scheme = urlparse(uri).scheme
-    if scheme in _HDFS_SCHEMES:
+    if scheme in HDFS_SCHEMES:
         from paimon_orch.storage.hdfs import open_hdfs
 
         return open_hdfs(uri, options or {})

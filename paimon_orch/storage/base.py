@@ -34,6 +34,9 @@ class FileInfo:
         return self.path.rsplit("/", 1)[-1]
 
 
+HDFS_SCHEMES = ("hdfs", "viewfs")
+
+
 class ExclusiveCreation(StrEnum):
     """The means by which only one of several processes creates a name."""
 

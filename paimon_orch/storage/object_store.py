@@ -24,6 +24,7 @@ from paimon_orch.errors import (
 from paimon_orch.optional_packages import require_package
 from paimon_orch.retry_policy import OBJECT_READ
 from paimon_orch.storage.base import (
+    HDFS_SCHEMES,
     ExclusiveCreation,
     FileInfo,
     StoreCapabilities,
@@ -440,7 +441,7 @@ def open_object_store(
 
         fsspec.get_filesystem_class("s3" if parsed.scheme in _S3_SCHEMES else parsed.scheme)
     except ValueError:
-        schemes = ", ".join(f"{name}://" for name in ("hdfs", "viewfs", *PACKAGE_BY_SCHEME))
+        schemes = ", ".join(f"{name}://" for name in (*HDFS_SCHEMES, *PACKAGE_BY_SCHEME))
         raise InputError(
             f"warehouse {uri!r}: the scheme {parsed.scheme!r} is not supported; use a local path, "
             f"a file: URI, {schemes}"

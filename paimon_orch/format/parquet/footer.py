@@ -147,7 +147,7 @@ class Footer:
         return decode_list(self._data, group[_CHUNKS].start)
 
     def locate_pages(self, group: int, leaf: int) -> StoredPages:
-        """Return where Arrow reads the pages of a leaf column, which may have lying headers.
+        """Return where Arrow reads the pages of a leaf column, whose headers may be wrong.
 
         Raises ``ValueError`` or ``LookupError`` if they are not inside of the file.
         """

@@ -20,6 +20,7 @@ from paimon_orch.decode_limits import (
     get_allowed_bytes,
     get_max_decompressed_bytes,
 )
+from paimon_orch.errors import UnsupportedError
 from paimon_orch.format.parquet.deltas import decode_deltas
 from paimon_orch.format.parquet.footer import Footer
 from paimon_orch.format.parquet.page_headers import (
@@ -191,6 +192,11 @@ class PageCheck:
         if page.level_bytes is not None:
             content, levels = content[page.level_bytes :], page.level_bytes
         if codec and page.is_compressed:
+            if codec not in _CODECS:
+                raise UnsupportedError(
+                    f"the column {column.path} has texts that are stored as differences and "
+                    f"compressed with codec {codec}, whose sizes cannot be checked"
+                )
             size = page.decompressed - levels
             content = pa.decompress(content, size, codec=_CODECS[codec], asbytes=True)
         position = 0
