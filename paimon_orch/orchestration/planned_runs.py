@@ -68,7 +68,7 @@ def plan_partition_runs(
     for strategy in dict.fromkeys(d.strategy for d in decisions_by_key.values()):
         chosen = [key for key, d in decisions_by_key.items() if d.strategy == strategy]
         runs += [
-            PlannedRun(keys, tuple(decisions_by_key[key] for key in keys))
-            for keys in map(tuple, group(chosen))
+            PlannedRun(tuple(group_keys), tuple(decisions_by_key[key] for key in group_keys))
+            for group_keys in group(chosen)
         ]
     return runs

@@ -85,7 +85,7 @@ class RunReport:
     iceberg_snapshot_id: int | None = None
     """The snapshot that Iceberg readers see; only of tables with Iceberg metadata."""
     missing_partitions: int | None = None
-    """Partitions or tags that the catalog lacks; only of tables with partitions in a catalog."""
+    """Partitions or tags that the catalog does not have; only of tables with partitions in a catalog."""
     snapshots: int | None = None
     rows_written: int | None = None
     files_written: int | None = None
@@ -241,7 +241,7 @@ def _build_before_after_table(before: RunReport, after: RunReport) -> ReportTabl
 def build_plan_table(units: Sequence[CompactionUnit], *, partition: bool) -> ReportTable:
     """Return the largest units of a compaction plan as a table, largest first.
 
-    :param partition: whether all units belong to one partition; the table then lacks its column
+    :param partition: whether all units belong to one partition, which then has no column
     """
     columns = _PLAN_COLUMNS if partition else {"partition": "string"} | _PLAN_COLUMNS
     rows = (
