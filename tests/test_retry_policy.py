@@ -1,6 +1,7 @@
 """Retry policies: how often a call is repeated, and after which errors."""
 
 import pytest
+from support.clocks import replace_waits
 
 from paimon_orch.retry_policy import RetryPolicy
 
@@ -56,7 +57,7 @@ def test_a_call_is_repeated_until_it_has_a_result() -> None:
 
 def test_the_wait_doubles_up_to_its_maximum(monkeypatch: pytest.MonkeyPatch) -> None:
     waits = list[float]()
-    monkeypatch.setattr("tenacity.nap.time.sleep", waits.append)
+    replace_waits(monkeypatch, waits.append)
 
     RetryPolicy(attempts=5, min_wait=1, max_wait=3).call_until_result(lambda: None)
 
@@ -68,7 +69,7 @@ def test_the_wait_doubles_up_to_its_maximum(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_an_error_can_ask_for_a_longer_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     calls, waits = list[int](), list[float]()
-    monkeypatch.setattr("tenacity.nap.time.sleep", waits.append)
+    replace_waits(monkeypatch, waits.append)
 
     RetryPolicy(attempts=3, min_wait=1.0, max_wait=1.0).call(
         lambda: fail_until(3, calls),
@@ -91,7 +92,7 @@ def test_the_waits_after_lost_races_become_shorter() -> None:
 
 def test_a_drawn_wait_replaces_that_of_the_policy(monkeypatch: pytest.MonkeyPatch) -> None:
     waits, drawn = list[float](), iter([0.25, None, None])
-    monkeypatch.setattr("tenacity.nap.time.sleep", waits.append)
+    replace_waits(monkeypatch, waits.append)
 
     policy = RetryPolicy(attempts=3, min_wait=1.0, max_wait=8.0)
     policy.call_until_result(lambda: None, draw_wait=lambda: next(drawn))

@@ -85,7 +85,7 @@ class RunReport:
     iceberg_snapshot_id: int | None = None
     """The snapshot that Iceberg readers see; only of tables with Iceberg metadata."""
     missing_partitions: int | None = None
-    """Partitions or tags that the catalog does not have; only of tables with partitions in a catalog."""
+    """Partitions or tags that the catalog lacks; only of tables with partitions in a catalog."""
     snapshots: int | None = None
     rows_written: int | None = None
     files_written: int | None = None

@@ -16,9 +16,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from support.catalogs.hive_metastore import METASTORES, HiveMetastore
+from support.clocks import replace_time
 from support.peers.peers import Peer, PeerError
 
 from paimon_orch import Catalog
+from paimon_orch.catalog.hive.hive_lock import HiveLock
 from paimon_orch.errors import CatalogUnavailableError, LockTimeoutError
 from paimon_orch.metastore.hive_client import HiveClient, import_thrift_types
 from paimon_orch.table.schema_change.schema_changes import AddColumn
@@ -291,7 +293,7 @@ def test_an_interrupted_wait_withdraws_the_request(
 
     with lock.hold():
         with monkeypatch.context() as patch:
-            patch.setattr(time, "sleep", interrupt)
+            replace_time(patch, HiveLock.__module__, sleep=interrupt)
             with pytest.raises(KeyboardInterrupt):
                 append(table, 1, 1)
         assert waited.is_set()

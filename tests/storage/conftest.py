@@ -14,6 +14,7 @@ from uuid import uuid4
 
 import pytest
 from support.catalogs.fixtures import start_rest_server  # noqa: F401 - a fixture
+from support.clocks import replace_waits
 
 from paimon_orch.storage import FileIO, resolve_warehouse
 
@@ -100,7 +101,7 @@ def s3(s3_endpoint: str) -> Bucket:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Retry without waiting."""
-    monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: None)
+    replace_waits(monkeypatch, lambda _: None)
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from support.clocks import replace_time
 from support.recorded_partitions import RecordedPartitions, through_catalog
 
 from paimon_orch import Catalog, Table
@@ -19,6 +20,7 @@ from paimon_orch.errors import (
 )
 from paimon_orch.steps import InProcessExecutor, analyze, compact, expire_partitions
 from paimon_orch.steps.expiration.delete_tag import delete_tag
+from paimon_orch.table import catalog_reports
 from paimon_orch.table.catalog_environment import CatalogEnvironment
 from paimon_orch.table.commit.commit import CommitId, TableCommit
 
@@ -359,7 +361,7 @@ def test_commits_add_the_preview_of_the_tag_of_this_period(
         sink__process_time_zone="UTC",
         tag__creation_period="hourly",
     )
-    monkeypatch.setattr("paimon_orch.table.catalog_reports.time.time", lambda: 1_700_000_000.0)
+    replace_time(monkeypatch, catalog_reports.__name__, time=lambda: 1_700_000_000.0)
     table.append(rows((1, 1)))
     assert catalog.specs == [{"tag": "2023-11-14 22"}]
 

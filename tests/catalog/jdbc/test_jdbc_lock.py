@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from support.catalogs.jdbc_databases import JdbcDatabase
+from support.clocks import replace_waits
 from support.tables import rows_of
 
 from paimon_orch import Catalog
@@ -230,7 +231,7 @@ def test_an_error_of_the_database_is_not_a_held_lock(
 ) -> None:
     table = create(open_locked(jdbc_database, warehouse))
     jdbc_database.run(f"ALTER TABLE {LOCKS} RENAME COLUMN expire_time_seconds TO seconds")
-    monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: pytest.fail("waits"))
+    replace_waits(monkeypatch, lambda _: pytest.fail("waits"))
 
     with pytest.raises(PaimonError, match="expire_time_seconds"), get_lock(table).hold():
         pass
@@ -241,7 +242,7 @@ def test_a_lock_id_longer_than_the_column_is_refused_at_once(
 ) -> None:
     if jdbc_database.kind == "sqlite":
         pytest.skip("SQLite ignores the lengths of columns")
-    monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: pytest.fail("waits"))
+    replace_waits(monkeypatch, lambda _: pytest.fail("waits"))
 
     with pytest.raises(InputError, match="too long"):
         create(open_locked(jdbc_database, warehouse, lock_key_max_length="5"))

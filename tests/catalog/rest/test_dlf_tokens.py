@@ -2,13 +2,13 @@
 
 import json
 import os
-import time
 import traceback
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.clocks import replace_time
 from support.faulty_server import Answer, FaultyServer, Request
 
 from paimon_orch.catalog.rest import dlf_tokens
@@ -83,7 +83,7 @@ def test_a_valid_token_is_kept_if_the_renewal_fails(
     assert "were not renewed" in caplog.text
     with pytest.raises(InputError, match=r"dlf\.token-path: .* No such file"):
         load_token(source, rejected=first)
-    monkeypatch.setattr(time, "time", lambda: 9e9)
+    replace_time(monkeypatch, dlf_tokens.__name__, time=lambda: 9e9)
     with pytest.raises(InputError, match="No such file"):
         load_token(source)
 

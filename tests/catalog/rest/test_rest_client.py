@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
+from support.clocks import replace_waits
 from support.faulty_server import Answer, FaultyServer, Handler, Request
 
 from paimon_orch.catalog.rest import resource_paths, rest_client
@@ -300,7 +301,7 @@ def test_a_delete_whose_answer_was_lost_may_find_nothing_left(server: FaultyServ
 
 def test_retry_after_is_waited_for(server: FaultyServer, monkeypatch: pytest.MonkeyPatch) -> None:
     waits = list[float]()
-    monkeypatch.setattr("tenacity.nap.time.sleep", waits.append)
+    replace_waits(monkeypatch, waits.append)
     monkeypatch.setattr(rest_client, "CATALOG_REQUEST", RetryPolicy(attempts=4))
     server.answers = [
         Answer(status=429, headers={"Retry-After": "7"}),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.clocks import replace_waits
 from support.histories import (
     backdate_files,
     branch_of,
@@ -64,7 +65,7 @@ def test_the_cleanup_fails_on_unreadable_metadata_with_its_name_in_the_error(
 def test_the_cleanup_fails_on_a_missing_manifest_with_its_name_in_the_error(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: None)
+    replace_waits(monkeypatch, lambda _: None)
     create_orphan_files(table)
     for pattern in ("manifest-list-*", "manifest-[0-9a-f]*-*", "index-manifest-*"):
         path = next(Path(table.paths.manifest_dir).glob(pattern))

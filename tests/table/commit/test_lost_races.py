@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.clocks import replace_waits
 from support.damage import data_files
 from support.data_evolution import RowChanges, rows_by_id
 from support.histories import drop_partition, unreferenced_files
@@ -419,7 +420,7 @@ def test_an_interrupt_between_attempts_leaves_no_manifests(
     def interrupt(_: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tenacity.nap.time.sleep", interrupt)
+    replace_waits(monkeypatch, interrupt)
     others = [partial(upsert_into, partitioned, 1)]
     with faster_commits(others), pytest.raises(KeyboardInterrupt) as caught:
         upsert_into(partitioned, 0)
