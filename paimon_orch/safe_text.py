@@ -216,9 +216,11 @@ def get_logger(name: str) -> logging.Logger:
 def clean_record(record: logging.LogRecord) -> bool:
     """Clean the text of a log record, and its traceback; a filter of loggers and handlers."""
     record.msg, record.args = clean_line(record.getMessage()), None
-    if record.exc_info and not record.exc_text:
+    if record.exc_info and record.exc_info[0] and not record.exc_text:
+        error_type, error, trace = record.exc_info
         text = logging.Formatter().formatException(record.exc_info)
         record.exc_text = "\n".join(map(clean_line, text.split("\n")))
         if record.exc_text != text:
-            record.exc_info = None  # formatters of JSON would show the exception itself
+            # Formatters of JSON show the exception itself.
+            record.exc_info = error_type, Exception(clean_line(str(error))), trace
     return True
