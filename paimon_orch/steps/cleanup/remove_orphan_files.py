@@ -12,15 +12,22 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.format.display import Displayable
 from paimon_orch.format.options.table_option import StepKind
+from paimon_orch.format.times import parse_cutoff
 from paimon_orch.safe_text import get_logger
 from paimon_orch.steps.cleanup.quarantine import Quarantine
+from paimon_orch.steps.common.argument import CUTOFF_HELP, Argument
 from paimon_orch.steps.common.bucket_scan import require_partitions
-from paimon_orch.steps.common.executor import Executor, InProcessExecutor, Progress
+from paimon_orch.steps.common.executor import (
+    Executor,
+    InProcessExecutor,
+    Progress,
+    ThresholdExecutor,
+)
 from paimon_orch.steps.common.file_deletion import (
     DeletionResult,
     DeletionScope,
@@ -30,6 +37,7 @@ from paimon_orch.steps.common.file_deletion import (
 from paimon_orch.steps.common.manifest_units import count_entries, split_manifests
 from paimon_orch.steps.common.partition_selection import PartitionSpecs
 from paimon_orch.steps.common.step import Step, WorkUnits, run_step
+from paimon_orch.steps.common.step_declaration import StepDeclaration
 from paimon_orch.steps.common.step_metrics import StepIo
 from paimon_orch.table.cleanup.orphan_candidates import (
     DataRoots,
@@ -75,16 +83,23 @@ _MIN_DIRECTORIES = 4_096
 class RemoveOrphanFilesRequest:
     """Selects the orphan files to remove."""
 
-    older_than: int | None = None
+    older_than: Annotated[int | None, Argument(CUTOFF_HELP, parse=parse_cutoff)] = None
     """Only files modified before this time are removed (epoch milliseconds; None: one day ago)."""
-    partitions: PartitionSpecs | None = None
-    """The partitions in which to search data files; None searches all files of the table."""
+    partitions: Annotated[
+        PartitionSpecs | None,
+        Argument(
+            "Partitions in which to search data files; by default all files of the table.",
+            check=partial(require_partitions, with_directories=True),
+        ),
+    ] = None
     directories_per_unit: int = 64
     """The number of directories that one work unit lists; more in very large tables."""
     manifests_per_unit: int = 16
     """The maximum number of manifests that one work unit reads."""
-    quarantine: bool = False
-    """Whether to move files to a dated folder of the table, from which they can be restored."""
+    quarantine: Annotated[
+        bool, Argument("Move the files to a quarantine instead of deleting them.")
+    ] = False
+    """Moves files to a dated folder of the table, from which they can be restored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -405,3 +420,20 @@ def remove_orphan_files(
     )
     planned = plan(table, request, executor=executor, progress=progress)
     return run_step(REMOVE_ORPHAN_FILES, table, planned, executor)
+
+
+def _plan_declared(
+    table: Table, request: RemoveOrphanFilesRequest, executor: Executor
+) -> OrphanFilesPlan:
+    return plan(table, request, executor=ThresholdExecutor(lambda: executor))
+
+
+def _run_declared(
+    table: Table, planned: OrphanFilesPlan, executor: Executor, progress: Progress | None
+) -> OrphanFilesResult:
+    return run_step(REMOVE_ORPHAN_FILES, table, planned, executor, progress=progress)
+
+
+DECLARATION = StepDeclaration(
+    request=RemoveOrphanFilesRequest, plan=_plan_declared, run=_run_declared, deletes=True
+)

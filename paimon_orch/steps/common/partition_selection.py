@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
@@ -11,6 +11,7 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.data_types import DataType, is_blob
 from paimon_orch.format.types.predicate import Predicate, collect_columns
+from paimon_orch.steps.common.argument import Argument
 from paimon_orch.storage.concurrency import start_call
 from paimon_orch.table.filter.partition_spec import (
     build_any_partition_matcher,
@@ -26,19 +27,29 @@ from paimon_orch.table.table_stores import TableStores
 
 if TYPE_CHECKING:  # reports of metadata select partitions without reading data files
     from paimon_orch.files.data_file_reader import FileReader
+    from paimon_orch.table.table import Table
 
 PartitionSpecs = Sequence[str | Mapping[str, object]]
 """Partition specs, full or partial: ``"dt=a/hour=1"`` or mappings of column to value."""
+
+
+def _require_partitions(table: "Table", partitions: PartitionSpecs | None) -> None:
+    from paimon_orch.steps.common.bucket_scan import require_partitions  # imports this module
+
+    require_partitions(table, partitions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionRequest:
     """Base class of requests that select partitions."""
 
-    partitions: PartitionSpecs | None = None
-    """The partitions to select; None selects all."""
-    where: str | None = None
-    """A filter on partition columns, in addition to ``partitions``."""
+    partitions: Annotated[
+        PartitionSpecs | None,
+        Argument("Partitions such as 'dt=2026-01-31'; by default all.", check=_require_partitions),
+    ] = None
+    where: Annotated[
+        str | None, Argument("Filter on partition columns, in addition to the partitions.")
+    ] = None
 
 
 def plan_live_buckets(

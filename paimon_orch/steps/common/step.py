@@ -62,12 +62,33 @@ class StepPlan(Protocol):
     def __bool__(self) -> bool: ...
 
 
+class DescribedPlan(StepPlan, Protocol):
+    """A plan as JSON."""
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the plan as JSON values."""
+        ...
+
+
 RequestT = TypeVar("RequestT")
 PlanT = TypeVar("PlanT", bound=StepPlan)
+DescribedPlanT = TypeVar("DescribedPlanT", bound=DescribedPlan)
 SharedT = TypeVar("SharedT")
 UnitT = TypeVar("UnitT")
 ResultT = TypeVar("ResultT")
 OutcomeT = TypeVar("OutcomeT", bound=StepOutcome)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanOutcome(StepOutcome, Generic[DescribedPlanT]):
+    """The outcome of a step that did what its plan says."""
+
+    plan: DescribedPlanT
+    """The executed plan."""
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the executed plan as JSON values."""
+        return self.plan.to_dict()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,7 @@ from paimon_orch.steps.common.partition_selection import (
     plan_live_buckets,
 )
 from paimon_orch.steps.common.step import Step, run_step
+from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.steps.compaction.append import build_append_result
 from paimon_orch.steps.compaction.plan import (
     CompactionPlan,
@@ -249,3 +250,6 @@ def materialize_deletion_vectors(
     request = PartitionRequest(partitions=partitions, where=where)
     planned = plan(table, request)
     return run_step(MATERIALIZE_DELETION_VECTORS, table, planned, executor, progress=progress)
+
+
+DECLARATION = declare_step(MATERIALIZE_DELETION_VECTORS, PartitionRequest)

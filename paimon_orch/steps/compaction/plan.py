@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 from paimon_orch.files.data_file_reader import FileReader
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
@@ -17,7 +17,9 @@ from paimon_orch.format.manifest.manifest_entry import (
     build_entries,
 )
 from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.format.times import parse_duration
 from paimon_orch.merge.tree.compact_reason import CompactReason
+from paimon_orch.steps.common.argument import Argument
 from paimon_orch.steps.common.partition_selection import PartitionRequest
 from paimon_orch.steps.common.step import StepOutcome, WorkUnits
 from paimon_orch.steps.common.step_metrics import StepIo
@@ -35,21 +37,36 @@ CompactionStrategy = Literal["minor", "full"]
 class CompactRequest(PartitionRequest):
     """Selects the files to compact."""
 
-    strategy: CompactionStrategy = "minor"
+    strategy: Annotated[
+        CompactionStrategy,
+        Argument("Compact the files that the table's options select, or all files."),
+    ] = "minor"
     """``minor`` follows the table's options, ``full`` rewrites all files to the highest level."""
     now: datetime | None = None
     """The time at which the age of rows and partitions is measured; None means the current time."""
-    buckets: tuple[int, ...] | None = None
-    """The buckets to compact, in a table with a fixed number of them; None means all."""
-    idle_for: timedelta | None = None
-    """Selects only partitions whose newest file is at least as old."""
-    up_to_level: int | None = None
+    buckets: Annotated[
+        tuple[int, ...] | None,
+        Argument("Buckets to compact, in a table with a fixed number of buckets."),
+    ] = None
+    idle_for: Annotated[
+        timedelta | None,
+        Argument("Compact only partitions without newer files, e.g. '2 h'.", parse=parse_duration),
+    ] = None
+    up_to_level: Annotated[
+        int | None, Argument("Merge the sorted runs of the levels up to this one.", minimum=0)
+    ] = None
     """Merges the sorted runs of the levels up to this one, whatever their number.
 
     Only for primary-key tables and ``minor``; the table's options are not considered.
     """
-    cluster_idle_for: timedelta | None = None
-    """Buckets with incremental clustering are sorted as a whole if they got no file for so long."""
+    cluster_idle_for: Annotated[
+        timedelta | None,
+        Argument(
+            "With incremental clustering: sort partitions without new files for this long, such "
+            "as 7d, as a whole.",
+            parse=parse_duration,
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

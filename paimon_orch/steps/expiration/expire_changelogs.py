@@ -16,7 +16,8 @@ from paimon_orch.steps.common.file_deletion import (
     run,
     split_paths,
 )
-from paimon_orch.steps.common.step import Step, StepOutcome, WorkUnits, run_step
+from paimon_orch.steps.common.step import PlanOutcome, Step, WorkUnits, run_step
+from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.steps.common.step_metrics import StepIo
 from paimon_orch.steps.expiration.retention import (
     Retention,
@@ -67,7 +68,7 @@ class ChangelogExpirationPlan(Displayable):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChangelogExpirationResult(StepOutcome):
+class ChangelogExpirationResult(PlanOutcome[ChangelogExpirationPlan]):
     """The result of an expiration."""
 
     plan: ChangelogExpirationPlan
@@ -208,3 +209,6 @@ def expire_changelogs(
         retain_max=retain_max, retain_min=retain_min, older_than=older_than, max_deletes=max_deletes
     )
     return run_step(EXPIRE_CHANGELOGS, table, plan(table, request), executor).plan
+
+
+DECLARATION = declare_step(EXPIRE_CHANGELOGS, ExpireChangelogsRequest, deletes=True)

@@ -6,6 +6,7 @@ See docs/format/partition-expiration.md.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Annotated
 
 import numpy as np
 
@@ -23,8 +24,11 @@ from paimon_orch.format.options.core_options import (
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.partition_time import PartitionTimes
 from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.times import parse_duration
 from paimon_orch.safe_text import get_logger
-from paimon_orch.steps.common.step import StepOutcome, build_metadata_step, run_step
+from paimon_orch.steps.common.argument import Argument
+from paimon_orch.steps.common.step import PlanOutcome, build_metadata_step, run_step
+from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.table.chain.chain_branches import refuse_chain_table
 from paimon_orch.table.commit.partition_statistics import format_partition_row
 from paimon_orch.table.filter.partition_spec import format_partition
@@ -41,12 +45,24 @@ _PartitionTimeReader = Callable[[bytes], datetime | None]
 class ExpirePartitionsRequest:
     """The rules of an expiration of partitions; None means the value of the table's options."""
 
-    expiration_time: timedelta | None = None
-    strategy: str | None = None
+    expiration_time: Annotated[
+        timedelta | None, Argument("Age of partitions, e.g. '30 d'.", parse=parse_duration)
+    ] = None
+    strategy: Annotated[
+        str | None,
+        Argument("How to compute the age: by the partition's values, or by its last write."),
+    ] = None
     """``values-time`` uses the partition's values, ``update-time`` the time of its newest file."""
-    timestamp_formatter: str | None = None
-    timestamp_pattern: str | None = None
-    max_expires: int | None = None
+    timestamp_formatter: Annotated[
+        str | None, Argument("Format of partition values, e.g. yyyyMMdd.")
+    ] = None
+    timestamp_pattern: Annotated[
+        str | None,
+        Argument("How to build a time from partition columns, e.g. '$dt $hour:00:00'."),
+    ] = None
+    max_expires: Annotated[
+        int | None, Argument("Maximum number of partitions to drop.", minimum=0)
+    ] = None
     now: datetime | None = None
     """The local wall clock time to compute ages from; None means the current time."""
 
@@ -73,10 +89,8 @@ class PartitionExpirationPlan(Displayable):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionExpirationResult(StepOutcome):
+class PartitionExpirationResult(PlanOutcome[PartitionExpirationPlan]):
     """The result of an expiration of partitions."""
-
-    plan: PartitionExpirationPlan
 
 
 def plan(table: Table, request: ExpirePartitionsRequest) -> PartitionExpirationPlan:
@@ -294,3 +308,6 @@ def expire_partitions(
         max_expires=max_expires,
     )
     return run_step(EXPIRE_PARTITIONS, table, plan(table, request)).plan
+
+
+DECLARATION = declare_step(EXPIRE_PARTITIONS, ExpirePartitionsRequest, deletes=True)

@@ -32,6 +32,7 @@ from paimon_orch.steps.common.file_deletion import (
     split_paths,
 )
 from paimon_orch.steps.common.step import Step, WorkUnits, run_step
+from paimon_orch.steps.common.step_declaration import StepDeclaration
 from paimon_orch.steps.common.step_metrics import StepIo
 from paimon_orch.steps.expiration.expire_changelogs import (
     EXPIRE_CHANGELOGS,
@@ -518,3 +519,20 @@ def expire_snapshots(
         retain_max=retain_max, retain_min=retain_min, older_than=older_than, max_deletes=max_deletes
     )
     return run_expiration(table, plan(table, request), executor, progress=progress)
+
+
+def _plan_declared(
+    table: Table, request: ExpireSnapshotsRequest, _executor: Executor
+) -> SnapshotExpirationPlan:
+    return plan(table, request)
+
+
+def _run_declared(
+    table: Table, planned: SnapshotExpirationPlan, executor: Executor, progress: Progress | None
+) -> SnapshotExpirationResult:
+    return run_expiration(table, planned, executor, progress=progress)
+
+
+DECLARATION = StepDeclaration(
+    request=ExpireSnapshotsRequest, plan=_plan_declared, run=_run_declared, deletes=True
+)

@@ -6,22 +6,31 @@ See docs/format/tags-branches-consumers.md#tags.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Annotated
 
 from paimon_orch.errors import CommitConflictError, wrap_decode_errors
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.text import parse_json_object
+from paimon_orch.format.times import parse_cutoff
 from paimon_orch.safe_text import format_names
-from paimon_orch.steps.common.step import StepOutcome, build_metadata_step, run_step
+from paimon_orch.steps.common.argument import CUTOFF_HELP, Argument
+from paimon_orch.steps.common.step import PlanOutcome, build_metadata_step, run_step
+from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.steps.expiration.delete_tag import delete_tag
 from paimon_orch.table.metadata.tags import parse_tag_time
 from paimon_orch.table.table import Table
+
+
+def parse_local_cutoff(name: str, text: str) -> datetime:
+    """Return the local time, which tags store, of a point in time or a minimum age."""
+    return datetime.fromtimestamp(parse_cutoff(name, text) / 1000)  # noqa: DTZ006
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpireTagsRequest:
     """Selects the tags to delete."""
 
-    older_than: datetime | None = None
+    older_than: Annotated[datetime | None, Argument(CUTOFF_HELP, parse=parse_local_cutoff)] = None
     """Local time; tags that were created before it are also deleted."""
     now: datetime | None = None
     """The local time at which the age of tags is measured; None means the current time."""
@@ -51,12 +60,14 @@ class TagExpirationPlan:
         """Return the names of the tags."""
         return [tag.name for tag in self.tags]
 
+    def to_dict(self) -> dict[str, object]:
+        """Return the plan as JSON values."""
+        return {"tags": self.names}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TagExpirationResult(StepOutcome):
+class TagExpirationResult(PlanOutcome[TagExpirationPlan]):
     """The tags that were deleted."""
-
-    plan: TagExpirationPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,3 +155,6 @@ def expire_tags(table: Table, *, older_than: datetime | None = None) -> list[str
     """Delete expired tags, and return their names; see :func:`plan`."""
     request = ExpireTagsRequest(older_than=older_than)
     return run_step(EXPIRE_TAGS, table, plan(table, request)).plan.names
+
+
+DECLARATION = declare_step(EXPIRE_TAGS, ExpireTagsRequest, deletes=True)

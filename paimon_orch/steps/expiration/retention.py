@@ -8,6 +8,7 @@ See docs/format/snapshot-expiration.md.
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Annotated
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.options import Options
@@ -20,6 +21,8 @@ from paimon_orch.format.options.core_options import (
     SNAPSHOT_NUM_RETAINED_MIN,
     SNAPSHOT_TIME_RETAINED,
 )
+from paimon_orch.format.times import parse_cutoff
+from paimon_orch.steps.common.argument import CUTOFF_HELP, Argument
 from paimon_orch.storage.concurrency import map_concurrently
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 
@@ -30,14 +33,11 @@ _SNAPSHOT, _CHANGELOG = "snapshot", "changelog"
 class RetentionRequest:
     """Limits that override the table's options; None means the value of the option."""
 
-    retain_max: int | None = None
-    """The maximum number of versions to retain."""
-    retain_min: int | None = None
-    """The minimum number of versions to retain."""
-    older_than: int | None = None
+    retain_max: Annotated[int | None, Argument("Maximum number to keep.", minimum=1)] = None
+    retain_min: Annotated[int | None, Argument("Minimum number to keep.", minimum=1)] = None
+    older_than: Annotated[int | None, Argument(CUTOFF_HELP, parse=parse_cutoff)] = None
     """The time before which versions expire, in epoch milliseconds."""
-    max_deletes: int | None = None
-    """The maximum number of versions to delete."""
+    max_deletes: Annotated[int | None, Argument("Maximum number to delete.", minimum=0)] = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ See docs/format/statistics.md#statistics-file.
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Annotated, Any
 
 from paimon_orch.errors import REFUSED_COMMIT_ERRORS, InputError
 from paimon_orch.files.stats.analyze_columns import ColumnStatsBuilder, can_collect_stats
@@ -16,8 +16,10 @@ from paimon_orch.format.paths import FileNameGenerator
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.format.table_statistics import TableStatistics
 from paimon_orch.format.types.data_types import Field, type_to_sql
+from paimon_orch.steps.common.argument import Argument
 from paimon_orch.steps.common.executor import Executor, Progress
 from paimon_orch.steps.common.step import Step, StepOutcome, WorkUnits, run_step
+from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.metadata.time_travel import SnapshotSelector
@@ -35,8 +37,10 @@ _UnitStatistics = list[Any]
 class AnalyzeRequest:
     """Selects the columns to analyze."""
 
-    columns: Sequence[str] | None = ()
-    """The columns to compute statistics for; None selects all columns except nested ones."""
+    columns: Annotated[
+        Sequence[str] | None,
+        Argument("Columns to compute statistics for; null selects all except nested ones."),
+    ] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,3 +255,6 @@ def analyze(
     """
     request = AnalyzeRequest(columns=columns)
     return run_step(ANALYZE, table, plan(table, request), executor, progress=progress)
+
+
+DECLARATION = declare_step(ANALYZE, AnalyzeRequest)

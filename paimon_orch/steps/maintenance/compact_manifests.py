@@ -16,6 +16,7 @@ from paimon_orch.steps.common.step import (
     build_metadata_step,
     run_step,
 )
+from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.steps.common.step_metrics import StepIo
 from paimon_orch.storage.concurrency import map_concurrently
 from paimon_orch.table.commit.commit_changes import CommitChanges
@@ -62,6 +63,16 @@ class ManifestCompactionResult(StepOutcome):
     merged_bytes: int = 0
     written_files: int = 0
     written_bytes: int = 0
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the result as JSON values."""
+        return {
+            "snapshot_id": None if self.snapshot is None else self.snapshot.id,
+            "merged_files": self.merged_files,
+            "merged_bytes": self.merged_bytes,
+            "written_files": self.written_files,
+            "written_bytes": self.written_bytes,
+        }
 
     def count_io(self) -> StepIo:
         """Return the manifests that were merged and written."""
@@ -128,3 +139,6 @@ COMPACT_MANIFESTS = build_metadata_step("compact manifests of", plan, commit, ma
 def compact_manifests(table: Table) -> Snapshot | None:
     """Merge the manifests in one snapshot; return None if there is nothing to do."""
     return run_step(COMPACT_MANIFESTS, table, plan(table, EmptyRequest())).snapshot
+
+
+DECLARATION = declare_step(COMPACT_MANIFESTS, EmptyRequest)

@@ -5,12 +5,15 @@ See docs/format/procedures.md#mark-partitions-as-done.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Annotated
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.display import Displayable
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.steps.common.step import StepOutcome, build_metadata_step, run_step
+from paimon_orch.steps.common.argument import Argument
+from paimon_orch.steps.common.step import PlanOutcome, build_metadata_step, run_step
+from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.table.catalog_reports import PartitionNames
 from paimon_orch.table.filter.partition_spec import (
     PartitionSpec,
@@ -27,7 +30,9 @@ from paimon_orch.table.table_state import TableState
 class MarkDoneRequest:
     """The partitions to mark: ``dt=2026-01-01/hr=1``, or mappings of all partition columns."""
 
-    partitions: Sequence[str | PartitionSpec]
+    partitions: Annotated[
+        Sequence[str | PartitionSpec], Argument("Partitions to mark, such as 'dt=2026-01-31'.")
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,10 +59,8 @@ class MarkDonePlan(Displayable):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MarkDoneResult(StepOutcome):
+class MarkDoneResult(PlanOutcome[MarkDonePlan]):
     """The partitions that were marked."""
-
-    plan: MarkDonePlan
 
 
 def plan(table: Table, request: MarkDoneRequest) -> MarkDonePlan:
@@ -112,3 +115,6 @@ def mark_done(table: Table, partitions: Iterable[str | PartitionSpec]) -> MarkDo
     """
     request = MarkDoneRequest(partitions=tuple(partitions))
     return run_step(MARK_DONE, table, plan(table, request))
+
+
+DECLARATION = declare_step(MARK_DONE, MarkDoneRequest)

@@ -6,6 +6,7 @@ See docs/format/procedures.md#rewrite-file-indexes.
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from typing import Annotated
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +37,7 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.format.types.data_types import Field
 from paimon_orch.safe_text import get_logger
+from paimon_orch.steps.common.argument import Argument
 from paimon_orch.steps.common.bucket_scan import require_partitions
 from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict, discard_messages
 from paimon_orch.steps.common.executor import Executor, Progress
@@ -46,6 +48,7 @@ from paimon_orch.steps.common.partition_selection import (
     plan_live_buckets,
 )
 from paimon_orch.steps.common.step import Step, StepOutcome, WorkUnits, run_step
+from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.steps.common.step_metrics import StepIo
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.filter.partition_spec import format_partition
@@ -109,8 +112,9 @@ class FileIndexRewriteUnit:
 class RewriteFileIndexRequest(PartitionRequest):
     """Selects the partitions whose file indexes are rewritten."""
 
-    files_per_commit: int = MAX_FILES_PER_COMMIT
-    """The maximum number of files whose indexes one snapshot replaces."""
+    files_per_commit: Annotated[
+        int, Argument("Maximum number of files whose indexes one snapshot replaces.", minimum=1)
+    ] = MAX_FILES_PER_COMMIT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -524,3 +528,6 @@ def rewrite_file_index(
     require_partitions(table, partitions)
     request = RewriteFileIndexRequest(partitions=partitions, where=where)
     return run_step(REWRITE_FILE_INDEX, table, plan(table, request), executor, progress=progress)
+
+
+DECLARATION = declare_step(REWRITE_FILE_INDEX, RewriteFileIndexRequest)

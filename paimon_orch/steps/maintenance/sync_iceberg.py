@@ -18,6 +18,7 @@ from paimon_orch.steps.common.step import (
     build_metadata_step,
     run_step,
 )
+from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.table.iceberg.iceberg_settings import is_iceberg_enabled
 from paimon_orch.table.iceberg.status import IcebergStatus, read_iceberg_status
 from paimon_orch.table.table import Table
@@ -124,3 +125,6 @@ def sync_iceberg(table: Table) -> IcebergSyncResult:
     metadata.
     """
     return run_step(SYNC_ICEBERG, table, plan(table, EmptyRequest()))
+
+
+DECLARATION = declare_step(SYNC_ICEBERG, EmptyRequest)

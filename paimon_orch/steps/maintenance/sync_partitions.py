@@ -5,10 +5,13 @@ See docs/format/catalogs.md#partitions-of-a-metastore.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Annotated
 
 from paimon_orch.format.display import Displayable
 from paimon_orch.format.options.table_option import StepKind
+from paimon_orch.steps.common.argument import Argument
 from paimon_orch.steps.common.step import StepOutcome, build_metadata_step, run_step
+from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.table.catalog_reports import PartitionNames
 from paimon_orch.table.partition_marks import format_names
 from paimon_orch.table.table import Table
@@ -19,8 +22,10 @@ from paimon_orch.table.table_state import TableState
 class SyncPartitionsRequest:
     """Selects what changes in the catalog."""
 
-    drop: bool = False
-    """Also drop the partitions of the catalog that have no rows in any branch, or no tag."""
+    drop: Annotated[bool, Argument("Also drop partitions of the catalog that have no rows.")] = (
+        False
+    )
+    """Drops the partitions of the catalog that have no rows in any branch, or no tag."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,3 +109,6 @@ def sync_partitions(table: Table, *, drop: bool = False) -> PartitionSyncResult:
     """
     request = SyncPartitionsRequest(drop=drop)
     return run_step(SYNC_PARTITIONS, table, plan(table, request))
+
+
+DECLARATION = declare_step(SYNC_PARTITIONS, SyncPartitionsRequest)
