@@ -9,7 +9,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from io import TextIOWrapper
@@ -273,21 +273,29 @@ _CatalogOptions = Annotated[
 
 
 def main() -> None:
-    """Run the command line; prints an expected error as one paragraph without a traceback."""
+    """Run the command line."""
+    run_process(app)
+
+
+def run_process(function: Callable[[], object]) -> None:
+    """Run a function as a process with the exit status and the signals of the command line.
+
+    Prints an expected error as one paragraph without a traceback.
+    """
     if isinstance(sys.stdout, TextIOWrapper):  # file names may be invalid Unicode
         sys.stdout.reconfigure(errors="backslashreplace")
     with _terminate_like_interrupt():
         try:
-            _run()
+            _run(function)
         except _TerminatedError as end:
             _end_interrupted(end, "terminated", 128 + signal.SIGTERM)
         except KeyboardInterrupt as end:
             _end_interrupted(end, "interrupted", 128 + signal.SIGINT)
 
 
-def _run() -> None:
+def _run(function: Callable[[], object]) -> None:
     try:
-        app()
+        function()
     except SystemExit as end:
         interrupt = _find_interrupt(end)
         raise interrupt or end from None
@@ -388,6 +396,11 @@ def _read_settings(
         _split_options("--storage-option", storage_options),
         _split_options("--catalog-option", catalog_options),
     )
+    configure_logs(verbose=verbose)
+
+
+def configure_logs(*, verbose: bool) -> None:
+    """Print log lines on stderr: warnings, or with ``verbose`` also details."""
     logs = logging.StreamHandler()
     logs.addFilter(clean_record)  # the lines of other packages too
     if not verbose:  # the errors of Py4J are raised too

@@ -8,6 +8,7 @@ import typer
 from paimon_orch.cli.help_page import CATALOG_PARAMETER
 from paimon_orch.errors import PaimonError
 from paimon_orch.safe_text import is_plain
+from paimon_orch.steps.common.argument import CUTOFF_HELP
 from paimon_orch.steps.common.executor_choice import ExecutorKind
 
 DEFAULT_MASTER = "local[*]"
@@ -103,7 +104,7 @@ OlderThan = Annotated[
     str | None,
     typer.Option(
         metavar="TIME",
-        help="Minimum age such as '3 d', or a time in ISO 8601 or epoch milliseconds.",
+        help=CUTOFF_HELP,
     ),
 ]
 SourceFiles = Annotated[

@@ -10,6 +10,7 @@ import typer
 from paimon_orch.cli.common import CliSettings
 from paimon_orch.cli.help_page import HelpCommand, Panel, format_examples
 from paimon_orch.format.options.blocking_options import Allowances
+from paimon_orch.steps.common.step_declaration import list_arguments
 
 _ALLOWANCE_SWITCHES = {
     "allow_stale_external": Annotated[
@@ -29,6 +30,12 @@ _ALLOWANCE_SWITCHES = {
         ),
     ],
 }
+
+
+def declare_option(request: type[Any], field: str, *names: str, **attributes: Any) -> Any:
+    """Return an option with the sentence and the minimum of a request's field."""
+    argument = list_arguments(request)[field].argument
+    return typer.Option(*names, help=argument.help, min=argument.minimum, **attributes)
 
 
 def register_command(

@@ -29,7 +29,7 @@ from paimon_orch.cli.common import (
     print_values,
 )
 from paimon_orch.cli.help_page import Panel, new_group
-from paimon_orch.cli.registration import register_command
+from paimon_orch.cli.registration import declare_option, register_command
 from paimon_orch.format.display import format_count
 from paimon_orch.steps.cleanup import purge_files as purge_step
 from paimon_orch.steps.cleanup import remove_orphan_files as orphan_step
@@ -39,8 +39,7 @@ from paimon_orch.steps.common.executor_choice import ExecutorKind
 from paimon_orch.steps.common.step import EmptyRequest, run_step
 
 _Quarantine = Annotated[
-    bool,
-    typer.Option("--quarantine", help="Move the files to a quarantine instead of deleting them."),
+    bool, declare_option(orphan_step.RemoveOrphanFilesRequest, "quarantine", "--quarantine")
 ]
 _Folder = Annotated[
     str | None,

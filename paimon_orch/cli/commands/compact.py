@@ -35,7 +35,7 @@ from paimon_orch.cli.common import (
     start_spark,
 )
 from paimon_orch.cli.help_page import Panel
-from paimon_orch.cli.registration import register_command
+from paimon_orch.cli.registration import declare_option, register_command
 from paimon_orch.cli.screen import print_json, print_lines
 from paimon_orch.cli.table_layout import format_size, print_rows
 from paimon_orch.errors import CancelledError, InputError, describe_error
@@ -88,10 +88,7 @@ class OrderStrategy(StrEnum):
 
 _Strategy = Annotated[
     CompactStrategy | None,
-    typer.Option(
-        help="Compact the files that the table's options select, or all files.",
-        show_default=CompactStrategy.MINOR,
-    ),
+    declare_option(CompactRequest, "strategy", show_default=CompactStrategy.MINOR),
 ]
 _OrderBy = Annotated[
     str | None,
@@ -108,19 +105,11 @@ _OrderStrategy = Annotated[
 ]
 _Buckets = Annotated[
     str | None,
-    typer.Option(
-        metavar="0,2-4",
-        help="Buckets to compact, in a table with a fixed number of buckets.",
-        show_default="all buckets",
-    ),
+    declare_option(CompactRequest, "buckets", metavar="0,2-4", show_default="all buckets"),
 ]
 _IdleFor = Annotated[
     str | None,
-    typer.Option(
-        "--partition-idle-for",
-        metavar="DURATION",
-        help="Compact only partitions without newer files, e.g. '2 h'.",
-    ),
+    declare_option(CompactRequest, "idle_for", "--partition-idle-for", metavar="DURATION"),
 ]
 _IncludingDatabases = Annotated[
     str | None,
@@ -135,12 +124,7 @@ _ExcludingTables = Annotated[
     typer.Option(metavar="REGEX", help="Tables to leave out.", show_default="none"),
 ]
 _ClusterIdleFor = Annotated[
-    str | None,
-    typer.Option(
-        metavar="DURATION",
-        help="With incremental clustering: sort partitions without new files for this long, such "
-        "as 7d, as a whole.",
-    ),
+    str | None, declare_option(CompactRequest, "cluster_idle_for", metavar="DURATION")
 ]
 _BucketNumber = Annotated[
     int | None,

@@ -1,6 +1,5 @@
 """Commands that expire snapshots, changelogs, partitions and tags."""
 
-from datetime import datetime
 from typing import Annotated
 
 import typer
@@ -25,63 +24,42 @@ from paimon_orch.cli.common import (
     print_values,
 )
 from paimon_orch.cli.help_page import Panel
-from paimon_orch.cli.registration import register_command
+from paimon_orch.cli.registration import declare_option, register_command
 from paimon_orch.format.display import format_count
 from paimon_orch.steps.common.step import run_step
 from paimon_orch.steps.expiration import expire_changelogs as changelog_step
 from paimon_orch.steps.expiration import expire_partitions as partition_step
 from paimon_orch.steps.expiration import expire_snapshots as expire_step
 from paimon_orch.steps.expiration import expire_tags as tag_step
+from paimon_orch.steps.expiration.retention import RetentionRequest
 
 _FROM_OPTIONS = "the table's option"
-_RetainMax = Annotated[
-    int | None,
-    typer.Option(metavar="N", min=1, help="Maximum number to keep.", show_default=_FROM_OPTIONS),
-]
-_RetainMin = Annotated[
-    int | None,
-    typer.Option(metavar="N", min=1, help="Minimum number to keep.", show_default=_FROM_OPTIONS),
-]
-_MaxDeletes = Annotated[
-    int | None,
-    typer.Option(metavar="N", min=0, help="Maximum number to delete.", show_default=_FROM_OPTIONS),
-]
+_Retention, _Partitions = RetentionRequest, partition_step.ExpirePartitionsRequest
+_NUMBER = {"metavar": "N", "show_default": _FROM_OPTIONS}
+_PATTERN = {"metavar": "PATTERN", "show_default": _FROM_OPTIONS}
+_RetainMax = Annotated[int | None, declare_option(_Retention, "retain_max", **_NUMBER)]
+_RetainMin = Annotated[int | None, declare_option(_Retention, "retain_min", **_NUMBER)]
+_MaxDeletes = Annotated[int | None, declare_option(_Retention, "max_deletes", **_NUMBER)]
 _ExpirationTime = Annotated[
     str | None,
-    typer.Option(
-        metavar="DURATION", help="Age of partitions, e.g. '30 d'.", show_default=_FROM_OPTIONS
-    ),
+    declare_option(_Partitions, "expiration_time", metavar="DURATION", show_default=_FROM_OPTIONS),
 ]
 _ExpireStrategy = Annotated[
     str | None,
-    typer.Option(
+    declare_option(
+        _Partitions,
+        "strategy",
         metavar="values-time|update-time",
-        help="How to compute the age: by the partition's values, or by its last write.",
         show_default=_FROM_OPTIONS,
     ),
 ]
 _TimestampFormatter = Annotated[
-    str | None,
-    typer.Option(
-        metavar="PATTERN",
-        help="Format of partition values, e.g. yyyyMMdd.",
-        show_default=_FROM_OPTIONS,
-    ),
+    str | None, declare_option(_Partitions, "timestamp_formatter", **_PATTERN)
 ]
 _TimestampPattern = Annotated[
-    str | None,
-    typer.Option(
-        metavar="PATTERN",
-        help="How to build a time from partition columns, e.g. '$dt $hour:00:00'.",
-        show_default=_FROM_OPTIONS,
-    ),
+    str | None, declare_option(_Partitions, "timestamp_pattern", **_PATTERN)
 ]
-_MaxExpires = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N", min=0, help="Maximum number of partitions to drop.", show_default=_FROM_OPTIONS
-    ),
-]
+_MaxExpires = Annotated[int | None, declare_option(_Partitions, "max_expires", **_NUMBER)]
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -268,9 +246,7 @@ def expire_tags(
 
     Prints the names of the tags. With --older-than, asks before it deletes them.
     """
-    before = parse_optional_cutoff("--older-than", older_than)
-    # Tags store local times.
-    local = None if before is None else datetime.fromtimestamp(before / 1000)  # noqa: DTZ006
+    local = None if older_than is None else tag_step.parse_local_cutoff("--older-than", older_than)
     target = open_table(ctx, location, table)
     expired = tag_step.plan(target, tag_step.ExpireTagsRequest(older_than=local))
     if not dry_run:

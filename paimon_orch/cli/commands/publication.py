@@ -16,16 +16,14 @@ from paimon_orch.cli.common import (
     split_partitions,
 )
 from paimon_orch.cli.help_page import Panel
-from paimon_orch.cli.registration import register_command
+from paimon_orch.cli.registration import declare_option, register_command
 from paimon_orch.steps.common.step import EmptyRequest, run_step
 from paimon_orch.steps.maintenance import mark_done as mark_step
 from paimon_orch.steps.maintenance import sync_iceberg as iceberg_step
 from paimon_orch.steps.maintenance import sync_partitions as partition_step
 from paimon_orch.table.iceberg.status import IcebergStatus
 
-_Drop = Annotated[
-    bool, typer.Option("--drop", help="Also drop partitions of the catalog that have no rows.")
-]
+_Drop = Annotated[bool, declare_option(partition_step.SyncPartitionsRequest, "drop", "--drop")]
 _PartitionsToMark = Annotated[
     str,
     typer.Option(

@@ -1,0 +1,137 @@
+"""Runs one step of one table as a process: ``python -m paimon_orch.run_step '{"step": ...}'``.
+
+The step is a JSON object, on standard input if there is no argument; :class:`StepRun` has its keys.
+The report is one JSON object on standard output, also of a failed step. The exit status and the
+messages on standard error are those of the command line.
+
+>>> echo '{"step": "compact", "catalog": "/lake", "table": "db.orders"}' \
+...     | python -m paimon_orch.run_step
+"""
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+from paimon_orch.catalog.open_catalog import open_catalog
+from paimon_orch.cli.app import configure_logs, run_process
+from paimon_orch.cli.common import build_executor
+from paimon_orch.cli.screen import print_json
+from paimon_orch.errors import InputError, PaimonError
+from paimon_orch.format.options.blocking_options import Allowances
+from paimon_orch.orchestration.error_handling import find_next_step, may_succeed_again
+from paimon_orch.steps.common.argument import Argument
+from paimon_orch.steps.common.executor_choice import ExecutorKind
+from paimon_orch.steps.common.step_declaration import convert_arguments
+from paimon_orch.steps.common.step_registry import load_declaration
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepRun:
+    """A step of a table, where it runs, and what it may do."""
+
+    step: Annotated[str, Argument("Name of the step, as on the command line.")]
+    catalog: Annotated[
+        str, Argument("Directory or URL of a warehouse, or the name of a configured catalog.")
+    ]
+    table: Annotated[str, Argument("Name of the table with its database.")]
+    arguments: Annotated[Mapping[str, Any], Argument("Arguments of the step by name.")] = field(
+        default_factory=dict
+    )
+    dry_run: Annotated[
+        bool | None,
+        Argument("Only plan the step. A step that deletes requires true or false."),
+    ] = None
+    executor: Annotated[Literal["auto", "local", "spark"], Argument("Where the work runs.")] = (
+        "auto"
+    )
+    master: Annotated[
+        str | None, Argument("Spark master, or sc://host:port for Spark Connect.")
+    ] = None
+    catalog_options: Annotated[Mapping[str, str], Argument("Options of the catalog.")] = field(
+        default_factory=dict, repr=False
+    )
+    storage_options: Annotated[Mapping[str, str], Argument("Options of the store.")] = field(
+        default_factory=dict, repr=False
+    )
+    allow_stale_external: Annotated[
+        bool, Argument("Run even if this leaves external systems stale.")
+    ] = False
+    allow_unknown_options: Annotated[
+        bool, Argument("Run even if the table has unknown options.")
+    ] = False
+
+    @classmethod
+    def parse(cls, text: str) -> "StepRun":
+        """Return the run of a JSON text. Raises :class:`InputError` for any other text."""
+        try:
+            values = json.loads(text)
+        except ValueError as error:
+            raise InputError(f"the step is not JSON: {error}") from None
+        if not isinstance(values, dict):
+            raise InputError('the step is not a JSON object, such as {"step": "compact", ...}')
+        return cls(**convert_arguments(cls, values))
+
+    def execute(self) -> dict[str, object]:
+        """Plan the step and, except in a dry run, run it; return the report.
+
+        Raises :class:`InputError` if the step deletes and ``dry_run`` is not given.
+        """
+        declaration = load_declaration(self.step)
+        if declaration.deletes and self.dry_run is None:
+            raise InputError(
+                f'{self.step} deletes; write "dry_run": true to see what, or "dry_run": false '
+                "to delete it. Nothing was changed"
+            )
+        table = open_catalog(
+            self.catalog,
+            catalog_options=self.catalog_options,
+            storage_options=self.storage_options,
+            allowances=Allowances(
+                stale_external=self.allow_stale_external, unknown_options=self.allow_unknown_options
+            ),
+        ).table(self.table)
+        request = declaration.build_request(table, self.arguments)
+        executor = build_executor(ExecutorKind(self.executor), self.master)
+        plan = declaration.plan(table, request, executor)
+        report = {**self._identify(), "dry_run": bool(self.dry_run), "plan": plan.to_dict()}
+        if self.dry_run:
+            return report
+        outcome = declaration.run(table, plan, executor, None)
+        return report | {
+            "outcome": outcome.to_dict(),
+            "duration_seconds": outcome.duration_seconds,
+            "attempts": outcome.attempts,
+        }
+
+    def describe_error(self, error: Exception) -> dict[str, object]:
+        """Return the report of a failed step."""
+        return {
+            **self._identify(),
+            "error": {
+                "type": type(error).__name__,
+                "message": str(error),
+                "may_succeed_again": may_succeed_again(error),
+                "next_step": find_next_step(error),
+            },
+        }
+
+    def _identify(self) -> dict[str, object]:
+        return {"step": self.step, "table": self.table}
+
+
+def main() -> None:
+    """Run the step of the argument, or of standard input, and print its report."""
+    configure_logs(verbose=False)
+    run = StepRun.parse(sys.argv[1] if len(sys.argv) > 1 else sys.stdin.read())
+    try:
+        report = run.execute()
+    except (PaimonError, OSError) as error:
+        print_json(run.describe_error(error))
+        raise
+    print_json(report)
+
+
+if __name__ == "__main__":
+    run_process(main)

@@ -1,0 +1,159 @@
+"""The process that runs one step: its report, its errors and its exit status."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.tables import new_table, rows_of, table_of
+
+from paimon_orch.errors import InputError, UnsupportedError
+from paimon_orch.run_step import StepRun
+from paimon_orch.steps.common.step_registry import STEP_MODULES
+from paimon_orch.table.table import Table
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    created = new_table(tmp_path, "p STRING, k INT, v STRING", key=("p", "k"), partition_by=("p",))
+    for value in "xy":
+        created.upsert(table_of("p k v", [("a", 1, value), ("b", 2, value)]))
+    return created
+
+
+def execute(root: Path, step: str, **values: Any) -> dict[str, Any]:
+    document = {"step": step, "catalog": str(root), "table": "db.t", **values}
+    report = StepRun.parse(json.dumps(document)).execute()
+    assert json.loads(json.dumps(report)) == report
+    return report
+
+
+def test_a_step_reports_its_plan_and_its_outcome(tmp_path: Path, table: Table) -> None:
+    arguments = {"strategy": "full", "partitions": ["p=a"]}
+
+    report = execute(tmp_path, "compact", arguments=arguments)
+
+    assert (report["step"], report["table"], report["dry_run"]) == ("compact", "db.t", False)
+    assert [unit["partition"] for unit in report["plan"]["units"]] == ["p=a"]
+    assert report["outcome"]["snapshot_id"] == table.stores.snapshots.latest_id() == 3
+    assert report["attempts"] == 1
+    assert sorted(rows_of(table)) == [("a", 1, "y"), ("b", 2, "y")]
+
+
+def test_a_dry_run_changes_nothing(tmp_path: Path, table: Table) -> None:
+    report = execute(tmp_path, "expire-snapshots", dry_run=True, arguments={"retain_max": 1})
+
+    assert report["plan"]["snapshots"] == 1
+    assert "outcome" not in report
+    assert table.stores.snapshots.ids() == [1, 2]
+
+
+def test_a_step_that_deletes_requires_a_decision(tmp_path: Path, table: Table) -> None:
+    with pytest.raises(InputError, match='expire-snapshots deletes; write "dry_run": true to see'):
+        execute(tmp_path, "expire-snapshots", arguments={"retain_max": 1})
+    assert table.stores.snapshots.ids() == [1, 2]
+
+    arguments = {"retain_max": 1, "retain_min": 1}
+    report = execute(tmp_path, "expire-snapshots", dry_run=False, arguments=arguments)
+    assert report["outcome"]["snapshots"] == 1
+    assert table.stores.snapshots.ids() == [2]
+
+
+@pytest.mark.parametrize("step", sorted(STEP_MODULES))
+def test_every_step_reports_json_or_a_refusal(step: str, tmp_path: Path, table: Table) -> None:
+    needed = {
+        "expire-partitions": {"expiration_time": "1 d", "strategy": "update-time"},
+        "mark-done": {"partitions": ["p=a"]},
+    }
+    before = rows_of(table)
+    try:
+        report = execute(tmp_path, step, dry_run=False, arguments=needed.get(step, {}))
+    except InputError:
+        assert step in {"sync-iceberg", "sync-partitions"}
+    except UnsupportedError:
+        assert step == "materialize-deletion-vectors"
+    else:
+        assert report.keys() >= {"plan", "outcome", "duration_seconds", "attempts"}
+    assert rows_of(table) == before
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("x", "the step is not JSON"),
+        ("[]", "the step is not a JSON object"),
+        ("{}", "missing arguments: step, catalog, table"),
+        ('{"step": "compact", "catalog": "c", "table": "t", "executor": "x"}', "auto or local or"),
+        ('{"step": "compact", "catalog": "c", "table": "t", "wait": 1}', "unknown arguments: wait"),
+    ],
+)
+def test_a_document_that_is_no_step_is_refused(text: str, sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        StepRun.parse(text)
+
+
+def start(*arguments: str, **options: Any) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "paimon_orch.run_step", *arguments]
+    pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    return subprocess.Popen(command, **pipes, text=True, **options)
+
+
+def test_the_process_reads_standard_input_and_has_the_exit_status_of_the_command_line(
+    tmp_path: Path, table: Table
+) -> None:
+    document = {"step": "compact", "catalog": str(tmp_path), "table": "db.t"}
+
+    process = start()
+    output, _ = process.communicate(json.dumps(document))
+    assert process.returncode == 0
+    assert json.loads(output)["step"] == "compact"
+
+    process = start(json.dumps(document | {"arguments": {"partitions": ["p=c"]}}))
+    output, errors = process.communicate()
+    assert process.returncode == 1
+    error = json.loads(output)["error"]
+    assert (error["type"], error["may_succeed_again"]) == ("NotFoundError", False)
+    assert errors == f"error: {error['message']}\n"
+
+
+def test_a_damaged_table_is_reported_with_the_next_step(tmp_path: Path, table: Table) -> None:
+    for path in Path(table.paths.manifest_dir).glob("manifest-*"):
+        path.write_bytes(b"damaged")
+    document = {"step": "compact", "catalog": str(tmp_path), "table": "db.t"}
+
+    process = start(json.dumps(document))
+    output, _ = process.communicate()
+
+    assert process.returncode == 1
+    assert json.loads(output)["error"]["type"] == "CorruptFileError"
+    assert "paimon-orch doctor" in json.loads(output)["error"]["next_step"]
+
+
+def test_a_terminated_process_ends_with_the_status_of_the_signal() -> None:
+    process = start()  # waits for standard input
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        status = Path(f"/proc/{process.pid}/status").read_text(encoding="ascii")
+        caught = next(line.split()[1] for line in status.splitlines() if line.startswith("SigCgt"))
+        if int(caught, 16) >> (signal.SIGTERM - 1) & 1:
+            break
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGTERM)
+    _, errors = process.communicate()
+
+    assert process.returncode == 128 + signal.SIGTERM
+    assert errors == "terminated\n"
+
+
+def test_the_page_lists_all_keys_and_all_steps(repository: Path) -> None:
+    page = (repository / "docs/how-to/run-a-step-anywhere.md").read_text(encoding="utf-8")
+    for name in (*STEP_MODULES, *(field.name for field in fields(StepRun))):
+        assert f"`{name}`" in page
