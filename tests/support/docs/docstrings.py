@@ -6,6 +6,7 @@ examples with ``>>>``, which Markdown does not know.
 
 from __future__ import annotations
 
+import ast
 import re
 from typing import Any
 
@@ -25,6 +26,17 @@ def to_markdown(docstring: str) -> str:
 
 class DocstringsAsMarkdown(griffe.Extension):
     """Converts each docstring once it is loaded."""
+
+    def on_attribute_instance(self, *, attr: griffe.Attribute, **_: Any) -> None:
+        """Show the type of a declared field, and its sentence if it has no docstring."""
+        annotation = attr.annotation
+        if not isinstance(annotation, griffe.ExprSubscript) or str(annotation.left) != "Annotated":
+            return
+        assert isinstance(annotation.slice, griffe.ExprTuple)
+        attr.annotation, argument = annotation.slice.elements[:2]
+        if isinstance(argument, griffe.ExprCall) and attr.docstring is None:
+            sentence = ast.literal_eval(str(argument.arguments[0]))
+            attr.docstring = griffe.Docstring(sentence, parent=attr)
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         """Convert the docstring of a module, class, function or attribute."""
