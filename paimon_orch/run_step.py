@@ -2,17 +2,20 @@
 
 The step is a JSON object, on standard input if there is no argument; :class:`StepRun` has its keys.
 The report is one JSON object on standard output, also of a failed step. The exit status and the
-messages on standard error are those of the command line.
+messages on standard error are those of the command line. If a client of Dagster Pipes has started
+the process, Dagster gets the report too.
 
 >>> echo '{"step": "compact", "catalog": "/lake", "table": "db.orders"}' \
 ...     | python -m paimon_orch.run_step
 """
 
 import json
+import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from paimon_orch.catalog.open_catalog import open_catalog
 from paimon_orch.cli.app import configure_logs, run_process
@@ -20,11 +23,18 @@ from paimon_orch.cli.common import build_executor
 from paimon_orch.cli.screen import print_json
 from paimon_orch.errors import InputError, PaimonError
 from paimon_orch.format.options.blocking_options import Allowances
+from paimon_orch.optional_packages import require_package
 from paimon_orch.orchestration.error_handling import find_next_step, may_succeed_again
+from paimon_orch.safe_text import clean_values
 from paimon_orch.steps.common.argument import Argument
 from paimon_orch.steps.common.executor_choice import ExecutorKind
 from paimon_orch.steps.common.step_declaration import convert_arguments
 from paimon_orch.steps.common.step_registry import load_declaration
+
+if TYPE_CHECKING:
+    from dagster_pipes import PipesContext
+
+_PIPES_VARIABLE = "DAGSTER_PIPES_CONTEXT"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,16 +131,54 @@ class StepRun:
         return {"step": self.step, "table": self.table}
 
 
+@contextmanager
+def _open_pipes() -> Iterator["PipesContext | None"]:
+    """Connect to Dagster if a client of Dagster Pipes has started this process; else yield None."""
+    if _PIPES_VARIABLE not in os.environ:
+        yield None
+        return
+    require_package("dagster_pipes", "a report to Dagster", package="dagster-pipes")
+    from dagster_pipes import open_dagster_pipes
+
+    with open_dagster_pipes() as pipes:
+        yield pipes
+
+
+def _send_report(pipes: "PipesContext", report: Mapping[str, Any]) -> None:
+    """Send a report as a message, and its figures as metadata of the assets of the run."""
+    pipes.report_custom_message(report)
+    if not pipes.is_asset_step or "error" in report:
+        return
+    prefix = f"paimon/{report['step'].replace('-', '_')}"
+    figures = report.get("outcome", report["plan"])
+    metadata: dict[str, Any] = {
+        f"{prefix}_{name}": value
+        for name, value in figures.items()
+        if isinstance(value, int | float)
+    }
+    metadata |= {"paimon/dry_run": report["dry_run"]}
+    metadata |= {"paimon/report": {"raw_value": report, "type": "json"}}
+    for key in pipes.asset_keys:
+        pipes.report_asset_materialization(metadata, asset_key=key)
+
+
 def main() -> None:
     """Run the step of the argument, or of standard input, and print its report."""
     configure_logs(verbose=False)
     run = StepRun.parse(sys.argv[1] if len(sys.argv) > 1 else sys.stdin.read())
-    try:
-        report = run.execute()
-    except (PaimonError, OSError) as error:
-        print_json(run.describe_error(error))
-        raise
-    print_json(report)
+    with _open_pipes() as pipes:
+
+        def send(report: Mapping[str, Any]) -> None:
+            print_json(report)
+            if pipes is not None:
+                _send_report(pipes, clean_values(report))
+
+        try:
+            report = run.execute()
+        except (PaimonError, OSError) as error:
+            send(run.describe_error(error))
+            raise
+        send(report)
 
 
 if __name__ == "__main__":
