@@ -69,20 +69,60 @@ def test_a_step_that_deletes_requires_a_decision(tmp_path: Path, table: Table) -
 
 @pytest.mark.parametrize("step", sorted(STEP_MODULES))
 def test_every_step_reports_json_or_a_refusal(step: str, tmp_path: Path, table: Table) -> None:
-    needed = {
+    arguments = {
+        "create-global-index": {"column": "v"},
+        "drop-global-index": {"column": "v"},
         "expire-partitions": {"expiration_time": "1 d", "strategy": "update-time"},
         "mark-done": {"partitions": ["p=a"]},
+        "rescale": {"bucket_num": 2},
+    }
+    refused = {
+        "create-global-index",
+        "materialize-deletion-vectors",
+        "move-postponed",
+        "reassign-row-ids",
+        "sync-iceberg",
+        "sync-partitions",
     }
     before = rows_of(table)
     try:
-        report = execute(tmp_path, step, dry_run=False, arguments=needed.get(step, {}))
-    except InputError:
-        assert step in {"sync-iceberg", "sync-partitions"}
-    except UnsupportedError:
-        assert step == "materialize-deletion-vectors"
+        report = execute(tmp_path, step, dry_run=False, arguments=arguments.get(step, {}))
+    except (InputError, UnsupportedError):
+        assert step in refused
     else:
+        assert step not in refused
         assert report.keys() >= {"plan", "outcome", "duration_seconds", "attempts"}
-    assert rows_of(table) == before
+    assert rows_of(table) == ([] if step == "purge-files" else before)
+
+
+def test_steps_of_other_kinds_of_tables_report_json(tmp_path: Path) -> None:
+    evolving = {"bucket": "-1", "row_tracking__enabled": "true", "data_evolution__enabled": "true"}
+    table = new_table(tmp_path, "k INT, v STRING", key=(), **evolving)
+    table.append(table_of("k v", [(1, "a"), (2, "b")]))
+
+    report = execute(tmp_path, "create-global-index", arguments={"column": "k"})
+    assert report["outcome"]["index_files"] == 1
+    assert execute(tmp_path, "reassign-row-ids")["outcome"]["snapshot_id"] is None
+    arguments = {"column": "k", "index_type": "btree"}
+    report = execute(tmp_path, "drop-global-index", dry_run=False, arguments=arguments)
+    assert report["outcome"]["index_files"] == 1
+
+
+def test_postponed_rows_are_moved(tmp_path: Path) -> None:
+    table = new_table(
+        tmp_path,
+        "k INT, v STRING",
+        key=("k",),
+        bucket="-2",
+        postpone__batch_write_fixed_bucket="false",
+    )
+    table.upsert(table_of("k v", [(1, "a")]))
+
+    report = execute(tmp_path, "move-postponed")
+
+    assert report["outcome"]["snapshot_id"] == table.stores.snapshots.latest_id()
+    assert [unit["rows"] for unit in report["plan"]["units"]] == [1]
+    assert rows_of(table) == [(1, "a")]
 
 
 @pytest.mark.parametrize(

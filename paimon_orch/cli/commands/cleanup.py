@@ -173,9 +173,8 @@ def purge_files(
         return
     confirm(action, yes=yes)
     result = run_step(purge_step.PURGE_FILES, target, planned)
-    values = planned.to_dict() | {"files": result.files}
     files = format_count(result.files, "unreferenced file")
-    print_values(values, as_json, f"deleted {loss}, and {files}")
+    print_values(result.to_dict(), as_json, f"deleted {loss}, and {files}")
 
 
 def _open_quarantine(ctx: typer.Context, location: str, identifier: str) -> Quarantine:

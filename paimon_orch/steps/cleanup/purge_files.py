@@ -18,6 +18,7 @@ from paimon_orch.steps.common.step import (
     build_metadata_step,
     run_step,
 )
+from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.steps.common.step_metrics import StepIo
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
 from paimon_orch.steps.maintenance.compact_manifests import compact_manifests
@@ -60,6 +61,10 @@ class PurgeResult(StepOutcome):
     plan: PurgePlan
     files: int = 0
     """The number of unreferenced files that were deleted at the end."""
+
+    def to_dict(self) -> dict[str, object]:
+        """Return what was deleted as JSON values."""
+        return self.plan.to_dict() | {"files": self.files}
 
     def count_io(self) -> StepIo:
         """Return the files that were deleted."""
@@ -114,3 +119,6 @@ def purge_files(table: Table) -> PurgeResult:
     the call failed, repeat it.
     """
     return run_step(PURGE_FILES, table, plan(table, EmptyRequest()))
+
+
+DECLARATION = declare_step(PURGE_FILES, EmptyRequest, deletes=True)

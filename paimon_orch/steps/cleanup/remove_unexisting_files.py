@@ -31,6 +31,7 @@ from paimon_orch.steps.common.step import (
     build_metadata_step,
     run_step,
 )
+from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.steps.repairs.replaced_rows import put_rows_aside
 from paimon_orch.steps.repairs.tag_before import tagged_before_repair
 from paimon_orch.storage.base import FileInfo, FileIO
@@ -292,3 +293,6 @@ def remove_unexisting_files(table: Table) -> MissingFilesPlan:
     quarantine has the rows that readers then see in the key ranges of the missing files.
     """
     return run_step(REMOVE_UNEXISTING_FILES, table, plan(table, EmptyRequest())).plan
+
+
+DECLARATION = declare_step(REMOVE_UNEXISTING_FILES, EmptyRequest, deletes=True)

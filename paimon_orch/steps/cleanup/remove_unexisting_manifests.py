@@ -17,6 +17,7 @@ from paimon_orch.steps.common.step import (
     build_metadata_step,
     run_step,
 )
+from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.steps.repairs.tag_before import tagged_before_repair
 from paimon_orch.storage.concurrency import map_concurrently
 from paimon_orch.table.commit.commit_changes import CommitChanges
@@ -164,3 +165,6 @@ def remove_unexisting_manifests(table: Table) -> MissingManifestsPlan:
     table afterwards. The tag ``before-repair-<UTC time>`` keeps the state before.
     """
     return run_step(REMOVE_UNEXISTING_MANIFESTS, table, plan(table, EmptyRequest())).plan
+
+
+DECLARATION = declare_step(REMOVE_UNEXISTING_MANIFESTS, EmptyRequest, deletes=True)

@@ -29,6 +29,7 @@ from paimon_orch.steps.common.partition_selection import (
     plan_live_buckets,
 )
 from paimon_orch.steps.common.step import Step, StepOutcome, WorkUnits, run_step
+from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.table import Table
@@ -124,6 +125,11 @@ class MovePostponedResult(StepOutcome):
 
     plan: PostponePlan
     snapshot: Snapshot | None = None
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the plan and the id of the snapshot as JSON values."""
+        snapshot_id = None if self.snapshot is None else self.snapshot.id
+        return self.plan.to_dict() | {"snapshot_id": snapshot_id}
 
 
 def plan(
@@ -244,3 +250,6 @@ def move_postponed(
     return run_step(
         MOVE_POSTPONED, table, plan(table, request), executor, progress=progress
     ).snapshot
+
+
+DECLARATION = declare_step(MOVE_POSTPONED, MovePostponedRequest)

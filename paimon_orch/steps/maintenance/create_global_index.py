@@ -6,6 +6,7 @@ See docs/format/global-index-files.md#create-and-drop.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Annotated
 from uuid import uuid4
 
 import numpy as np
@@ -23,6 +24,7 @@ from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.row_range_set import RowRanges, unite_row_ranges
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.format.types.data_types import AtomicType, Field, type_to_sql
+from paimon_orch.steps.common.argument import Argument
 from paimon_orch.steps.common.bucket_scan import require_partitions
 from paimon_orch.steps.common.column_index_writer import NewIndexFile, write_column_index
 from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict, discard_messages
@@ -34,6 +36,7 @@ from paimon_orch.steps.common.partition_selection import (
     plan_splits,
 )
 from paimon_orch.steps.common.step import Step, StepOutcome, WorkUnits, run_step
+from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.steps.common.step_metrics import StepIo
 from paimon_orch.table.column_index.global_index_evaluator import is_indexable
 from paimon_orch.table.column_index.row_id_groups import RowIdGroups, get_row_range, is_sorted_index
@@ -57,8 +60,8 @@ _MAX_ROWS = 50_000_000  # a column of one index file is sorted in memory
 class CreateGlobalIndexRequest(PartitionRequest):
     """A column to index, and the partitions whose rows get an index."""
 
-    column: str
-    index_type: str = "btree"
+    column: Annotated[str, Argument("Column to index.")]
+    index_type: Annotated[str, Argument("Type of the index: btree or bitmap.")] = "btree"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -363,3 +366,6 @@ def create_global_index(
     )
     planned = plan(table, request)
     return run_step(CREATE_GLOBAL_INDEX, table, planned, executor, progress=progress)
+
+
+DECLARATION = declare_step(CREATE_GLOBAL_INDEX, CreateGlobalIndexRequest)

@@ -6,11 +6,13 @@ See docs/format/global-index-files.md#create-and-drop.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Annotated
 
 from paimon_orch.errors import NotFoundError
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind
+from paimon_orch.steps.common.argument import Argument
 from paimon_orch.steps.common.bucket_scan import require_partitions
 from paimon_orch.steps.common.partition_selection import (
     PartitionRequest,
@@ -18,6 +20,7 @@ from paimon_orch.steps.common.partition_selection import (
     PartitionSpecs,
 )
 from paimon_orch.steps.common.step import StepOutcome, build_metadata_step, run_step
+from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.table import Table
 from paimon_orch.table.table_state import TableState
@@ -27,8 +30,8 @@ from paimon_orch.table.table_state import TableState
 class DropGlobalIndexRequest(PartitionRequest):
     """Selects global indexes by column, type and partition."""
 
-    column: str
-    index_type: str | None = None
+    column: Annotated[str, Argument("Indexed column.")]
+    index_type: Annotated[str | None, Argument("Drop only indexes of this type.")] = None
     """The type of the indexes to drop, such as ``btree``; None selects all types."""
 
 
@@ -127,3 +130,6 @@ def drop_global_index(
         column=column, index_type=index_type, partitions=partitions, where=where
     )
     return run_step(DROP_GLOBAL_INDEX, table, plan(table, request))
+
+
+DECLARATION = declare_step(DROP_GLOBAL_INDEX, DropGlobalIndexRequest, deletes=True)

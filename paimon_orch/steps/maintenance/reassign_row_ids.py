@@ -24,6 +24,7 @@ from paimon_orch.steps.common.partition_selection import (
     plan_live_buckets,
 )
 from paimon_orch.steps.common.step import StepOutcome, build_metadata_step, run_step
+from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.table.blob_gate import refuse_blob_columns
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.commit.row_id_reassignment import RowIdReassignment, RowIdRuns
@@ -63,6 +64,10 @@ class ReassignRowIdsResult(StepOutcome):
 
     plan: ReassignRowIdsPlan
     snapshot_id: int | None = None
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the plan and the id of the snapshot as JSON values."""
+        return self.plan.to_dict() | {"snapshot_id": self.snapshot_id}
 
 
 def plan(table: Table, request: PartitionRequest) -> ReassignRowIdsPlan:
@@ -170,3 +175,6 @@ def reassign_row_ids(
     require_partitions(table, partitions)
     request = PartitionRequest(partitions=partitions, where=where)
     return run_step(REASSIGN_ROW_IDS, table, plan(table, request))
+
+
+DECLARATION = declare_step(REASSIGN_ROW_IDS, PartitionRequest)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from math import gcd
+from typing import Annotated
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +25,7 @@ from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.merge.sort.sort_merge_reader import MergeRun, merge_runs
+from paimon_orch.steps.common.argument import Argument
 from paimon_orch.steps.common.bucket_scan import (
     Judgment,
     require_partitions,
@@ -33,6 +35,7 @@ from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict, d
 from paimon_orch.steps.common.executor import Executor, Progress
 from paimon_orch.steps.common.partition_selection import PartitionRequest, PartitionSpecs
 from paimon_orch.steps.common.step import Step, StepOutcome, WorkUnits, run_step
+from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.steps.compaction.clustering import check_not_clustered
 from paimon_orch.table.chain.chain_branches import refuse_chain_table
 from paimon_orch.table.commit.commit_changes import CommitChanges
@@ -53,10 +56,13 @@ _MAX_OPEN_WRITERS = 4  # each writer buffers a row group
 class RescaleRequest:
     """The new number of buckets and the partitions."""
 
-    bucket_num: int | None = None
-    """The new number of buckets; None means the value of the option ``bucket``."""
-    partitions: PartitionSpecs | None = None
-    """The partitions to rescale; None selects all."""
+    bucket_num: Annotated[
+        int | None, Argument("New number of buckets; by default that of the option 'bucket'.")
+    ] = None
+    partitions: Annotated[
+        PartitionSpecs | None,
+        Argument("Partitions to rescale; by default all.", check=require_partitions),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +131,11 @@ class RescaleResult(StepOutcome):
 
     plan: RescalePlan
     snapshot: Snapshot | None = None
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the plan and the id of the snapshot as JSON values."""
+        snapshot_id = None if self.snapshot is None else self.snapshot.id
+        return self.plan.to_dict() | {"snapshot_id": snapshot_id}
 
 
 def plan(table: Table, request: RescaleRequest) -> RescalePlan:
@@ -357,3 +368,6 @@ def rescale(
     require_partitions(table, partitions)
     request = RescaleRequest(bucket_num=bucket_num, partitions=partitions)
     return run_step(RESCALE, table, plan(table, request), executor, progress=progress).snapshot
+
+
+DECLARATION = declare_step(RESCALE, RescaleRequest)

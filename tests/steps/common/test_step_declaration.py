@@ -122,4 +122,5 @@ def test_every_declared_argument_has_a_sentence_and_a_type(name: str) -> None:
         assert field.argument.help.endswith(".")
         assert field.argument.parse is not None or field.describe_type()
     required = [each.name for each in declaration.arguments.values() if each.is_required]
-    assert required == (["partitions"] if name == "mark-done" else [])
+    column = {"create-global-index": ["column"], "drop-global-index": ["column"]}
+    assert required == ({"mark-done": ["partitions"]} | column).get(name, [])
