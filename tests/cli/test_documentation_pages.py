@@ -92,6 +92,7 @@ PAGES = {
             "after-repair": "no repair came before",
         },
     ),
+    "docs/how-to/run-a-step-anywhere.md": PageSetup(tables=("db.orders",)),
     "docs/how-to/s3.md": PageSetup(),
 }
 

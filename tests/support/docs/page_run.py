@@ -65,7 +65,8 @@ class PageRun:
     def _run_program(self, code: str) -> None:
         if not self._is_skipped(code):
             with redirect_stdout(io.StringIO()):
-                exec(compile(code, "page", "exec"), self.names)  # noqa: S102 - a page of ours
+                program = compile(code, "page", "exec", dont_inherit=True)
+                exec(program, self.names)  # noqa: S102 - a page of ours
 
     def _run_line(self, line: str) -> str:
         if self._is_skipped(line):
