@@ -140,6 +140,8 @@ class FsspecFileIO:
         try:
             if scheme in (*COMPATIBLE_SCHEMES, "s3n"):
                 fs = add_protocol(fsspec.get_filesystem_class("s3"), scheme)(**options)
+            elif PACKAGE_BY_SCHEME.get(scheme) == "gcsfs":
+                fs = _find_gcs_class(fsspec.get_filesystem_class(scheme))(**options)
             else:
                 fs = fsspec.url_to_fs(self.root, **options)[0]
         except Exception as error:  # noqa: BLE001 - each package has its own errors
@@ -387,6 +389,12 @@ class FsspecFileIO:
                 path,
                 "is refused: s3fs would interpret ?versionId= and read another version of it",
             )
+        if PACKAGE_BY_SCHEME.get(mine) == "adlfs" and (
+            path.endswith(("?", "#")) or "?versionid=" in path
+        ):
+            raise CorruptFileError(
+                path, "is refused: adlfs would use the object with the name before the ? or #"
+            )
         find_root(_strip_scheme(path), [_strip_scheme(root) for root in self.roots])
         return check_path(path)
 
@@ -409,7 +417,7 @@ class FsspecFileIO:
             except FileNotFoundError:
                 raise
             except Exception as error:  # each package has its own errors
-                if _RANGE_REFUSAL.search(str(error)):
+                if _is_range_refusal(error):
                     raise _RangeRefusedError(path) from error
                 raise
 
@@ -467,6 +475,26 @@ def _add_s3_defaults(options: dict[str, Any]) -> dict[str, Any]:
         connections = max(_BOTOCORE_CONNECTIONS, read_concurrency())
         options["config_kwargs"] = {"max_pool_connections": connections, **config}
     return options
+
+
+def _is_range_refusal(error: Exception) -> bool:
+    """Return whether an object ends before the range; not each server explains the status."""
+    status = getattr(error, "code", None)
+    return status in (416, "416") or _RANGE_REFUSAL.search(str(error)) is not None
+
+
+def _find_gcs_class(cls: Any) -> Any:
+    """Return the class of gcsfs that uses only the JSON API.
+
+    Since 2026.10 the class that gcsfs registers first asks a gRPC service for the kind of a bucket,
+    and waits for its answer for up to 60 seconds in each process. The answer matters only for
+    directories, which this library does not use, and for zonal buckets, in which it does not write.
+    """
+    if cls.__module__ != "gcsfs.extended_gcsfs":
+        return cls
+    from gcsfs.core import GCSFileSystem
+
+    return GCSFileSystem
 
 
 def _delete_in_one_request(fs: Any, names: Sequence[str]) -> list[str]:
