@@ -32,6 +32,7 @@ from paimon_orch.storage.base import (
     check_path,
     find_root,
 )
+from paimon_orch.storage.client_retries import find_gcs_class, limit_retries
 from paimon_orch.storage.concurrency import (
     map_concurrently,
     read_concurrency,
@@ -141,7 +142,7 @@ class FsspecFileIO:
             if scheme in (*COMPATIBLE_SCHEMES, "s3n"):
                 fs = add_protocol(fsspec.get_filesystem_class("s3"), scheme)(**options)
             elif PACKAGE_BY_SCHEME.get(scheme) == "gcsfs":
-                fs = _find_gcs_class(fsspec.get_filesystem_class(scheme))(**options)
+                fs = find_gcs_class(fsspec.get_filesystem_class(scheme))(**options)
             else:
                 fs = fsspec.url_to_fs(self.root, **options)[0]
         except Exception as error:  # noqa: BLE001 - each package has its own errors
@@ -154,8 +155,7 @@ class FsspecFileIO:
             raise InputError(
                 f"{self.root}: the store cannot be opened with these options: {text}"
             ) from cause
-        if type(fs).__module__.partition(".")[0] == "s3fs":
-            fs.retries = 1  # botocore retries each request; s3fs would repeat all its attempts
+        limit_retries(fs)
         return fs
 
     def confine(self, roots: Sequence[str], anchors: Sequence[str] = ()) -> Self:  # noqa: ARG002 - no links
@@ -481,20 +481,6 @@ def _is_range_refusal(error: Exception) -> bool:
     """Return whether an object ends before the range; not each server explains the status."""
     status = getattr(error, "code", None)
     return status in (416, "416") or _RANGE_REFUSAL.search(str(error)) is not None
-
-
-def _find_gcs_class(cls: Any) -> Any:
-    """Return the class of gcsfs that uses only the JSON API.
-
-    Since 2026.10 the class that gcsfs registers first asks a gRPC service for the kind of a bucket,
-    and waits for its answer for up to 60 seconds in each process. The answer matters only for
-    directories, which this library does not use, and for zonal buckets, in which it does not write.
-    """
-    if cls.__module__ != "gcsfs.extended_gcsfs":
-        return cls
-    from gcsfs.core import GCSFileSystem
-
-    return GCSFileSystem
 
 
 def _delete_in_one_request(fs: Any, names: Sequence[str]) -> list[str]:

@@ -281,6 +281,14 @@ def test_a_name_with_a_version_is_refused(io: FsspecFileIO) -> None:
     assert io.exists(f"{io.root}/file")
 
 
+def test_gcsfs_asks_no_grpc_service_for_the_kind_of_a_bucket() -> None:
+    pytest.importorskip("gcsfs")
+    io, _ = resolve_warehouse("gs://bucket/wh", {"token": "anon"})
+    assert isinstance(io, FsspecFileIO)
+    classes = [f"{cls.__module__}.{cls.__name__}" for cls in type(io._fs).__mro__]
+    assert classes[:2] == ["gcsfs.core.GCSFileSystem"] * 2
+
+
 @pytest.mark.parametrize("name", ["a?", "a#", "a?#", "a?versionid=1"])
 def test_a_name_that_adlfs_would_shorten_is_refused(name: str) -> None:
     root = "abfs://container/wh"

@@ -25,6 +25,17 @@ def find_azurite() -> list[str]:
     return [node, str(npm_package(PACKAGE) / "dist/src/blob/main.js")]
 
 
+def build_options(url: str) -> dict[str, Any]:
+    """Return the storage options for a server on this machine."""
+    settings = {
+        "DefaultEndpointsProtocol": "http",
+        "AccountName": _ACCOUNT,
+        "AccountKey": _KEY,
+        "BlobEndpoint": f"{url}/{_ACCOUNT}",
+    }
+    return {"connection_string": ";".join("=".join(entry) for entry in settings.items())}
+
+
 @contextmanager
 def run_azurite(folder: Path, container: str) -> Iterator[dict[str, Any]]:
     """Run a server with a container; return the storage options for it."""
@@ -33,13 +44,7 @@ def run_azurite(folder: Path, container: str) -> Iterator[dict[str, Any]]:
     port = find_free_port()
     command = [*find_azurite(), "--silent", "--disableTelemetry", "--skipApiVersionCheck"]
     command += [f"--location={folder}", "--blobHost=127.0.0.1", f"--blobPort={port}"]
-    settings = {
-        "DefaultEndpointsProtocol": "http",
-        "AccountName": _ACCOUNT,
-        "AccountKey": _KEY,
-        "BlobEndpoint": f"http://127.0.0.1:{port}/{_ACCOUNT}",
-    }
-    options = {"connection_string": ";".join("=".join(entry) for entry in settings.items())}
+    options = build_options(f"http://127.0.0.1:{port}")
     environment = {"AZURITE_ACCOUNTS": f"{_ACCOUNT}:{_KEY}"}
     with run_local_server(command, port, folder, environment):
         fsspec.filesystem("abfs", **options).mkdir(container)
