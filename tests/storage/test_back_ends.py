@@ -53,22 +53,50 @@ class TestMemory(StorageContract):
         return Catalog(root)
 
 
+class ObjectStoreContract(StorageContract):
+    """Base class; subclasses define the fixture ``bucket``."""
+
+    @pytest.fixture
+    def bucket(self) -> Bucket:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def root(self, bucket: Bucket) -> str:
+        return bucket.root
+
+    @pytest.fixture
+    def io(self, bucket: Bucket) -> FileIO:
+        return bucket.io
+
+    @pytest.fixture
+    def catalog(self, bucket: Bucket) -> Catalog:
+        return Catalog(bucket.root, **bucket.options)
+
+
 @pytest.mark.slow
-class TestS3(StorageContract):
-    @pytest.fixture
-    def root(self, s3: Bucket) -> str:
-        return s3.root
+class TestS3(ObjectStoreContract):
+    keeps_empty_directories = True
 
     @pytest.fixture
-    def io(self, s3: Bucket) -> FileIO:
-        return s3.io
+    def bucket(self, s3: Bucket) -> Bucket:
+        return s3
+
+
+class TestAzure(ObjectStoreContract):
+    refused_names = ("a?", "b?")
 
     @pytest.fixture
-    def catalog(self, s3: Bucket) -> Catalog:
-        return Catalog(s3.root, **s3.options)
+    def bucket(self, azure: Bucket) -> Bucket:
+        return azure
 
 
-@pytest.fixture(params=["local", "s3", "locked"])
+class TestGoogleCloudStorage(ObjectStoreContract):
+    @pytest.fixture
+    def bucket(self, gcs: Bucket) -> Bucket:
+        return gcs
+
+
+@pytest.fixture(params=["local", "locked", "s3", "azure", "gcs"])
 def shared_root(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, dict[str, Any]]:
     """Return a location that several processes can use, and its options."""
     if request.param == "local":
@@ -76,7 +104,7 @@ def shared_root(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, di
     if request.param == "locked":  # the store has no trusted exclusive creation
         options = {"lock_path": str(tmp_path / "lock"), "auto_mkdir": True}
         return f"local://{tmp_path}/warehouse", options
-    bucket: Bucket = request.getfixturevalue("s3")
+    bucket: Bucket = request.getfixturevalue(request.param)
     return bucket.root, bucket.options
 
 

@@ -39,8 +39,8 @@ def proxy(tmp_path: Path) -> Iterator[RestProxy]:
 
 
 @pytest.fixture
-def lender(proxy: RestProxy, s3: Bucket) -> KeyLender:
-    return KeyLender(proxy, s3, SECONDS)
+def lender(proxy: RestProxy, s3_with_expiring_keys: Bucket) -> KeyLender:
+    return KeyLender(proxy, s3_with_expiring_keys, SECONDS)
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def wait_until_expired(key: str) -> None:
 
 @pytest.mark.slow
 def test_keys_that_expire_during_a_step_are_renewed_on_the_driver_and_in_tasks(
-    spark: SparkSession, table: Table, lender: KeyLender, s3: Bucket
+    spark: SparkSession, table: Table, lender: KeyLender, s3_with_expiring_keys: Bucket
 ) -> None:
     executor = SparkExecutor(spark)
     write_two_files(table, "first ")
@@ -74,6 +74,7 @@ def test_keys_that_expire_during_a_step_are_renewed_on_the_driver_and_in_tasks(
     plan = COMPACT.plan(table, FULL)
     used = lender.lent[-1]
     wait_until_expired(used)
+    s3 = s3_with_expiring_keys
     expired = {**s3.options, "key": used, "secret": LENT_SECRET}
     with pytest.raises((StorageError, PermissionError)):
         resolve_warehouse(s3.root, expired)[0].read_bytes(f"{table.paths.root}/schema/schema-0")

@@ -1,4 +1,4 @@
-"""Concurrent processes write, compact, expire, clean, tag and read one table in S3."""
+"""Concurrent processes write, compact, expire, clean, tag and read one table in a store."""
 
 from __future__ import annotations
 
@@ -18,16 +18,18 @@ SECONDS = 6.0
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("store", ["s3", "azure", "gcs"])
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
-def test_concurrent_maintenance_loses_no_row(s3: Bucket) -> None:
-    table = Catalog(s3.root, **s3.options).create_table(
+def test_concurrent_maintenance_loses_no_row(store: str, request: pytest.FixtureRequest) -> None:
+    bucket: Bucket = request.getfixturevalue(store)
+    table = Catalog(bucket.root, **bucket.options).create_table(
         "db.t", "k INT, v INT", primary_key=["k"],
         options={"bucket": "1", "commit.max-retries": "1000"},
     )  # fmt: skip
     concurrent_maintenance.write_initial_rows(table)
 
     def open_table() -> Table:
-        return Catalog(s3.root, **s3.options).table("db.t")
+        return Catalog(bucket.root, **bucket.options).table("db.t")
 
     turns = concurrent_maintenance.run_concurrently(
         concurrent_maintenance.roles(time.time()), open_table, SECONDS

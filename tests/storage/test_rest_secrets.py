@@ -54,7 +54,7 @@ def run(folder: Path, runs: list[dict[str, Any]]) -> tuple[list[bool], bytes]:
 @pytest.mark.slow
 def test_secrets_are_not_shown_or_stored(
     start_rest_server: StartRestServer,
-    s3: Bucket,
+    s3_with_expiring_keys: Bucket,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -63,7 +63,7 @@ def test_secrets_are_not_shown_or_stored(
     bearer_server = start_rest_server(JAVA_2_0, tmp_path / "bearer")
     dlf_server = start_rest_server(JAVA_2_0, tmp_path / "dlf", keys=keys)
     with run_rest_proxy(bearer_server) as bearer, run_rest_proxy(dlf_server) as dlf:
-        KeyLender(bearer, s3, seconds=7200)
+        KeyLender(bearer, s3_with_expiring_keys, seconds=7200)
         for proxy in (bearer, dlf):
             create_table(proxy)
         bearer.refuse, dlf.refuse = EverySecondCompaction(), EverySecondCompaction(DLF_SECRET)

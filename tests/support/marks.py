@@ -14,7 +14,9 @@ import pytest
 _SERVICES = {"peers", "slow", "services"}
 # They start another implementation, or a server that is not a Python package.
 _SERVICE_FIXTURES = {
+    "azurite",
     "catalog_under_test",
+    "fake_gcs",
     "hdfs_cluster",
     "jdbc_database",
     "postgres",

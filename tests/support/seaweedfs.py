@@ -7,7 +7,6 @@ import os
 import secrets
 import shutil
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -15,6 +14,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from support.local_server import run_local_server
 
 if TYPE_CHECKING:
     from support.s3_proxy import S3Proxy
@@ -63,17 +64,10 @@ def run_seaweedfs(folder: Path, bucket: str) -> Iterator[SeaweedFS]:
     command += ["-master.volumeSizeLimitMB=256", "-master.telemetry=false"]
     command += ["-filer", f"-filer.port={filer}", "-s3", f"-s3.port={s3}", f"-s3.config={config}"]
     command += ["-s3.iam=false", "-s3.port.iceberg=0", "-s3.port.lance=0"]
-    log = folder / "server.log"
-    with log.open("wb") as sink:
-        process = subprocess.Popen(command, stdout=sink, stderr=sink, cwd=folder)
-    try:
+    with run_local_server(command, s3, folder):
         server = SeaweedFS(("127.0.0.1", s3))
-        _wait_until_ready(process, server, log)
         _make_bucket(server, bucket)
         yield server
-    finally:
-        process.kill()
-        process.wait()
 
 
 def _find_free_ports(count: int) -> list[int]:
@@ -87,17 +81,6 @@ def _find_free_ports(count: int) -> list[int]:
                     sockets.enter_context(socket.create_server(("127.0.0.1", number)))
                 ports.append(port)
     return ports
-
-
-def _wait_until_ready(process: subprocess.Popen[bytes], server: SeaweedFS, log: Path) -> None:
-    deadline = time.monotonic() + _START_SECONDS
-    while process.poll() is None and time.monotonic() < deadline:
-        try:
-            socket.create_connection(server.address, timeout=1).close()
-            return
-        except OSError:
-            time.sleep(0.1)
-    raise RuntimeError(f"SeaweedFS did not start: {log.read_text(errors='replace')[-2000:]}")
 
 
 def _make_bucket(server: SeaweedFS, bucket: str) -> None:

@@ -108,6 +108,23 @@ def _download_source(target: Path, requirement: str, suffix: str) -> None:
                 shutil.copyfileobj(content, file)
 
 
+def npm_package(requirement: str) -> Path:
+    """Return the folder of a package of npm, such as `name@version`, with those that it needs."""
+    folder = make_once(
+        cache_folder() / requirement.replace("@", "-"),
+        lambda target: _install_npm_package(target, requirement),
+    )
+    return folder / "node_modules" / requirement.partition("@")[0]
+
+
+def _install_npm_package(target: Path, requirement: str) -> None:
+    if shutil.which("npm") is None:
+        raise PeerUnavailableError(f"{requirement} is a package of npm: no npm on PATH")
+    target.mkdir()
+    options = ["--no-audit", "--no-fund", "--ignore-scripts", "--silent"]
+    run(["npm", "install", "--prefix", str(target), *options, requirement], requirement)
+
+
 def maven_jar(artifact: str) -> Path:
     """Return a jar from the Maven repository that is configured on this machine.
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import partial
 
+from support.azurite import find_azurite
 from support.catalogs import hive_metastore, iceberg_rest_server, rest_server
 from support.hdfs import cluster as hdfs_cluster
 from support.peers.downloads import PeerUnavailableError, maven_jars
@@ -53,6 +54,11 @@ def python_parts() -> Iterator[Part]:
         yield f"REST server of {name}", partial(rest_server.rest_server_command, name)
 
 
+def npm_parts() -> Iterator[Part]:
+    """Yield what runs with Node.js."""
+    yield "Azurite", find_azurite
+
+
 def java_parts() -> Iterator[Part]:
     """Yield what is compiled with the jars."""
     for name in JAVA:
@@ -85,7 +91,7 @@ def main() -> None:
     """Build all parts."""
     with ThreadPoolExecutor(_WORKERS) as pool:
         jars = pool.submit(prepare_part, ("jars", lambda: maven_jars(artifacts())))
-        pending = [pool.submit(prepare_part, part) for part in python_parts()]
+        pending = [pool.submit(prepare_part, part) for part in (*python_parts(), *npm_parts())]
         jars.result()
         pending += [pool.submit(prepare_part, part) for part in java_parts()]
         for future in as_completed(pending):
