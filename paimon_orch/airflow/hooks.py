@@ -5,7 +5,7 @@ from typing import Any
 from airflow.sdk import BaseHook
 
 from paimon_orch.airflow.catalog_connection import open_connection
-from paimon_orch.airflow.provider import CONNECTION_TYPE
+from paimon_orch.airflow.provider import CONNECTION_TYPE, build_form
 from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.errors import NotFoundError, PaimonError
 from paimon_orch.format.display import format_count
@@ -22,7 +22,7 @@ class PaimonHook(BaseHook):
     with a metastore, and the field *token* (``password``) the bearer token of a REST catalog. The
     extra fields are ``catalog`` (a configured catalog, in place of a warehouse), ``metastore``,
     ``uri``, ``catalog_options``, ``storage_options``, ``allow_stale_external`` and
-    ``allow_unknown_options``, as in :class:`~paimon_orch.dagster.PaimonCatalogResource`.
+    ``allow_unknown_options``.
     """
 
     conn_name_attr = "paimon_conn_id"
@@ -33,6 +33,11 @@ class PaimonHook(BaseHook):
     def __init__(self, paimon_conn_id: str = DEFAULT_CONNECTION, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.paimon_conn_id = paimon_conn_id
+
+    @classmethod
+    def get_ui_field_behaviour(cls) -> dict[str, Any]:
+        """Return the labels of the form for Airflow 3.1; newer releases ask the provider."""
+        return {name.replace("-", "_"): value for name, value in build_form().items()}
 
     def get_conn(self) -> Catalog:
         """Return the catalog; this reads no table."""

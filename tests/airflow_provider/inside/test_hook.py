@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from airflow.providers_manager import ProvidersManager
 from airflow.sdk import BaseHook, Connection
 
 from paimon_orch import Catalog, InputError, NotFoundError
@@ -33,6 +34,17 @@ def test_the_hook_lists_tables_and_describes_one(
     json.dumps([schema, snapshot])
     with pytest.raises(NotFoundError):
         hook.load_table("lake.none")
+
+
+def test_the_form_of_a_connection_has_our_labels() -> None:
+    manager = ProvidersManager()
+    hook = manager.hooks["paimon"]
+
+    assert hook is not None
+    assert hook.hook_name == "Apache Paimon"
+    form = manager.field_behaviours["paimon"]
+    assert form["relabeling"] == {"host": "Warehouse", "password": "Token"}
+    assert form["hidden_fields"] == PaimonHook.get_ui_field_behaviour()["hidden_fields"]
 
 
 def test_a_connection_knows_its_hook(orders: Table) -> None:
