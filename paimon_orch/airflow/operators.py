@@ -8,9 +8,14 @@ from airflow.sdk import BaseOperator, Context
 
 from paimon_orch.airflow.hooks import DEFAULT_CONNECTION, PaimonHook
 from paimon_orch.airflow.task_errors import raise_airflow_errors
+from paimon_orch.errors import CorruptFileError
+from paimon_orch.steps.common.executor import Executor
+from paimon_orch.table.table import Table
 
 _MAX_UNITS = 1000
 """The number of units, files or paths of a plan in XCom."""
+
+_REMOVE_ORPHAN_FILES = "remove-orphan-files"
 
 
 class PaimonStepOperator(BaseOperator):
@@ -23,7 +28,7 @@ class PaimonStepOperator(BaseOperator):
     Refusals, damage and commits whose outcome is unknown fail the task without a retry. After other
     errors, such as those of the network, the ``retries`` of the task apply.
 
-    :param step: the name of the step, such as ``compact``
+    :param step: the name of the step, as on the command line
     :param table: ``database.table``
     :param arguments: the fields of the step's request; texts such as ``12 h`` are parsed
     :param dry_run: whether to return the plan without running it
@@ -55,21 +60,25 @@ class PaimonStepOperator(BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002 - Airflow's signature
         """Run the step, and return its plan and its outcome."""
         # DAG files are parsed often, and do not need the steps
-        from paimon_orch.airflow.step_calls import build_request, get_step_call
+        from paimon_orch.airflow.step_arguments import convert_rendered
         from paimon_orch.steps import LocalExecutor
+        from paimon_orch.steps.common.step_registry import load_declaration
 
         with raise_airflow_errors():
-            call = get_step_call(self.step)
-            request = build_request(call, self.list_arguments())
+            declaration = load_declaration(self.step)
             table = PaimonHook(self.paimon_conn_id).load_table(self.table)
+            arguments = convert_rendered(self.list_arguments(), declaration.arguments)
+            request = declaration.build_request(table, arguments)
             executor = LocalExecutor()
-            plan = call.plan(table, request, executor)
+            plan = declaration.plan(table, request, executor)
             planned = _shorten(plan.list_values())
             self.log.info("%s of %s: plan: %s", self.step, self.table, json.dumps(planned))
             # a compaction without files may still move postponed rows or build indexes
             outcome = None
             if not self.is_dry_run:
-                outcome = dict(call.run(table, plan, executor).list_values())
+                if self.step == _REMOVE_ORPHAN_FILES:
+                    _require_undamaged(table, executor)
+                outcome = dict(declaration.run(table, plan, executor, None).list_values())
         self.log.info("%s of %s: outcome: %s", self.step, self.table, json.dumps(outcome))
         return {
             "table": self.table,
@@ -78,6 +87,19 @@ class PaimonStepOperator(BaseOperator):
             "plan": planned,
             "outcome": outcome,
         }
+
+
+def _require_undamaged(table: Table, executor: Executor) -> None:
+    """Raise :class:`CorruptFileError` if files are missing or the metadata is inconsistent."""
+    from paimon_orch.steps.inspection.check_table import check
+
+    report = check(table, executor=executor)
+    if not report:
+        raise CorruptFileError(
+            table.paths.root,
+            f"no orphan file is removed from a damaged table (findings: {len(report.findings)}, "
+            f"the first: {report.findings[0]})",
+        )
 
 
 def _shorten(values: Mapping[str, object]) -> dict[str, object]:
@@ -103,8 +125,7 @@ class PaimonCompactOperator(_NamedStepOperator):
     """Compacts a table, or some of its partitions, in one snapshot.
 
     :param table: ``database.table``
-    :param partitions: specs such as ``dt=2026-01-01``; None compacts all partitions. A partition
-        without files is skipped
+    :param partitions: specs such as ``dt=2026-01-01``; None compacts all partitions
     :param where: a filter on partition columns
     :param strategy: ``minor`` follows the table's options, ``full`` rewrites all files
     :param idle_for: a duration such as ``12 h``: only partitions whose newest file is as old
@@ -149,7 +170,7 @@ class PaimonRewriteFileIndexOperator(_NamedStepOperator):
         where: str | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(step="rewrite_file_index", table=table, **kwargs)
+        super().__init__(step="rewrite-file-index", table=table, **kwargs)
         self.partitions = partitions
         self.where = where
 
@@ -177,7 +198,7 @@ class PaimonExpireSnapshotsOperator(_NamedStepOperator):
         max_deletes: int | str | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(step="expire_snapshots", table=table, **kwargs)
+        super().__init__(step="expire-snapshots", table=table, **kwargs)
         self.retain_max = retain_max
         self.retain_min = retain_min
         self.older_than = older_than
@@ -208,7 +229,7 @@ class PaimonRemoveOrphanFilesOperator(_NamedStepOperator):
         dry_run: bool = True,
         **kwargs: Any,
     ) -> None:
-        super().__init__(step="remove_orphan_files", table=table, dry_run=dry_run, **kwargs)
+        super().__init__(step=_REMOVE_ORPHAN_FILES, table=table, dry_run=dry_run, **kwargs)
         self.older_than = older_than
         self.partitions = partitions
         self.quarantine = quarantine
