@@ -89,11 +89,7 @@ class StepRun:
         Raises :class:`InputError` if the step deletes and ``dry_run`` is not given.
         """
         declaration = load_declaration(self.step)
-        if declaration.deletes and self.dry_run is None:
-            raise InputError(
-                f'{self.step} deletes; write "dry_run": true to see what, or "dry_run": false '
-                "to delete it. Nothing was changed"
-            )
+        declaration.require_decision(self.step, dry_run=self.dry_run)
         table = open_catalog(
             self.catalog,
             catalog_options=self.catalog_options,

@@ -23,6 +23,7 @@ from paimon_orch import Catalog, MissingPackageError
 from paimon_orch.files.stats.analyze_columns import DistinctCounter
 
 ACTIONS = {
+    "airflow": lambda: importlib.import_module("paimon_orch.airflow.hooks"),
     "spark": lambda: importlib.import_module("paimon_orch.spark"),
     "dagster": lambda: importlib.import_module("paimon_orch.dagster"),
     "demo": lambda: importlib.import_module("paimon_orch.demo"),
@@ -38,7 +39,7 @@ for name, action in ACTIONS.items():
         action()
     except MissingPackageError as error:
         messages[name] = str(error)
-skipped = ("spark", "dagster", "demo", "catalog.jdbc", "table.iceberg.rest_updates",
+skipped = ("airflow", "spark", "dagster", "demo", "catalog.jdbc", "table.iceberg.rest_updates",
     "table.iceberg.confined_rest_catalog", "cli.__main__")
 prefixes = tuple(f"paimon_orch.{name}" for name in skipped)
 for module in pkgutil.walk_packages(paimon_orch.__path__, "paimon_orch.", lambda name: None):
@@ -101,6 +102,7 @@ def test_features_that_need_another_package_name_the_command_to_install_it(pytho
 
     installs = {name: message.partition("; run: ")[2] for name, message in messages.items()}
     assert installs == {
+        "airflow": "pip install 'paimon-orch[airflow]'",
         "spark": "pip install 'paimon-orch'",
         "dagster": "pip install 'paimon-orch'",
         "demo": "pip install 'paimon-orch'",

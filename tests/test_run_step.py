@@ -57,7 +57,7 @@ def test_a_dry_run_changes_nothing(tmp_path: Path, table: Table) -> None:
 
 
 def test_a_step_that_deletes_requires_a_decision(tmp_path: Path, table: Table) -> None:
-    with pytest.raises(InputError, match='expire-snapshots deletes; write "dry_run": true to see'):
+    with pytest.raises(InputError, match="expire-snapshots deletes; set dry_run to true to see"):
         execute(tmp_path, "expire-snapshots", arguments={"retain_max": 1})
     assert table.stores.snapshots.ids() == [1, 2]
 

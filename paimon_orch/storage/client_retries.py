@@ -21,8 +21,8 @@ def limit_retries(fs: Any) -> None:
         fs.retries = 1  # botocore retries each request; s3fs would repeat all its attempts
     elif package == "adlfs":
         # adlfs has no option for it; all clients of blobs share the policy of this one
-        policy = fs.service_client._config.retry_policy  # noqa: SLF001
-        for name, value in _AZURE_WAITS.items():
+        policy = getattr(getattr(fs.service_client, "_config", None), "retry_policy", None)
+        for name, value in _AZURE_WAITS.items() if policy is not None else ():
             setattr(policy, name, value)
 
 
@@ -39,7 +39,9 @@ def find_gcs_class(cls: Any) -> Any:
     from gcsfs.core import GCSFileSystem
     from gcsfs.retry import retry_request
 
-    request = GCSFileSystem._request.__wrapped__  # noqa: SLF001 - without its six attempts
+    request = getattr(GCSFileSystem._request, "__wrapped__", None)  # noqa: SLF001
+    if request is None:  # another release of gcsfs; it keeps its six attempts
+        return GCSFileSystem
     names = {
         "_request": retry_request(retries=_GCS_ATTEMPTS)(request),
         "__module__": GCSFileSystem.__module__,

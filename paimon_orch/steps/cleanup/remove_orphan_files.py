@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Annotated, TypeVar
 
-from paimon_orch.errors import InputError, UnsupportedError
+from paimon_orch.errors import CorruptFileError, InputError, UnsupportedError
 from paimon_orch.format.display import Displayable
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.times import parse_cutoff
@@ -431,7 +431,24 @@ def _plan_declared(
 def _run_declared(
     table: Table, planned: OrphanFilesPlan, executor: Executor, progress: Progress | None
 ) -> OrphanFilesResult:
+    _require_undamaged(table, executor)
     return run_step(REMOVE_ORPHAN_FILES, table, planned, executor, progress=progress)
+
+
+def _require_undamaged(table: Table, executor: Executor) -> None:
+    """Raise :class:`CorruptFileError` if files are missing or the metadata is inconsistent.
+
+    Without a person who looks at the plan, files of a damaged table must remain for its repair.
+    """
+    from paimon_orch.steps.inspection.check_table import check
+
+    report = check(table, executor=executor)
+    if not report:
+        raise CorruptFileError(
+            table.paths.root,
+            f"no orphan file is removed from a damaged table (findings: {len(report.findings)}, "
+            f"the first: {report.findings[0]})",
+        )
 
 
 DECLARATION = StepDeclaration(

@@ -66,6 +66,14 @@ class StepDeclaration(Generic[RequestT, PlanT, OutcomeT]):
     deletes: bool = False
     """Whether a run deletes rows, versions or files, so that users must agree to it."""
 
+    def require_decision(self, step: str, *, dry_run: bool | None) -> None:
+        """Raise :class:`InputError` for a step that deletes unless the caller said whether to."""
+        if self.deletes and dry_run is None:
+            raise InputError(
+                f"{step} deletes; set dry_run to true to see what, or to false to delete it. "
+                "Nothing was changed"
+            )
+
     @property
     def arguments(self) -> Mapping[str, DeclaredField]:
         """The arguments by name, in the order of the fields."""

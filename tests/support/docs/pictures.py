@@ -121,7 +121,7 @@ def floors() -> Picture:
     rows = [
         ("definitions", "an example code location of Dagster", "box"),
         ("cli | demo", "commands; the flights demo", "box"),
-        ("dagster", "resources, assets, jobs, sensors, checks, components", "box"),
+        ("airflow | dagster", "operators, triggers; assets, jobs, sensors, components", "box"),
         ("orchestration", "cursors, due partitions, planned runs, limits, reports", "box"),
         ("spark", "sessions, the executor, reading and writing frames, the data source", "box"),
         (

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import partial
 
+from support.airflow_environment import airflow_python
 from support.azurite import find_azurite
 from support.catalogs import hive_metastore, iceberg_rest_server, rest_server
 from support.hdfs import cluster as hdfs_cluster
@@ -50,6 +51,7 @@ def python_parts() -> Iterator[Part]:
     """Yield what needs few jars or none, the largest first."""
     for name in (ICEBERG_SPARK, SPARK, *REQUIREMENTS, ICEBERG_DUCKDB):
         yield name, partial(peer_start, name)
+    yield "Airflow", airflow_python
     for name in rest_server.PYPAIMON_SERVERS:
         yield f"REST server of {name}", partial(rest_server.rest_server_command, name)
 

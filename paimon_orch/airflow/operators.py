@@ -1,0 +1,218 @@
+"""Operators: one for each maintenance step, and one for all of them."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from airflow.sdk import BaseOperator, Context
+
+from paimon_orch.airflow.hooks import DEFAULT_CONNECTION, PaimonHook
+from paimon_orch.airflow.task_errors import raise_airflow_errors
+
+_MAX_UNITS = 1000
+"""The number of units, files or paths of a plan in XCom."""
+
+
+class PaimonStepOperator(BaseOperator):
+    """Plans a step, and runs the plan unless it is a dry run.
+
+    The plan and the report of the outcome are JSON values in XCom: the operator returns
+    ``{"table", "step", "dry_run", "plan", "outcome"}``, in which the outcome of a dry
+    run is None. Work runs in processes of the worker, without Spark.
+
+    Refusals, damage and commits whose outcome is unknown fail the task without a retry. After other
+    errors, such as those of the network, the ``retries`` of the task apply.
+
+    :param step: the name of the step, as on the command line
+    :param table: ``database.table``
+    :param arguments: the fields of the step's request; texts such as ``12 h`` are parsed
+    :param dry_run: whether to return the plan without running it; a step that deletes requires it
+    """
+
+    template_fields: Sequence[str] = ("table", "arguments", "paimon_conn_id")
+
+    def __init__(
+        self,
+        *,
+        step: str,
+        table: str,
+        arguments: Mapping[str, Any] | None = None,
+        dry_run: bool | None = None,
+        paimon_conn_id: str = DEFAULT_CONNECTION,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.step = step
+        self.table = table
+        self.arguments = arguments
+        self.is_dry_run = dry_run
+        self.paimon_conn_id = paimon_conn_id
+
+    def list_arguments(self) -> Mapping[str, Any]:
+        """Return the arguments of the step by the names of its request's fields."""
+        return self.arguments or {}
+
+    def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002 - Airflow's signature
+        """Run the step, and return its plan and its outcome."""
+        # DAG files are parsed often, and do not need the steps
+        from paimon_orch.airflow.step_arguments import convert_rendered
+        from paimon_orch.steps import LocalExecutor
+        from paimon_orch.steps.common.step_registry import load_declaration
+
+        with raise_airflow_errors():
+            declaration = load_declaration(self.step)
+            declaration.require_decision(self.step, dry_run=self.is_dry_run)
+            table = PaimonHook(self.paimon_conn_id).load_table(self.table)
+            arguments = convert_rendered(self.list_arguments(), declaration.arguments)
+            request = declaration.build_request(table, arguments)
+            executor = LocalExecutor()
+            plan = declaration.plan(table, request, executor)
+            planned = _shorten(plan.list_values())
+            self.log.info("%s of %s: plan: %s", self.step, self.table, json.dumps(planned))
+            # a compaction without files may still move postponed rows or build indexes
+            outcome = None
+            if not self.is_dry_run:
+                outcome = dict(declaration.run(table, plan, executor, None).list_values())
+        self.log.info("%s of %s: outcome: %s", self.step, self.table, json.dumps(outcome))
+        return {
+            "table": self.table,
+            "step": self.step,
+            "dry_run": bool(self.is_dry_run),
+            "plan": planned,
+            "outcome": outcome,
+        }
+
+
+def _shorten(values: Mapping[str, object]) -> dict[str, object]:
+    """Return values without the end of long lists, whose length a new value tells."""
+    short = dict(values)
+    for name, value in values.items():
+        if isinstance(value, list) and len(value) > _MAX_UNITS:
+            short[name] = value[:_MAX_UNITS]
+            short[f"{name}_total"] = len(value)
+    return short
+
+
+class _NamedStepOperator(PaimonStepOperator):
+    """An operator of one step, whose arguments are attributes of the operator."""
+
+    argument_names: ClassVar[tuple[str, ...]]
+
+    def list_arguments(self) -> Mapping[str, Any]:
+        return {name: getattr(self, name) for name in self.argument_names}
+
+
+class PaimonCompactOperator(_NamedStepOperator):
+    """Compacts a table, or some of its partitions, in one snapshot.
+
+    :param table: ``database.table``
+    :param partitions: specs such as ``dt=2026-01-01``; None compacts all partitions
+    :param where: a filter on partition columns
+    :param strategy: ``minor`` follows the table's options, ``full`` rewrites all files
+    :param idle_for: a duration such as ``12 h``: only partitions whose newest file is as old
+    """
+
+    argument_names = ("partitions", "where", "strategy", "idle_for")
+    template_fields = ("table", "paimon_conn_id", *argument_names)
+
+    def __init__(
+        self,
+        *,
+        table: str,
+        partitions: Sequence[str | Mapping[str, object]] | str | None = None,
+        where: str | None = None,
+        strategy: str = "minor",
+        idle_for: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(step="compact", table=table, **kwargs)
+        self.partitions = partitions
+        self.where = where
+        self.strategy = strategy
+        self.idle_for = idle_for
+
+
+class PaimonRewriteFileIndexOperator(_NamedStepOperator):
+    """Builds the file indexes of the table's options for existing data files.
+
+    :param table: ``database.table``
+    :param partitions: specs such as ``dt=2026-01-01``; None selects all partitions
+    :param where: a filter on partition columns
+    """
+
+    argument_names = ("partitions", "where")
+    template_fields = ("table", "paimon_conn_id", *argument_names)
+
+    def __init__(
+        self,
+        *,
+        table: str,
+        partitions: Sequence[str | Mapping[str, object]] | str | None = None,
+        where: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(step="rewrite-file-index", table=table, **kwargs)
+        self.partitions = partitions
+        self.where = where
+
+
+class PaimonExpireSnapshotsOperator(_NamedStepOperator):
+    """Expires snapshots; limits that are None are those of the table's options.
+
+    :param table: ``database.table``
+    :param retain_max: the maximum number of snapshots to retain
+    :param retain_min: the minimum number of snapshots to retain
+    :param older_than: a duration such as ``1 d``, or a point in time
+    :param max_deletes: the maximum number of snapshots to expire
+    :param dry_run: whether to return the plan without running it
+    """
+
+    argument_names = ("retain_max", "retain_min", "older_than", "max_deletes")
+    template_fields = ("table", "paimon_conn_id", *argument_names)
+
+    def __init__(
+        self,
+        *,
+        table: str,
+        retain_max: int | str | None = None,
+        retain_min: int | str | None = None,
+        older_than: str | None = None,
+        max_deletes: int | str | None = None,
+        dry_run: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(step="expire-snapshots", table=table, dry_run=dry_run, **kwargs)
+        self.retain_max = retain_max
+        self.retain_min = retain_min
+        self.older_than = older_than
+        self.max_deletes = max_deletes
+
+
+class PaimonRemoveOrphanFilesOperator(_NamedStepOperator):
+    """Lists the files that no snapshot references, and removes them with ``dry_run=False``.
+
+    Removes nothing from a damaged table.
+
+    :param table: ``database.table``
+    :param older_than: a duration such as ``3 d``, or a point in time; None means one day
+    :param partitions: specs such as ``dt=2026-01-01``; None searches all files of the table
+    :param quarantine: whether to move the files to a dated folder of the table
+    """
+
+    argument_names = ("older_than", "partitions", "quarantine")
+    template_fields = ("table", "paimon_conn_id", *argument_names)
+
+    def __init__(
+        self,
+        *,
+        table: str,
+        older_than: str | None = None,
+        partitions: Sequence[str | Mapping[str, object]] | str | None = None,
+        quarantine: bool = False,
+        dry_run: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(step="remove-orphan-files", table=table, dry_run=dry_run, **kwargs)
+        self.older_than = older_than
+        self.partitions = partitions
+        self.quarantine = quarantine

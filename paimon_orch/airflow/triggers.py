@@ -1,0 +1,186 @@
+"""Triggers: they poll a table's newest snapshot in a thread, without a worker of Airflow."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Literal
+
+from airflow.triggers.base import BaseEventTrigger, BaseTrigger, TriggerEvent
+
+from paimon_orch.airflow.catalog_connection import open_connection
+from paimon_orch.airflow.hooks import DEFAULT_CONNECTION, PaimonHook
+from paimon_orch.airflow.task_errors import describe_with_next_step
+from paimon_orch.catalog.catalog import Catalog
+from paimon_orch.errors import InputError, NotFoundError, PaimonError
+from paimon_orch.orchestration.cursor import Cursor
+from paimon_orch.orchestration.error_handling import may_succeed_again
+from paimon_orch.orchestration.table_watch import MAX_PARTITIONS, TableNews, TableWatch
+from paimon_orch.steps.compaction.policy import CompactionPolicy
+
+FireOn = Literal["due", "changed"]
+"""Which news start a DAG: partitions that are due for compaction, or each change of data."""
+_CURSOR_KEY = "paimon_orch_cursor"
+
+
+class PaimonTableSnapshotTrigger(BaseEventTrigger):
+    """Watches a table for an :class:`~airflow.sdk.AssetWatcher`, whoever commits to it.
+
+    The payload of an event has the newest snapshot and the partitions that are due for compaction,
+    each with its strategy and reason; :mod:`~paimon_orch.airflow.due_partitions` maps an operator
+    over them. Snapshots of compactions fire no event, and a missing table is waited for.
+
+    The cursor is kept in Airflow's asset state store (Airflow 3.3 and newer). Without the store, a
+    triggerer that starts evaluates the whole table again. Partitions that were reported are
+    evaluated again after the ``max_wait`` of the policy, so a lost event delays a compaction.
+
+    :param table: ``database.table``
+    :param fire_on: ``due`` fires if partitions are due for compaction, ``changed`` for all commits
+        that change data
+    :param policy: fields of :class:`~paimon_orch.steps.CompactionPolicy` that differ from its
+        defaults
+    :param poll_interval: seconds between two polls; each of them takes one or two requests if the
+        table has no new snapshot
+    :param max_partitions: the number of partitions in one event, which should not exceed Airflow's
+        option ``max_map_length``; the others follow with the next poll
+    """
+
+    def __init__(
+        self,
+        *,
+        table: str,
+        paimon_conn_id: str = DEFAULT_CONNECTION,
+        fire_on: FireOn = "due",
+        policy: Mapping[str, Any] | None = None,
+        poll_interval: float = 30,
+        max_partitions: int = MAX_PARTITIONS,
+    ) -> None:
+        super().__init__()
+        if fire_on not in {"due", "changed"}:
+            raise InputError(f"fire_on {fire_on!r} must be 'due' or 'changed'")
+        self.table, self.paimon_conn_id, self.fire_on = table, paimon_conn_id, fire_on
+        self.policy, self.poll_interval = dict(policy or {}), poll_interval
+        self.max_partitions = max_partitions
+        self._watch = TableWatch(
+            table=table, policy=CompactionPolicy(**self.policy), max_partitions=max_partitions
+        )
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Return the path of the class and its arguments."""
+        names = (
+            "table",
+            "paimon_conn_id",
+            "fire_on",
+            "policy",
+            "poll_interval",
+            "max_partitions",
+        )
+        return f"{__name__}.{type(self).__name__}", {name: getattr(self, name) for name in names}
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Yield an event for news, until the trigger is cancelled.
+
+        An error is logged and the table is polled again, because a trigger that ends is not started
+        again before its DAG is parsed.
+        """
+        cursor, catalog = await self._load_cursor(), None
+        while True:
+            try:
+                catalog = catalog or await open_catalog_in_thread(self.paimon_conn_id)
+                news = await asyncio.to_thread(self._watch.poll, catalog, cursor)
+            except (PaimonError, OSError) as error:
+                self.log.error("%s: %s", self.table, describe_with_next_step(error))  # noqa: TRY400 - the message names the cause
+                news = None
+            if news is not None:
+                if news.refusal:
+                    self.log.warning("%s", news.refusal)
+                if self._is_reported(news):
+                    yield TriggerEvent(news.to_dict())
+                cursor = news.cursor
+                # after the event, so that a triggerer that is killed here reports the news again
+                await self._store_cursor(cursor)
+            await asyncio.sleep(self.poll_interval)
+
+    def _is_reported(self, news: TableNews) -> bool:
+        return bool(news.due) or (self.fire_on == "changed" and bool(news.data_snapshots))
+
+    async def _load_cursor(self) -> Cursor | None:
+        store = self._find_store()
+        return None if store is None else Cursor.from_json(await store.aget(_CURSOR_KEY))
+
+    async def _store_cursor(self, cursor: Cursor) -> None:
+        store = self._find_store()
+        if store is not None:
+            await store.aset(_CURSOR_KEY, cursor.to_json())
+
+    def _find_store(self) -> Any:
+        """Return Airflow's asset state store, or None before Airflow 3.3."""
+        return getattr(self, "asset_state_store", None)
+
+
+class PaimonSnapshotTrigger(BaseTrigger):
+    """Fires once, when a table has a snapshot after a given one; waits for a missing table.
+
+    :param after_snapshot_id: the id that the snapshot must exceed; None waits for any snapshot
+    :param poll_interval: seconds between two polls
+    """
+
+    def __init__(
+        self,
+        *,
+        table: str,
+        paimon_conn_id: str = DEFAULT_CONNECTION,
+        after_snapshot_id: int | None = None,
+        poll_interval: float = 30,
+    ) -> None:
+        super().__init__()
+        self.table, self.paimon_conn_id = table, paimon_conn_id
+        self.after_snapshot_id, self.poll_interval = after_snapshot_id, poll_interval
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Return the path of the class and its arguments."""
+        names = ("table", "paimon_conn_id", "after_snapshot_id", "poll_interval")
+        return f"{__name__}.{type(self).__name__}", {name: getattr(self, name) for name in names}
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Yield one event: the id of the snapshot, or the error that ends the wait."""
+        try:
+            catalog = await open_catalog_in_thread(self.paimon_conn_id)
+            snapshot_id = await self._wait(catalog)
+        except PaimonError as error:
+            yield TriggerEvent({"error": describe_with_next_step(error)})
+        else:
+            yield TriggerEvent({"snapshot_id": snapshot_id})
+
+    async def _wait(self, catalog: Catalog) -> int:
+        while True:
+            try:
+                snapshot_id = await asyncio.to_thread(
+                    find_snapshot_after, catalog, self.table, self.after_snapshot_id
+                )
+            except (PaimonError, OSError) as error:
+                if not may_succeed_again(error):
+                    raise
+                self.log.warning("%s: %s", self.table, describe_with_next_step(error))
+                snapshot_id = None
+            if snapshot_id is not None:
+                return snapshot_id
+            await asyncio.sleep(self.poll_interval)
+
+
+async def open_catalog_in_thread(paimon_conn_id: str) -> Catalog:
+    """Open the catalog of a connection without blocking the event loop."""
+    connection = await PaimonHook.aget_connection(paimon_conn_id)
+    return await asyncio.to_thread(open_connection, connection)
+
+
+def find_snapshot_after(catalog: Catalog, table: str, after_snapshot_id: int | None) -> int | None:
+    """Return the id of the newest snapshot if it exceeds the given one.
+
+    Returns None if it does not, or if there is no table or no snapshot yet.
+    """
+    try:
+        snapshot = catalog.latest_snapshot(table)
+    except NotFoundError:
+        return None
+    if snapshot is None or snapshot.id <= (after_snapshot_id or 0):
+        return None
+    return snapshot.id

@@ -1,0 +1,150 @@
+"""The adapter in an environment with Airflow, and without Dagster and Spark."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from support import airflow_dag
+from support.airflow_environment import (
+    INSIDE,
+    airflow_python,
+    build_environment,
+    install_package,
+    run_in_airflow,
+)
+from support.docs.page_run import BLOCK
+from support.light_environment import ROOT
+from support.peers.downloads import PeerUnavailableError
+
+from paimon_orch import Catalog
+from paimon_orch.table.table import Table
+
+pytestmark = [pytest.mark.services, pytest.mark.xdist_group("airflow"), pytest.mark.timeout(600)]
+
+MODULES = sorted(path.name for path in INSIDE.glob("test_*.py"))
+
+
+@dataclass(frozen=True)
+class Airflow:
+    """An environment with a migrated database."""
+
+    python: Path
+    variables: dict[str, str]
+
+    def run(self, *arguments: str) -> str:
+        finished = run_in_airflow(self.python, self.variables, *arguments)
+        assert finished.returncode == 0, f"{finished.stdout}\n{finished.stderr}"
+        return finished.stdout
+
+
+@pytest.fixture(scope="module")
+def airflow(tmp_path_factory: pytest.TempPathFactory) -> Airflow:
+    home, site = tmp_path_factory.mktemp("home"), tmp_path_factory.mktemp("site")
+    try:
+        python = airflow_python()
+        install_package(site)
+    except PeerUnavailableError as error:
+        pytest.skip(str(error))
+    prepared = Airflow(python, build_environment(home, site))
+    prepared.run("-m", "airflow", "db", "migrate")
+    return prepared
+
+
+def test_airflow_lists_the_provider(airflow: Airflow) -> None:
+    providers = json.loads(airflow.run("-m", "airflow", "providers", "list", "-o", "json"))
+    hooks = json.loads(airflow.run("-m", "airflow", "providers", "hooks", "-o", "json"))
+
+    assert "paimon-orch" in {provider["package_name"] for provider in providers}
+    [paimon] = [hook for hook in hooks if hook["connection_type"] == "paimon"]
+    assert paimon["class"] == "paimon_orch.airflow.hooks.PaimonHook"
+
+
+def test_reading_the_provider_imports_no_table_library(airflow: Airflow) -> None:
+    code = (
+        "import sys; from paimon_orch.airflow.provider import get_provider_info as g; g(); "
+        "print({'airflow', 'pyarrow', 'fsspec'} & sys.modules.keys())"
+    )
+
+    assert airflow.run("-c", code).strip() == "set()"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_inside(airflow: Airflow, module: str) -> None:
+    airflow.run(
+        *("-m", "pytest", "-q", "-c", "/dev/null", "--rootdir", str(INSIDE)),
+        *("--confcutdir", str(INSIDE), "-p", "no:cacheprovider", "--import-mode=importlib"),
+        str(INSIDE / module),
+    )
+
+
+@pytest.fixture
+def orders(airflow: Airflow, tmp_path: Path) -> Table:
+    """The table of the page about Airflow, with the connection to its catalog."""
+    connection = {"conn_type": "paimon", "host": str(tmp_path)}
+    airflow.variables["AIRFLOW_CONN_PAIMON_DEFAULT"] = json.dumps(connection)
+    return Catalog(str(tmp_path)).create_table(
+        "shop.orders",
+        "day STRING, id BIGINT",
+        primary_key=["day", "id"],
+        partition_by=["day"],
+        options={"bucket": "1", "deletion-vectors.enabled": "true"},
+    )
+
+
+def upsert(table: Table, *days: str) -> None:
+    table.upsert(pa.table({"day": list(days), "id": pa.array([1] * len(days), pa.int64())}))
+
+
+def save_example(airflow: Airflow, number: int) -> Path:
+    """Write a Python example of the page into the folder of DAGs."""
+    page = (ROOT / "docs" / "airflow.md").read_text(encoding="utf-8")
+    examples = [text for language, text in BLOCK.findall(page) if language == "python"]
+    folder = Path(airflow.variables["AIRFLOW__CORE__DAGS_FOLDER"])
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    (folder / "example.py").write_text(examples[number], encoding="utf-8")
+    return folder / "example.py"
+
+
+def run_dag(airflow: Airflow, file: Path) -> dict[str, str]:
+    """Run the DAG of the page, and return the states of its tasks."""
+    printed = airflow.run(airflow_dag.__file__, str(file), "maintain_orders")
+    run = json.loads(printed.splitlines()[-1])
+    assert run["state"] == "success", printed
+    return {f"{task}[{index}]": state for task, index, state in run["tasks"]}
+
+
+def test_the_dag_of_the_page_compacts_the_due_partitions(airflow: Airflow, orders: Table) -> None:
+    upsert(orders, "2026-01-01", "2026-01-02")
+    file = save_example(airflow, 0)
+
+    first = run_dag(airflow, file)
+    rows = orders.scan().to_arrow().num_rows
+    second = run_dag(airflow, file)
+
+    assert first == {
+        "find_due[-1]": "success",
+        "compact[0]": "success",
+        "compact[1]": "success",
+        "expire_snapshots[-1]": "success",
+    }
+    assert rows == 2
+    assert orders.scan().rows_not_visible == 0
+    assert second == {
+        "find_due[-1]": "success",
+        "compact[-1]": "skipped",
+        "expire_snapshots[-1]": "success",
+    }
+
+
+def test_the_example_of_the_hook_runs(airflow: Airflow, orders: Table) -> None:
+    upsert(orders, "2026-01-01")
+
+    printed = airflow.run(str(save_example(airflow, 1)))
+
+    assert "['orders'] {'id': 0, 'columns': [{'name': 'day'" in printed
