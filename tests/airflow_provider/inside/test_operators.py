@@ -149,10 +149,25 @@ def test_any_step_runs_by_its_name(orders: Table, upsert: Upsert) -> None:
 def test_wrong_arguments_fail_without_a_retry(
     orders: Table, step: str, arguments: dict[str, str], message: str
 ) -> None:
-    operator = PaimonStepOperator(task_id="t", step=step, table="lake.orders", arguments=arguments)
+    operator = PaimonStepOperator(
+        task_id="t", step=step, table="lake.orders", arguments=arguments, dry_run=False
+    )
 
     with pytest.raises(FAILURE, match=message):
         operator.execute({})
+
+
+def test_a_step_that_deletes_requires_a_decision(orders: Table) -> None:
+    arguments = {"retain_max": 1, "retain_min": 1}
+    before = orders.stores.snapshots.ids()
+    operator = PaimonStepOperator(
+        task_id="t", step="expire-snapshots", table="lake.orders", arguments=arguments
+    )
+
+    with pytest.raises(FAILURE, match="expire-snapshots deletes; set dry_run to true"):
+        operator.execute({})
+
+    assert orders.stores.snapshots.ids() == before
 
 
 def test_a_refused_step_fails_without_a_retry(catalog: Catalog, orders: Table) -> None:
