@@ -21,15 +21,15 @@ from paimon_orch.catalog.open_catalog import open_catalog
 from paimon_orch.cli.app import configure_logs, run_process
 from paimon_orch.cli.common import build_executor
 from paimon_orch.cli.screen import print_json
-from paimon_orch.errors import InputError, PaimonError
+from paimon_orch.errors import InputError
 from paimon_orch.format.options.blocking_options import Allowances
 from paimon_orch.optional_packages import require_package
 from paimon_orch.orchestration.error_handling import find_next_step, may_succeed_again
+from paimon_orch.orchestration.step_runs import name_figures, run_declared_step
 from paimon_orch.safe_text import clean_values
 from paimon_orch.steps.common.argument import Argument
 from paimon_orch.steps.common.executor_choice import ExecutorKind
 from paimon_orch.steps.common.step_declaration import convert_arguments
-from paimon_orch.steps.common.step_registry import load_declaration
 
 if TYPE_CHECKING:
     from dagster_pipes import PipesContext
@@ -51,7 +51,7 @@ class StepRun:
     )
     dry_run: Annotated[
         bool | None,
-        Argument("Only plan the step. A step that deletes requires true or false."),
+        Argument("Only plan the step. Steps whose command asks require true or false."),
     ] = None
     executor: Annotated[Literal["auto", "local", "spark"], Argument("Where the work runs.")] = (
         "auto"
@@ -84,37 +84,24 @@ class StepRun:
         return cls(**convert_arguments(cls, values))
 
     def execute(self) -> dict[str, object]:
-        """Plan the step and, except in a dry run, run it; return the report.
-
-        Raises :class:`InputError` if the step deletes and ``dry_run`` is not given.
-        """
-        declaration = load_declaration(self.step)
-        declaration.require_decision(self.step, dry_run=self.dry_run)
-        table = open_catalog(
+        """Run the step; return the report of :func:`run_declared_step`."""
+        catalog = open_catalog(
             self.catalog,
             catalog_options=self.catalog_options,
             storage_options=self.storage_options,
             allowances=Allowances(
                 stale_external=self.allow_stale_external, unknown_options=self.allow_unknown_options
             ),
-        ).table(self.table)
-        request = declaration.build_request(table, self.arguments)
+        )
         executor = build_executor(ExecutorKind(self.executor), self.master)
-        plan = declaration.plan(table, request, executor)
-        report = {**self._identify(), "dry_run": bool(self.dry_run), "plan": plan.to_dict()}
-        if self.dry_run:
-            return report
-        outcome = declaration.run(table, plan, executor, None)
-        return report | {
-            "outcome": outcome.to_dict(),
-            "duration_seconds": outcome.duration_seconds,
-            "attempts": outcome.attempts,
-        }
+        table = catalog.table(self.table)
+        return run_declared_step(self.step, table, self.arguments, executor, dry_run=self.dry_run)
 
     def describe_error(self, error: Exception) -> dict[str, object]:
         """Return the report of a failed step."""
         return {
-            **self._identify(),
+            "step": self.step,
+            "table": self.table,
             "error": {
                 "type": type(error).__name__,
                 "message": str(error),
@@ -122,9 +109,6 @@ class StepRun:
                 "next_step": find_next_step(error),
             },
         }
-
-    def _identify(self) -> dict[str, object]:
-        return {"step": self.step, "table": self.table}
 
 
 @contextmanager
@@ -145,15 +129,12 @@ def _send_report(pipes: "PipesContext", report: Mapping[str, Any]) -> None:
     pipes.report_custom_message(report)
     if not pipes.is_asset_step or "error" in report:
         return
-    prefix = f"paimon/{report['step'].replace('-', '_')}"
-    figures = report.get("outcome", report["plan"])
+    figures = report["outcome"] or report["plan"]
     metadata: dict[str, Any] = {
-        f"{prefix}_{name}": value
-        for name, value in figures.items()
-        if isinstance(value, int | float)
+        **name_figures(report["step"].replace("-", "_"), figures, dry_run=report["dry_run"]),
+        "paimon/dry_run": report["dry_run"],
+        "paimon/report": {"raw_value": report, "type": "json"},
     }
-    metadata |= {"paimon/dry_run": report["dry_run"]}
-    metadata |= {"paimon/report": {"raw_value": report, "type": "json"}}
     for key in pipes.asset_keys:
         pipes.report_asset_materialization(metadata, asset_key=key)
 
@@ -171,7 +152,7 @@ def main() -> None:
 
         try:
             report = run.execute()
-        except (PaimonError, OSError) as error:
+        except Exception as error:
             send(run.describe_error(error))
             raise
         send(report)

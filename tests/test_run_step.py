@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.commands import option_names, walk_commands
 from support.tables import new_table, rows_of, table_of
 
+from paimon_orch import run_step
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.run_step import StepRun
-from paimon_orch.steps.common.step_registry import STEP_MODULES
+from paimon_orch.steps.common.step_registry import STEP_MODULES, load_declaration
 from paimon_orch.table.table import Table
 
 
@@ -52,12 +54,12 @@ def test_a_dry_run_changes_nothing(tmp_path: Path, table: Table) -> None:
     report = execute(tmp_path, "expire-snapshots", dry_run=True, arguments={"retain_max": 1})
 
     assert report["plan"]["snapshots"] == 1
-    assert "outcome" not in report
+    assert report["outcome"] is None
     assert table.stores.snapshots.ids() == [1, 2]
 
 
 def test_a_step_that_deletes_requires_a_decision(tmp_path: Path, table: Table) -> None:
-    with pytest.raises(InputError, match="expire-snapshots deletes; set dry_run to true to see"):
+    with pytest.raises(InputError, match="expire-snapshots needs a decision: set dry_run to true"):
         execute(tmp_path, "expire-snapshots", arguments={"retain_max": 1})
     assert table.stores.snapshots.ids() == [1, 2]
 
@@ -65,6 +67,33 @@ def test_a_step_that_deletes_requires_a_decision(tmp_path: Path, table: Table) -
     report = execute(tmp_path, "expire-snapshots", dry_run=False, arguments=arguments)
     assert report["outcome"]["snapshots"] == 1
     assert table.stores.snapshots.ids() == [2]
+
+
+def test_steps_require_a_decision_if_their_commands_ask() -> None:
+    commands = dict(walk_commands())
+    asking = {name for name in STEP_MODULES if "--yes" in option_names(commands[name])}
+
+    assert {name for name in STEP_MODULES if load_declaration(name).asks} == asking
+
+
+def _raise_index_error(_: StepRun) -> None:
+    raise IndexError
+
+
+def test_an_unexpected_error_is_reported_too(
+    tmp_path: Path,
+    table: Table,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    document = {"step": "compact", "catalog": str(tmp_path), "table": "db.t"}
+    monkeypatch.setattr(sys, "argv", ["run_step", json.dumps(document)])
+    monkeypatch.setattr(StepRun, "execute", _raise_index_error)
+
+    with pytest.raises(IndexError):
+        run_step.main()
+
+    assert json.loads(capsys.readouterr().out)["error"]["type"] == "IndexError"
 
 
 @pytest.mark.parametrize("step", sorted(STEP_MODULES))
@@ -132,6 +161,10 @@ def test_postponed_rows_are_moved(tmp_path: Path) -> None:
         ("[]", "the step is not a JSON object"),
         ("{}", "missing arguments: step, catalog, table"),
         ('{"step": "compact", "catalog": "c", "table": "t", "executor": "x"}', "auto or local or"),
+        (
+            '{"step": "compact", "catalog": "c", "table": "t", "storage_options": {"a": 1}}',
+            "storage_options is {'a': 1}, but must be an object",
+        ),
         ('{"step": "compact", "catalog": "c", "table": "t", "wait": 1}', "unknown arguments: wait"),
     ],
 )

@@ -1,6 +1,5 @@
 """Operators: one for each maintenance step, and one for all of them."""
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -16,9 +15,9 @@ _MAX_UNITS = 1000
 class PaimonStepOperator(BaseOperator):
     """Plans a step, and runs the plan unless it is a dry run.
 
-    The plan and the report of the outcome are JSON values in XCom: the operator returns
-    ``{"table", "step", "dry_run", "plan", "outcome"}``, in which the outcome of a dry
-    run is None. Work runs in processes of the worker, without Spark.
+    The operator returns the report of the step, so that it is in XCom: the plan and the outcome as
+    JSON values; see :func:`~paimon_orch.orchestration.step_runs.run_declared_step`. Work runs in
+    processes of the worker, without Spark.
 
     Refusals, damage and commits whose outcome is unknown fail the task without a retry. After other
     errors, such as those of the network, the ``retries`` of the task apply.
@@ -26,7 +25,8 @@ class PaimonStepOperator(BaseOperator):
     :param step: the name of the step, as on the command line
     :param table: ``database.table``
     :param arguments: the fields of the step's request; texts such as ``12 h`` are parsed
-    :param dry_run: whether to return the plan without running it; a step that deletes requires it
+    :param dry_run: whether to return the plan without running it; required for steps whose command
+        asks before it runs
     """
 
     template_fields: Sequence[str] = ("table", "arguments", "paimon_conn_id")
@@ -56,41 +56,31 @@ class PaimonStepOperator(BaseOperator):
         """Run the step, and return its plan and its outcome."""
         # DAG files are parsed often, and do not need the steps
         from paimon_orch.airflow.step_arguments import convert_rendered
+        from paimon_orch.orchestration.step_runs import run_declared_step
         from paimon_orch.steps import LocalExecutor
         from paimon_orch.steps.common.step_registry import load_declaration
 
         with raise_airflow_errors():
-            declaration = load_declaration(self.step)
-            declaration.require_decision(self.step, dry_run=self.is_dry_run)
+            declared = load_declaration(self.step).arguments
+            arguments = convert_rendered(self.list_arguments(), declared)
             table = PaimonHook(self.paimon_conn_id).load_table(self.table)
-            arguments = convert_rendered(self.list_arguments(), declaration.arguments)
-            request = declaration.build_request(table, arguments)
-            executor = LocalExecutor()
-            plan = declaration.plan(table, request, executor)
-            planned = _shorten(plan.list_values())
-            self.log.info("%s of %s: plan: %s", self.step, self.table, json.dumps(planned))
-            # a compaction without files may still move postponed rows or build indexes
-            outcome = None
-            if not self.is_dry_run:
-                outcome = dict(declaration.run(table, plan, executor, None).list_values())
-        self.log.info("%s of %s: outcome: %s", self.step, self.table, json.dumps(outcome))
-        return {
-            "table": self.table,
-            "step": self.step,
-            "dry_run": bool(self.is_dry_run),
-            "plan": planned,
-            "outcome": outcome,
-        }
+            report = run_declared_step(
+                self.step, table, arguments, LocalExecutor(), dry_run=self.is_dry_run
+            )
+        return {name: _shorten(value) for name, value in report.items()}
 
 
-def _shorten(values: Mapping[str, object]) -> dict[str, object]:
-    """Return values without the end of long lists, whose length a new value tells."""
-    short = dict(values)
-    for name, value in values.items():
-        if isinstance(value, list) and len(value) > _MAX_UNITS:
-            short[name] = value[:_MAX_UNITS]
-            short[f"{name}_total"] = len(value)
-    return short
+def _shorten(value: object) -> object:
+    """Return a plan or an outcome without the ends of long lists, and with their lengths."""
+    if not isinstance(value, dict):
+        return value
+    long = {
+        name: each
+        for name, each in value.items()
+        if isinstance(each, list) and len(each) > _MAX_UNITS
+    }
+    lengths = {f"{name}_total": len(each) for name, each in long.items()}
+    return value | {name: each[:_MAX_UNITS] for name, each in long.items()} | lengths
 
 
 class _NamedStepOperator(PaimonStepOperator):

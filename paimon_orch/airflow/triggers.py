@@ -22,7 +22,7 @@ _CURSOR_KEY = "paimon_orch_cursor"
 
 
 class PaimonTableSnapshotTrigger(BaseEventTrigger):
-    """Watches a table for an :class:`~airflow.sdk.AssetWatcher`, whoever commits to it.
+    """Watches the commits of all engines to a table, for an :class:`~airflow.sdk.AssetWatcher`.
 
     The payload of an event has the newest snapshot and the partitions that are due for compaction,
     each with its strategy and reason; :mod:`~paimon_orch.airflow.due_partitions` maps an operator

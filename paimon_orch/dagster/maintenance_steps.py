@@ -20,6 +20,7 @@ from paimon_orch.dagster.maintenance_ops import (
 from paimon_orch.dagster.run_metadata import Metadata, build_metadata_table
 from paimon_orch.format.display import format_count
 from paimon_orch.format.times import parse_cutoff, parse_duration
+from paimon_orch.orchestration.step_runs import is_snapshot_id, name_figures
 from paimon_orch.safe_text import clean_line
 from paimon_orch.steps.cleanup import remove_orphan_files as orphan_step
 from paimon_orch.steps.cleanup.remove_orphan_files import OrphanFilesPlan
@@ -66,17 +67,9 @@ class MaintenanceResult:
         }
 
     def to_metadata(self, action: str, *, dry_run: bool) -> Metadata:
-        """Return the metrics and the plan as metadata.
-
-        The keys of metrics begin with ``paimon/<action>_``; in a dry run, they begin with
-        ``paimon/<action>_planned_``.
-        """
-        prefix = f"paimon/{action}_planned_" if dry_run else f"paimon/{action}_"
+        """Return the metrics, by the keys of :func:`name_figures`, and the plan as metadata."""
         metadata: Metadata = {"paimon/summary": self._summarize(action, dry_run=dry_run)}
-        metadata |= {
-            prefix + name: str(value) if _is_id(name) else value  # Dagster plots numbers
-            for name, value in self.numeric_metrics.items()
-        }
+        metadata |= name_figures(action, self.metrics, dry_run=dry_run)
         metadata["paimon/dry_run"] = dry_run
         if self.columns:
             metadata["paimon/plan"] = build_metadata_table(self.rows, self.columns)
@@ -87,15 +80,10 @@ class MaintenanceResult:
         counts = [
             format_count(value, name.removesuffix("s"), name).replace("_", " ")
             for name, value in self.numeric_metrics.items()
-            if value and isinstance(value, int) and not _is_id(name)
+            if value and isinstance(value, int) and not is_snapshot_id(name)
         ]
         mode = "Dry run of" if dry_run else "Executed"
         return f"{mode} {action}: {', '.join(counts) or 'nothing to do'}."
-
-
-def _is_id(metric: str) -> bool:
-    """Return whether a metric is the id of a snapshot."""
-    return metric in {"first", "last"} or metric.endswith("_id")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,6 +47,7 @@ def test_an_asset_gets_the_figures_of_a_compaction_in_another_process(
     assert metadata["paimon/compact_files_before"] == 2
     assert metadata["paimon/compact_files_after"] == 1
     assert metadata["paimon/dry_run"] is False
+    assert metadata["paimon/compact_snapshot_id"] == "3"
     report: Any = metadata["paimon/report"]
     assert report["outcome"]["snapshot_id"] == table.stores.snapshots.latest_id() == 3
 

@@ -121,4 +121,4 @@ def purge_files(table: Table) -> PurgeResult:
     return run_step(PURGE_FILES, table, plan(table, EmptyRequest()))
 
 
-DECLARATION = declare_step(PURGE_FILES, EmptyRequest, deletes=True)
+DECLARATION = declare_step(PURGE_FILES, EmptyRequest, asks=True)

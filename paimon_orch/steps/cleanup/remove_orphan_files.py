@@ -37,7 +37,7 @@ from paimon_orch.steps.common.file_deletion import (
 from paimon_orch.steps.common.manifest_units import count_entries, split_manifests
 from paimon_orch.steps.common.partition_selection import PartitionSpecs
 from paimon_orch.steps.common.step import Step, WorkUnits, run_step
-from paimon_orch.steps.common.step_declaration import StepDeclaration
+from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.steps.common.step_metrics import StepIo
 from paimon_orch.table.cleanup.orphan_candidates import (
     DataRoots,
@@ -422,17 +422,18 @@ def remove_orphan_files(
     return run_step(REMOVE_ORPHAN_FILES, table, planned, executor)
 
 
-def _plan_declared(
-    table: Table, request: RemoveOrphanFilesRequest, executor: Executor
+def _plan_with_few_jobs(
+    table: Table, request: RemoveOrphanFilesRequest, *, executor: Executor
 ) -> OrphanFilesPlan:
+    """Plan in this process unless the table has many directories."""
     return plan(table, request, executor=ThresholdExecutor(lambda: executor))
 
 
-def _run_declared(
-    table: Table, planned: OrphanFilesPlan, executor: Executor, progress: Progress | None
+def _remove_from_undamaged_table(
+    table: Table, plan: OrphanFilesPlan, executor: Executor, *, progress: Progress | None = None
 ) -> OrphanFilesResult:
     _require_undamaged(table, executor)
-    return run_step(REMOVE_ORPHAN_FILES, table, planned, executor, progress=progress)
+    return run_step(REMOVE_ORPHAN_FILES, table, plan, executor, progress=progress)
 
 
 def _require_undamaged(table: Table, executor: Executor) -> None:
@@ -451,6 +452,10 @@ def _require_undamaged(table: Table, executor: Executor) -> None:
         )
 
 
-DECLARATION = StepDeclaration(
-    request=RemoveOrphanFilesRequest, plan=_plan_declared, run=_run_declared, deletes=True
+DECLARATION = declare_step(
+    REMOVE_ORPHAN_FILES,
+    RemoveOrphanFilesRequest,
+    plan=_plan_with_few_jobs,
+    run=_remove_from_undamaged_table,
+    asks=True,
 )

@@ -295,4 +295,4 @@ def remove_unexisting_files(table: Table) -> MissingFilesPlan:
     return run_step(REMOVE_UNEXISTING_FILES, table, plan(table, EmptyRequest())).plan
 
 
-DECLARATION = declare_step(REMOVE_UNEXISTING_FILES, EmptyRequest, deletes=True)
+DECLARATION = declare_step(REMOVE_UNEXISTING_FILES, EmptyRequest, asks=True)

@@ -167,4 +167,4 @@ def remove_unexisting_manifests(table: Table) -> MissingManifestsPlan:
     return run_step(REMOVE_UNEXISTING_MANIFESTS, table, plan(table, EmptyRequest())).plan
 
 
-DECLARATION = declare_step(REMOVE_UNEXISTING_MANIFESTS, EmptyRequest, deletes=True)
+DECLARATION = declare_step(REMOVE_UNEXISTING_MANIFESTS, EmptyRequest, asks=True)

@@ -10,14 +10,30 @@ nothing else to parse them:
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
+from functools import partial
 from types import NoneType, UnionType
-from typing import Annotated, Any, Generic, Literal, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Generic,
+    Literal,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from paimon_orch.errors import InputError
 from paimon_orch.safe_text import clean_line
 from paimon_orch.steps.common.argument import Argument
-from paimon_orch.steps.common.executor import Executor, Progress
-from paimon_orch.steps.common.step import OutcomeT, PlanT, RequestT, Step, run_step
+from paimon_orch.steps.common.executor import Executor
+from paimon_orch.steps.common.step import (
+    OutcomeT,
+    PlanT,
+    RequestT,
+    Step,
+    run_step,
+)
 from paimon_orch.table.table import Table
 
 _KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
@@ -61,17 +77,19 @@ class StepDeclaration(Generic[RequestT, PlanT, OutcomeT]):
     """A step as front ends see it."""
 
     request: type[RequestT]
-    plan: Callable[[Table, RequestT, Executor], PlanT]
-    run: Callable[[Table, PlanT, Executor, Progress | None], OutcomeT]
-    deletes: bool = False
-    """Whether a run deletes rows, versions or files, so that users must agree to it."""
+    plan: Callable[..., PlanT]
+    """Plans the step: called with the table, the request, and the keyword ``executor``."""
+    run: Callable[..., OutcomeT]
+    """Runs a plan: called with the table, the plan and the executor."""
+    asks: bool = False
+    """Whether users must agree to a run: it deletes something, or needs a table without writers."""
 
     def require_decision(self, step: str, *, dry_run: bool | None) -> None:
-        """Raise :class:`InputError` for a step that deletes unless the caller said whether to."""
-        if self.deletes and dry_run is None:
+        """Raise :class:`InputError` for a step that asks unless the caller has decided."""
+        if self.asks and dry_run is None:
             raise InputError(
-                f"{step} deletes; set dry_run to true to see what, or to false to delete it. "
-                "Nothing was changed"
+                f"{step} needs a decision: set dry_run to true to see what it would change, or to "
+                "false to run it. Nothing was changed"
             )
 
     @property
@@ -131,17 +149,18 @@ def declare_step(
     step: Step[RequestT, PlanT, Any, Any, Any, OutcomeT],
     request: type[RequestT],
     *,
-    deletes: bool = False,
+    plan: Callable[..., PlanT] | None = None,
+    run: Callable[..., OutcomeT] | None = None,
+    asks: bool = False,
 ) -> StepDeclaration[RequestT, PlanT, OutcomeT]:
-    """Return the declaration of a step whose plan and run need nothing but the step."""
+    """Return the declaration of a step; by default, the functions of the step plan and run it."""
 
-    def plan(table: Table, request: RequestT, _executor: Executor) -> PlanT:
+    def plan_step(table: Table, request: RequestT, *, executor: Executor) -> PlanT:  # noqa: ARG001
         return step.plan(table, request)
 
-    def run(table: Table, plan: PlanT, executor: Executor, progress: Progress | None) -> OutcomeT:
-        return run_step(step, table, plan, executor, progress=progress)
-
-    return StepDeclaration(request=request, plan=plan, run=run, deletes=deletes)
+    return StepDeclaration(
+        request=request, plan=plan or plan_step, run=run or partial(run_step, step), asks=asks
+    )
 
 
 def _accepts(hint: Any, value: object) -> bool:
@@ -154,7 +173,9 @@ def _accepts(hint: Any, value: object) -> bool:
     if origin is tuple or (origin is not None and issubclass(origin, Sequence)):
         return isinstance(value, list) and all(_accepts(arguments[0], item) for item in value)
     if origin is not None:
-        return isinstance(value, Mapping)
+        return isinstance(value, Mapping) and all(_accepts(arguments[1], v) for v in value.values())
+    if hint in (object, Any):
+        return True
     if hint is NoneType or hint is None:
         return value is None
     if hint is float:

@@ -21,7 +21,7 @@ from paimon_orch.steps.common.conflict_retry import discard_messages
 from paimon_orch.steps.common.executor import Executor, Progress
 from paimon_orch.steps.common.partition_selection import PartitionSpecs
 from paimon_orch.steps.common.step import Step, run_step
-from paimon_orch.steps.common.step_declaration import StepDeclaration
+from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.steps.compaction.bucket_selection import (
     check_buckets,
     restrict_to_buckets,
@@ -279,14 +279,4 @@ def compact_written_partitions(
     return run_compaction(table, planned, executor, progress=progress)
 
 
-def _plan_declared(table: Table, request: CompactRequest, executor: Executor) -> CompactionPlan:
-    return plan(table, request, executor=executor)
-
-
-def _run_declared(
-    table: Table, planned: CompactionPlan, executor: Executor, progress: Progress | None
-) -> CompactionResult:
-    return run_compaction(table, planned, executor, progress=progress)
-
-
-DECLARATION = StepDeclaration(request=CompactRequest, plan=_plan_declared, run=_run_declared)
+DECLARATION = declare_step(COMPACT, CompactRequest, plan=plan, run=run_compaction)

@@ -211,4 +211,4 @@ def expire_changelogs(
     return run_step(EXPIRE_CHANGELOGS, table, plan(table, request), executor).plan
 
 
-DECLARATION = declare_step(EXPIRE_CHANGELOGS, ExpireChangelogsRequest, deletes=True)
+DECLARATION = declare_step(EXPIRE_CHANGELOGS, ExpireChangelogsRequest, asks=True)

@@ -310,4 +310,4 @@ def expire_partitions(
     return run_step(EXPIRE_PARTITIONS, table, plan(table, request)).plan
 
 
-DECLARATION = declare_step(EXPIRE_PARTITIONS, ExpirePartitionsRequest, deletes=True)
+DECLARATION = declare_step(EXPIRE_PARTITIONS, ExpirePartitionsRequest, asks=True)

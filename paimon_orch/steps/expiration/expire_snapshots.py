@@ -32,7 +32,7 @@ from paimon_orch.steps.common.file_deletion import (
     split_paths,
 )
 from paimon_orch.steps.common.step import Step, WorkUnits, run_step
-from paimon_orch.steps.common.step_declaration import StepDeclaration
+from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.steps.common.step_metrics import StepIo
 from paimon_orch.steps.expiration.expire_changelogs import (
     EXPIRE_CHANGELOGS,
@@ -521,18 +521,4 @@ def expire_snapshots(
     return run_expiration(table, plan(table, request), executor, progress=progress)
 
 
-def _plan_declared(
-    table: Table, request: ExpireSnapshotsRequest, _executor: Executor
-) -> SnapshotExpirationPlan:
-    return plan(table, request)
-
-
-def _run_declared(
-    table: Table, planned: SnapshotExpirationPlan, executor: Executor, progress: Progress | None
-) -> SnapshotExpirationResult:
-    return run_expiration(table, planned, executor, progress=progress)
-
-
-DECLARATION = StepDeclaration(
-    request=ExpireSnapshotsRequest, plan=_plan_declared, run=_run_declared, deletes=True
-)
+DECLARATION = declare_step(EXPIRE_SNAPSHOTS, ExpireSnapshotsRequest, run=run_expiration, asks=True)

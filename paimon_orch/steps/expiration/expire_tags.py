@@ -157,4 +157,4 @@ def expire_tags(table: Table, *, older_than: datetime | None = None) -> list[str
     return run_step(EXPIRE_TAGS, table, plan(table, request)).plan.names
 
 
-DECLARATION = declare_step(EXPIRE_TAGS, ExpireTagsRequest, deletes=True)
+DECLARATION = declare_step(EXPIRE_TAGS, ExpireTagsRequest, asks=True)

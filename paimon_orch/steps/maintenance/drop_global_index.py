@@ -132,4 +132,4 @@ def drop_global_index(
     return run_step(DROP_GLOBAL_INDEX, table, plan(table, request))
 
 
-DECLARATION = declare_step(DROP_GLOBAL_INDEX, DropGlobalIndexRequest, deletes=True)
+DECLARATION = declare_step(DROP_GLOBAL_INDEX, DropGlobalIndexRequest, asks=True)

@@ -56,9 +56,8 @@ _MAX_OPEN_WRITERS = 4  # each writer buffers a row group
 class RescaleRequest:
     """The new number of buckets and the partitions."""
 
-    bucket_num: Annotated[
-        int | None, Argument("New number of buckets; by default that of the option 'bucket'.")
-    ] = None
+    bucket_num: Annotated[int | None, Argument("Buckets of each partition.", minimum=1)] = None
+    """The new number of buckets; None means the value of the option ``bucket``."""
     partitions: Annotated[
         PartitionSpecs | None,
         Argument("Partitions to rescale; by default all.", check=require_partitions),
@@ -370,4 +369,4 @@ def rescale(
     return run_step(RESCALE, table, plan(table, request), executor, progress=progress).snapshot
 
 
-DECLARATION = declare_step(RESCALE, RescaleRequest)
+DECLARATION = declare_step(RESCALE, RescaleRequest, asks=True)

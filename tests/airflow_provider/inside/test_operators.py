@@ -164,7 +164,7 @@ def test_a_step_that_deletes_requires_a_decision(orders: Table) -> None:
         task_id="t", step="expire-snapshots", table="lake.orders", arguments=arguments
     )
 
-    with pytest.raises(FAILURE, match="expire-snapshots deletes; set dry_run to true"):
+    with pytest.raises(FAILURE, match="expire-snapshots needs a decision: set dry_run to true"):
         operator.execute({})
 
     assert orders.stores.snapshots.ids() == before

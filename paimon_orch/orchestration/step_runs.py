@@ -1,0 +1,69 @@
+"""Runs declared steps for front ends without a person: arguments and reports are JSON values."""
+
+from collections.abc import Mapping
+
+from paimon_orch.safe_text import get_logger
+from paimon_orch.steps.common.executor import Executor
+from paimon_orch.steps.common.step_registry import load_declaration
+from paimon_orch.table.table import Table
+
+logger = get_logger(__name__)
+
+
+def run_declared_step(
+    step: str,
+    table: Table,
+    arguments: Mapping[str, object],
+    executor: Executor,
+    *,
+    dry_run: bool | None,
+) -> dict[str, object]:
+    """Plan a step and, except in a dry run, run it; return the report.
+
+    The report has ``step``, ``table``, ``dry_run``, the ``plan`` and the ``outcome``, which is None
+    in a dry run. Raises :class:`InputError` for wrong arguments, and for a step that asks if
+    ``dry_run`` is None.
+    """
+    declaration = load_declaration(step)
+    declaration.require_decision(step, dry_run=dry_run)
+    request = declaration.build_request(table, arguments)
+    plan = declaration.plan(table, request, executor=executor)
+    logger.info("%s of %s: %s", step, table.identifier, plan)
+    report = {
+        "step": step,
+        "table": table.identifier,
+        "dry_run": bool(dry_run),
+        "plan": plan.to_dict(),
+        "outcome": None,
+    }
+    if dry_run:
+        return report
+    # A compaction without files may still move postponed rows or build indexes.
+    outcome = declaration.run(table, plan, executor)
+    logger.info("%s of %s: %s", step, table.identifier, outcome)
+    return report | {
+        "outcome": outcome.to_dict(),
+        "duration_seconds": outcome.duration_seconds,
+        "attempts": outcome.attempts,
+    }
+
+
+def name_figures(
+    action: str, figures: Mapping[str, object], *, dry_run: bool
+) -> dict[str, int | float | str]:
+    """Return the numbers of a plan or an outcome by metadata key.
+
+    Keys begin with ``paimon/<action>_``; in a dry run, they begin with ``paimon/<action>_planned_``.
+    Ids of snapshots are texts, because Dagster plots numbers.
+    """
+    prefix = f"paimon/{action}_planned_" if dry_run else f"paimon/{action}_"
+    return {
+        prefix + name: str(value) if is_snapshot_id(name) else value
+        for name, value in figures.items()
+        if isinstance(value, int | float)
+    }
+
+
+def is_snapshot_id(figure: str) -> bool:
+    """Return whether a figure is the id of a snapshot."""
+    return figure in {"first", "last"} or figure.endswith("_id")
