@@ -27,9 +27,8 @@ from paimon_orch.optional_packages import require_package
 from paimon_orch.orchestration.error_handling import find_next_step, may_succeed_again
 from paimon_orch.orchestration.step_runs import name_figures, run_declared_step
 from paimon_orch.safe_text import clean_values
-from paimon_orch.steps.common.argument import Argument
+from paimon_orch.steps.common.argument import Argument, convert_arguments
 from paimon_orch.steps.common.executor_choice import ExecutorKind
-from paimon_orch.steps.common.step_declaration import convert_arguments
 
 if TYPE_CHECKING:
     from dagster_pipes import PipesContext

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 from support import run_times
-from support.marks import mark_items
+from support.marks import COLLECTED_ITEMS, mark_items
 from support.start_conditions import (
     handle_ignored_signals,
     print_like_to_a_pipe,
@@ -61,8 +61,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 # The hooks of xdist and of the option `-m` read the marks, so this hook must run before them.
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     mark_items(items)
+    config.stash[COLLECTED_ITEMS] = tuple(items)
 
 
 def pytest_collection_finish() -> None:

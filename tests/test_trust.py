@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from support.docs import trust
 from support.docs.collected_tests import CollectedTest, describe_tests, match_exchanges
+from support.marks import COLLECTED_ITEMS
 from support.peers.exchanges import JAVA_2_0, Direction, Exchange
 
 READ = CollectedTest("peers/test_a.py", "test_java_reads", frozenset([JAVA_2_0]))
@@ -17,20 +18,19 @@ EXCHANGES = (
 )
 
 
-@pytest.mark.slow
 def test_the_page_is_generated_from_the_collected_tests(
-    repository: Path, request: pytest.FixtureRequest
+    repository: Path, pytestconfig: pytest.Config
 ) -> None:
     stored = (repository / "docs" / "trust.md").read_text(encoding="utf-8")
 
-    assert generate_page(request) == stored, "run: make reference"
+    assert generate_page(pytestconfig) == stored, "run: make reference"
 
 
-def generate_page(request: pytest.FixtureRequest) -> str:
-    """Generate the page from the tests of this session, or collect them if they were selected."""
-    option, tests = request.config.option, describe_tests(request.session.items)
-    is_selection = bool(option.keyword or option.markexpr)
-    if not is_selection and {test.file for test in tests}.issuperset(trust.list_sources()):
+def generate_page(config: pytest.Config) -> str:
+    """Generate the page from the tests of this session, or collect them if it has only some."""
+    items = config.stash[COLLECTED_ITEMS]
+    tests = describe_tests(items)
+    if {test.file for test in tests}.issuperset(trust.list_sources()):
         return trust.page(tests)
     command = [sys.executable, "-m", "support.docs.trust"]
     folder = trust.ROOT / "tests"

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, get_args
 
-from paimon_orch.steps.common.step_declaration import DeclaredField
+from paimon_orch.steps.common.argument import DeclaredField
 
 
 def convert_rendered(

@@ -10,7 +10,7 @@ import typer
 from paimon_orch.cli.common import CliSettings
 from paimon_orch.cli.help_page import HelpCommand, Panel, format_examples
 from paimon_orch.format.options.blocking_options import Allowances
-from paimon_orch.steps.common.step_declaration import list_arguments
+from paimon_orch.steps.common.argument import list_arguments
 
 _ALLOWANCE_SWITCHES = {
     "allow_stale_external": Annotated[

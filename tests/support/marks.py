@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+COLLECTED_ITEMS = pytest.StashKey[Sequence[pytest.Item]]()
+"""All collected tests, those included that options such as `-m` leave out later."""
+
 _SERVICES = {"peers", "slow", "services"}
 # They start another implementation, or a server that is not a Python package.
 _SERVICE_FIXTURES = {

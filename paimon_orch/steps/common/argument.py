@@ -1,13 +1,28 @@
-"""The annotation of a request's field that users set."""
+"""The arguments of a request: its fields that users set, what they see of them, and what they accept."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields
+from types import NoneType, UnionType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from paimon_orch.errors import InputError
+from paimon_orch.safe_text import clean_line
 
 if TYPE_CHECKING:
     from paimon_orch.table.table import Table
 
 CUTOFF_HELP = "Minimum age such as '3 d', or a time in ISO 8601 or epoch milliseconds."
+
+_KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,3 +37,106 @@ class Argument:
     """The smallest number."""
     check: "Callable[[Table, Any], None] | None" = None
     """Raises an error for a value that does not fit the table."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredField:
+    """A field of a request that users set."""
+
+    name: str
+    argument: Argument
+    hint: Any
+    """The type of its values."""
+    is_required: bool
+
+    def convert(self, value: object) -> object:
+        """Return the value of the field for a JSON value.
+
+        Raises :class:`InputError` for a value of another type, or below the minimum.
+        """
+        if value is None and _accepts(self.hint, None):
+            return None
+        if self.argument.parse is not None and isinstance(value, str):
+            return self.argument.parse(self.name, value)
+        if self.argument.parse is not None or not _accepts(self.hint, value):
+            raise InputError(f"{self.name} is {_show(value)}, but must be {self.describe_type()}")
+        minimum = self.argument.minimum
+        if minimum is not None and isinstance(value, int) and value < minimum:
+            raise InputError(f"{self.name} is {value}; the minimum is {minimum}")
+        return tuple(value) if isinstance(value, list) else value
+
+    def describe_type(self) -> str:
+        """Return what the argument accepts: ``a whole number``, ``minor or full``."""
+        if self.argument.parse is not None:
+            return "a text"
+        return _describe(self.hint)
+
+
+def list_arguments(request: type[Any]) -> Mapping[str, DeclaredField]:
+    """Return the annotated fields of a dataclass by name."""
+    hints = get_type_hints(request, include_extras=True)
+    declared = {}
+    for field in fields(request):
+        hint = hints[field.name]
+        if get_origin(hint) is Annotated and isinstance(get_args(hint)[1], Argument):
+            declared[field.name] = DeclaredField(
+                name=field.name,
+                argument=get_args(hint)[1],
+                hint=get_args(hint)[0],
+                is_required=field.default is MISSING and field.default_factory is MISSING,
+            )
+    return declared
+
+
+def convert_arguments(request: type[Any], values: Mapping[str, object]) -> dict[str, Any]:
+    """Return the values of a JSON object as arguments of a dataclass.
+
+    Raises :class:`InputError` for an unknown or missing argument, and for a value that it does not
+    accept.
+    """
+    declared = list_arguments(request)
+    unknown = sorted(values.keys() - declared.keys())
+    if unknown:
+        raise InputError(
+            f"unknown arguments: {clean_line(', '.join(unknown))}; possible are "
+            f"{', '.join(declared) or 'none'}"
+        )
+    missing = [name for name, each in declared.items() if each.is_required and name not in values]
+    if missing:
+        raise InputError(f"missing arguments: {', '.join(missing)}")
+    return {name: declared[name].convert(value) for name, value in values.items()}
+
+
+def _accepts(hint: Any, value: object) -> bool:
+    """Return whether a JSON value has a type."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        return any(_accepts(each, value) for each in arguments)
+    if origin is Literal:
+        return value in arguments
+    if origin is tuple or (origin is not None and issubclass(origin, Sequence)):
+        return isinstance(value, list) and all(_accepts(arguments[0], item) for item in value)
+    if origin is not None:
+        return isinstance(value, Mapping) and all(_accepts(arguments[1], v) for v in value.values())
+    if hint in (object, Any):
+        return True
+    if hint is NoneType or hint is None:
+        return value is None
+    if hint is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, hint) and (hint is bool or not isinstance(value, bool))
+
+
+def _describe(hint: Any) -> str:
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        return " or ".join(_describe(each) for each in arguments if each is not NoneType)
+    if origin is Literal:
+        return " or ".join(map(str, arguments))
+    if origin is tuple or (origin is not None and issubclass(origin, Sequence)):
+        return f"a list, each of {_describe(arguments[0])}"
+    return _KINDS.get(hint, "an object")
+
+
+def _show(value: object) -> str:
+    return clean_line(repr(value))[:100]

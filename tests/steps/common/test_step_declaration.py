@@ -15,8 +15,7 @@ import paimon_orch.steps
 from paimon_orch.cli.app import INDEX
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.format.times import parse_duration
-from paimon_orch.steps.common.argument import Argument
-from paimon_orch.steps.common.step_declaration import convert_arguments, list_arguments
+from paimon_orch.steps.common.argument import Argument, convert_arguments, list_arguments
 from paimon_orch.steps.common.step_registry import STEP_MODULES, load_declaration
 
 

@@ -49,7 +49,7 @@ RACE_TESTS = {
         "steps/test_maintenance_at_once.py",
         "*",
     ),
-    "The same in S3": ("storage/test_maintenance_in_a_store.py", "*"),
+    "The same in object stores": ("storage/test_maintenance_in_a_store.py", "*"),
     "Commits during a compaction": ("steps/compaction/test_compact_races.py", "*"),
     "Commits and reads during an expiration": ("steps/expiration/test_expire_races.py", "*"),
     "Changes that conflict with a commit": ("table/commit/test_conflict_detection.py", "*"),
