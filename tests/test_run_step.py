@@ -19,7 +19,7 @@ from support.tables import new_table, rows_of, table_of
 from paimon_orch import run_step
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.run_step import StepRun
-from paimon_orch.steps.common.step_registry import STEP_MODULES, load_declaration
+from paimon_orch.steps.common.step_registry import find_steps, load_declaration
 from paimon_orch.table.table import Table
 
 
@@ -71,9 +71,9 @@ def test_a_step_that_deletes_requires_a_decision(tmp_path: Path, table: Table) -
 
 def test_steps_require_a_decision_if_their_commands_ask() -> None:
     commands = dict(walk_commands())
-    asking = {name for name in STEP_MODULES if "--yes" in option_names(commands[name])}
+    asking = {name for name in find_steps() if "--yes" in option_names(commands[name])}
 
-    assert {name for name in STEP_MODULES if load_declaration(name).asks} == asking
+    assert {name for name in find_steps() if load_declaration(name).asks} == asking
 
 
 def _raise_index_error(_: StepRun) -> None:
@@ -96,7 +96,7 @@ def test_an_unexpected_error_is_reported_too(
     assert json.loads(capsys.readouterr().out)["error"]["type"] == "IndexError"
 
 
-@pytest.mark.parametrize("step", sorted(STEP_MODULES))
+@pytest.mark.parametrize("step", sorted(find_steps()))
 def test_every_step_reports_json_or_a_refusal(step: str, tmp_path: Path, table: Table) -> None:
     arguments = {
         "create-global-index": {"column": "v"},
@@ -134,7 +134,7 @@ def test_steps_of_other_kinds_of_tables_report_json(tmp_path: Path) -> None:
     assert execute(tmp_path, "reassign-row-ids")["outcome"]["snapshot_id"] is None
     arguments = {"column": "k", "index_type": "btree"}
     report = execute(tmp_path, "drop-global-index", dry_run=False, arguments=arguments)
-    assert report["outcome"]["index_files"] == 1
+    assert len(report["outcome"]["index_files"]) == 1
 
 
 def test_postponed_rows_are_moved(tmp_path: Path) -> None:
@@ -228,5 +228,5 @@ def test_a_terminated_process_ends_with_the_status_of_the_signal() -> None:
 
 def test_the_page_lists_all_keys_and_all_steps(repository: Path) -> None:
     page = (repository / "docs/how-to/run-a-step-anywhere.md").read_text(encoding="utf-8")
-    for name in (*STEP_MODULES, *(field.name for field in fields(StepRun))):
+    for name in (*find_steps(), *(field.name for field in fields(StepRun))):
         assert f"`{name}`" in page

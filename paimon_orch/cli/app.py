@@ -23,6 +23,7 @@ from paimon_orch import __version__
 from paimon_orch.cli.help_page import HelpCommand, HelpGroup, Panel
 from paimon_orch.errors import CancelledError, InputError, PaimonError
 from paimon_orch.safe_text import clean_line, clean_record, get_logger
+from paimon_orch.steps.common.step_registry import StepEntry, find_steps
 
 if TYPE_CHECKING:  # older releases of Typer have no such module
     from typer._click import Command, Context
@@ -37,9 +38,25 @@ class IndexEntry(NamedTuple):
     panel: Panel
     summary: str
     """The first sentence of its help page."""
+    step: StepEntry | None = None
+    """The step that declares the command, instead of the module."""
 
 
-INDEX: Mapping[str, IndexEntry] = MappingProxyType(
+_PANELS = {
+    "expiration": Panel.EXPIRE,
+    "cleanup": Panel.EXPIRE,
+    "publication": Panel.CHECK,
+    "repairs": Panel.CHECK,
+}
+"""The sections of declared steps by their folders; the others compact and optimize."""
+
+
+def _index_step(name: str, entry: StepEntry) -> tuple[str, IndexEntry]:
+    panel = _PANELS.get(entry.folder, Panel.COMPACT)
+    return name, IndexEntry("", panel, entry.summary, entry)
+
+
+_COMMANDS: Mapping[str, IndexEntry] = MappingProxyType(
     {
         "catalogs": IndexEntry("catalog", Panel.TABLES, "Print the configured catalogs."),
         "tables": IndexEntry("catalog", Panel.TABLES, "Print the names of the tables."),
@@ -78,69 +95,14 @@ INDEX: Mapping[str, IndexEntry] = MappingProxyType(
         "compact-database": IndexEntry(
             "compact", Panel.COMPACT, "Compact the tables of one or more databases."
         ),
-        "rescale": IndexEntry("compact", Panel.COMPACT, "Change the number of buckets."),
-        "materialize-deletion-vectors": IndexEntry(
-            "compact", Panel.COMPACT, "Remove the deleted rows of a table with data evolution."
-        ),
-        "reassign-row-ids": IndexEntry(
-            "compact",
-            Panel.COMPACT,
-            "Give the rows of each partition consecutive row ids, in a table with data evolution.",
-        ),
-        "compact-manifests": IndexEntry(
-            "compact", Panel.COMPACT, "Merge small manifests of the newest snapshot."
-        ),
         "analyze": IndexEntry(
-            "optimize", Panel.COMPACT, "Count rows and compute column statistics."
-        ),
-        "move-postponed": IndexEntry(
-            "optimize", Panel.COMPACT, "Move rows from postpone buckets to real buckets."
-        ),
-        "rewrite-file-index": IndexEntry(
-            "indexes", Panel.COMPACT, "Build file indexes for existing data files."
-        ),
-        "create-global-index": IndexEntry(
-            "indexes",
-            Panel.COMPACT,
-            "Build an index of a column, in a table with data evolution.",
-        ),
-        "drop-global-index": IndexEntry(
-            "indexes",
-            Panel.COMPACT,
-            "Drop the indexes of a column, in a table with data evolution.",
-        ),
-        "expire-snapshots": IndexEntry(
-            "expire", Panel.EXPIRE, "Delete old snapshots and their files."
-        ),
-        "expire-partitions": IndexEntry(
-            "expire", Panel.EXPIRE, "Drop partitions older than a given age."
-        ),
-        "expire-changelogs": IndexEntry(
-            "expire", Panel.EXPIRE, "Delete old changelogs and their files."
-        ),
-        "expire-tags": IndexEntry("expire", Panel.EXPIRE, "Delete expired tags and their files."),
-        "remove-orphan-files": IndexEntry("cleanup", Panel.EXPIRE, "Delete unreferenced files."),
-        "purge-files": IndexEntry(
-            "cleanup", Panel.EXPIRE, "Delete all rows, snapshots, tags and branches."
+            "analyze", Panel.COMPACT, "Count rows and compute column statistics."
         ),
         "doctor": IndexEntry(
             "doctor", Panel.CHECK, "Find tables that are damaged, slow or not maintained."
         ),
         "repair": IndexEntry("repair", Panel.CHECK, "Repair what doctor finds in a table."),
         "check": IndexEntry("check", Panel.CHECK, "Verify a table."),
-        "remove-unexisting-files": IndexEntry(
-            "missing_files", Panel.CHECK, "Remove missing data files from the metadata."
-        ),
-        "remove-unexisting-manifests": IndexEntry(
-            "missing_files", Panel.CHECK, "Remove missing manifests from the metadata."
-        ),
-        "sync-iceberg": IndexEntry(
-            "publication", Panel.CHECK, "Publish the newest snapshot as Iceberg metadata."
-        ),
-        "sync-partitions": IndexEntry(
-            "publication", Panel.CHECK, "Add the table's partitions to its catalog."
-        ),
-        "mark-done": IndexEntry("publication", Panel.CHECK, "Mark partitions as done."),
         "rollback": IndexEntry("rollback", Panel.REFERENCES, "Roll back to an older snapshot."),
         "trigger-tag-automatic-creation": IndexEntry(
             "tag", Panel.REFERENCES, "Create the tags that are due."
@@ -149,15 +111,31 @@ INDEX: Mapping[str, IndexEntry] = MappingProxyType(
             "repair", Panel.CHECK, "Make the snapshot after a gap the earliest one."
         ),
         "demo": IndexEntry("demo", Panel.DEMO, "Load, compact and check a table of flights."),
+    }
+)
+"""The commands that are more than a step."""
+_GROUPS: Mapping[str, IndexEntry] = MappingProxyType(
+    {
         "database": IndexEntry("catalog", Panel.TABLES, "List, create and drop databases."),
         "quarantine": IndexEntry(
-            "cleanup", Panel.EXPIRE, "List, restore and delete quarantined files."
+            "quarantine", Panel.EXPIRE, "List, restore and delete quarantined files."
         ),
         "tag": IndexEntry("tag", Panel.REFERENCES, "Create, list, rename and delete tags."),
         "branch": IndexEntry(
             "branch", Panel.REFERENCES, "Create, list, merge and delete branches."
         ),
         "consumer": IndexEntry("consumer", Panel.REFERENCES, "List, reset and delete consumers."),
+    }
+)
+INDEX: Mapping[str, IndexEntry] = MappingProxyType(
+    {
+        **_COMMANDS,
+        **dict(
+            _index_step(name, entry)
+            for name, entry in find_steps().items()
+            if name not in _COMMANDS
+        ),
+        **_GROUPS,
     }
 )
 """All commands in the order of the reference page: groups are the last."""
@@ -177,7 +155,7 @@ class LazyCommands(Mapping[str, "Command"]):
 
     def __getitem__(self, name: str) -> "Command":
         if name not in self._loaded:
-            self._loaded |= _load_commands(self._index[name].module)
+            self._loaded |= _load_commands(name, self._index[name])
         return self._loaded[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -187,10 +165,15 @@ class LazyCommands(Mapping[str, "Command"]):
         return len(self._index)
 
 
-def _load_commands(module_name: str) -> Mapping[str, "Command"]:
-    """Return the commands and the groups of a module by name."""
+def _load_commands(name: str, entry: IndexEntry) -> Mapping[str, "Command"]:
+    """Return a command, and the other commands and groups of its module, by name."""
     app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
-    import_module(f"paimon_orch.cli.commands.{module_name}").add_commands(app)
+    if entry.step is None:
+        import_module(f"paimon_orch.cli.commands.{entry.module}").add_commands(app)
+    else:
+        from paimon_orch.cli.step_command import add_step_command
+
+        add_step_command(app, name, entry.step, entry.panel)
     commands: Mapping[str, Command] = get_group(app).commands
     return commands
 

@@ -3,7 +3,7 @@
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -25,18 +25,14 @@ from paimon_orch.cli.screen import (
     read_answer,
 )
 from paimon_orch.errors import InputError, NotFoundError, PaimonError
-from paimon_orch.format.display import format_count
 from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.times import parse_cutoff, parse_duration, parse_timestamp
-from paimon_orch.safe_text import clean_line, escape_name, format_names
+from paimon_orch.safe_text import clean_line, escape_name
 from paimon_orch.steps.common.executor import Executor
 from paimon_orch.steps.common.executor_choice import ChoosingExecutor, ExecutorKind
-from paimon_orch.table.filter.partition_spec import (
-    build_partition_matcher,
-    format_partition,
-    parse_shown_partition,
-)
+from paimon_orch.steps.common.partition_selection import split_partitions
+from paimon_orch.steps.common.step_report import CANNOT_BE_UNDONE, format_figures
 from paimon_orch.table.table import Table
 
 if TYPE_CHECKING:
@@ -47,9 +43,6 @@ if TYPE_CHECKING:
     from paimon_orch.steps.compaction.compact import CompactionResult
     from paimon_orch.table.scan.base_scan import BaseScan
     from paimon_orch.table.system_table import SystemTable
-
-KEPT_ROWS = "Older snapshots keep the rows until they expire."
-_PLURALS = {"branch": "branches"}
 
 
 @dataclass(slots=True)
@@ -107,22 +100,7 @@ def has_terminal() -> bool:
     return sys.stdin.isatty()
 
 
-def describe_loss(losses: Mapping[str, int | Sequence[str]]) -> str:
-    """Return the sizes of losses, such as ``2 snapshots and 1 tag (late)``.
-
-    ``losses`` has numbers or names by unit; empty ones are left out.
-    """
-    parts = []
-    for unit, loss in losses.items():
-        count = loss if isinstance(loss, int) else len(loss)
-        names = "" if isinstance(loss, int) else f" ({format_names(loss)})"
-        if count:
-            parts.append(format_count(count, unit, _PLURALS.get(unit)) + names)
-    *first, last = parts or ["nothing"]
-    return f"{', '.join(first)} and {last}" if first else last
-
-
-def confirm(action: str, *, yes: bool = False, undo: str = "This cannot be undone.") -> None:
+def confirm(action: str, *, yes: bool = False, undo: str = CANNOT_BE_UNDONE) -> None:
     """Ask before something is deleted; stdout is for results, so the question is on stderr.
 
     ``action`` says what is deleted; the dry run of the command says the same. ``undo`` says whether
@@ -163,41 +141,9 @@ def parse_partitions(
     """
     from paimon_orch.steps.common.bucket_scan import require_partitions
 
-    specs = split_partitions(table, text)
+    specs = None if text is None else split_partitions(table, text)
     require_partitions(table, specs, with_directories=with_directories)
     return specs
-
-
-def split_partitions(table: Table, text: str | None) -> list[str] | None:
-    """Split a list of partitions; raises :class:`InputError` for an empty list.
-
-    Returns the names of directories for names of the system table ``$partitions``, in which
-    nothing is escaped.
-    """
-    if text is None:
-        return None
-    specs = [spec.strip() for spec in text.split(";") if spec.strip()]
-    if not specs:
-        raise InputError("--partitions is empty; write for example dt=2026-01-31")
-    schema = table.stores.get_schema()
-    shown = {spec: parse_shown_partition(spec, schema) for spec in specs}
-    unescaped = {
-        spec: build_partition_matcher(values, schema)
-        for spec, values in shown.items()
-        if values is not None and any(set(value) & set("/%,") for value in values.values())
-    }
-    if not unescaped:
-        return specs
-    partitions = {split.partition for split in table.files()}
-    names = {format_partition(partition, schema): partition for partition in partitions}
-
-    def find_directory_name(spec: str) -> str:
-        if spec in names or spec not in unescaped:
-            return spec
-        found = (name for name, partition in names.items() if unescaped[spec](partition))
-        return next(found, spec)
-
-    return [find_directory_name(spec) for spec in specs]
 
 
 def parse_optional_duration(option: str, text: str | None) -> timedelta | None:
@@ -233,8 +179,7 @@ def print_result(values: dict[str, object], as_json: bool, empty_text: str) -> N
     elif values["snapshot_id"] is None:
         print_lines(empty_text)
     else:
-        counts = (f"{key.replace('_', ' ')} {value:,}" for key, value in values.items() if value)
-        print_lines("; ".join(counts))
+        print_lines(format_figures(values))
 
 
 def print_write_result(
@@ -364,8 +309,3 @@ def add_progress_bar(bars: "Progress | None", description: str) -> Callable[[int
 
     task = bars.add_task(escape(clean_line(description)), total=None)
     return lambda completed, total: bars.update(task, completed=completed, total=total)
-
-
-def describe_refused_paths(refused: tuple[str, ...]) -> list[str]:
-    """Return a line for each path that was not deleted."""
-    return [f"not deleted, because it is outside of the table: {path}" for path in refused]

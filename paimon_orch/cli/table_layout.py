@@ -15,8 +15,6 @@ from paimon_orch.safe_text import escape_name
 _BORDERS_PER_COLUMN = 3
 _SHORTEST_RULE = 20
 _LONGEST_RULE = 60
-_UNITS = ("B", "kB", "MB", "GB", "TB")
-_UNIT_RATIO = 1000
 
 
 class Layout(StrEnum):
@@ -28,14 +26,6 @@ class Layout(StrEnum):
     """Columns of full width."""
     VERTICAL = "vertical"
     """One value per line."""
-
-
-def format_size(size: int) -> str:
-    """Return a number of bytes in a decimal unit: ``999 B``, ``1.2 kB``, ``20.5 GB``."""
-    value, units = float(size), list(_UNITS)
-    while value >= _UNIT_RATIO and len(units) > 1:
-        value, units = value / _UNIT_RATIO, units[1:]
-    return f"{size} B" if len(units) == len(_UNITS) else f"{value:,.1f} {units[0]}"
 
 
 def print_rows(

@@ -32,13 +32,13 @@ from paimon_orch.steps.expiration.expire_partitions import PartitionExpirationPl
 from paimon_orch.steps.expiration.expire_snapshots import SnapshotExpirationPlan
 from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.steps.maintenance import compact_manifests as manifest_step
-from paimon_orch.steps.maintenance import mark_done as mark_step
-from paimon_orch.steps.maintenance import sync_iceberg as iceberg_step
-from paimon_orch.steps.maintenance import sync_partitions as sync_step
 from paimon_orch.steps.maintenance.compact_manifests import ManifestCompactionPlan
-from paimon_orch.steps.maintenance.mark_done import MarkDonePlan
-from paimon_orch.steps.maintenance.sync_iceberg import IcebergSyncPlan
-from paimon_orch.steps.maintenance.sync_partitions import PartitionSyncPlan
+from paimon_orch.steps.publication import mark_done as mark_step
+from paimon_orch.steps.publication import sync_iceberg as iceberg_step
+from paimon_orch.steps.publication import sync_partitions as sync_step
+from paimon_orch.steps.publication.mark_done import MarkDonePlan
+from paimon_orch.steps.publication.sync_iceberg import IcebergSyncPlan
+from paimon_orch.steps.publication.sync_partitions import PartitionSyncPlan
 from paimon_orch.table.metadata.changelog_store import ChangelogStore
 from paimon_orch.table.partition_marks import format_names
 from paimon_orch.table.table import Table

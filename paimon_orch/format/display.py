@@ -10,6 +10,8 @@ from paimon_orch.safe_text import clean_line, mask_secrets
 _MAX_ITEMS = 10
 _MAX_ROWS = 50
 _MAX_TEXT = 200
+_SIZE_UNITS = ("kB", "MB", "GB", "TB", "PB")
+_UNIT_RATIO = 1000
 
 
 def format_count(count: object, noun: str, plural: str | None = None) -> str:
@@ -18,6 +20,16 @@ def format_count(count: object, noun: str, plural: str | None = None) -> str:
     if count == 1:
         return f"1 {noun}"
     return f"{count:,} {plural or noun + ('es' if noun.endswith('x') else 's')}"
+
+
+def format_size(size: int) -> str:
+    """Return a number of bytes in a decimal unit: ``999 B``, ``1.2 kB``, ``20.5 GB``."""
+    if size < _UNIT_RATIO:
+        return f"{size} B"
+    value, units = size / _UNIT_RATIO, list(_SIZE_UNITS)
+    while round(value, 1) >= _UNIT_RATIO and len(units) > 1:
+        value, units = value / _UNIT_RATIO, units[1:]
+    return f"{value:,.1f} {units[0]}"
 
 
 class Displayable:

@@ -25,14 +25,6 @@ if TYPE_CHECKING:
         RemoveOrphanFilesRequest,
         remove_orphan_files,
     )
-    from paimon_orch.steps.cleanup.remove_unexisting_files import (
-        REMOVE_UNEXISTING_FILES,
-        remove_unexisting_files,
-    )
-    from paimon_orch.steps.cleanup.remove_unexisting_manifests import (
-        REMOVE_UNEXISTING_MANIFESTS,
-        remove_unexisting_manifests,
-    )
     from paimon_orch.steps.common.executor import Executor, InProcessExecutor, Progress
     from paimon_orch.steps.common.local_executor import LocalExecutor
     from paimon_orch.steps.common.step import (
@@ -54,16 +46,16 @@ if TYPE_CHECKING:
         run_compaction,
     )
     from paimon_orch.steps.compaction.key_indexes import BUILD_KEY_INDEXES, build_key_indexes
-    from paimon_orch.steps.compaction.materialize import (
+    from paimon_orch.steps.compaction.materialize_deletion_vectors import (
         MATERIALIZE_DELETION_VECTORS,
         materialize_deletion_vectors,
     )
-    from paimon_orch.steps.compaction.policy import CompactionDecision, CompactionPolicy, decide
-    from paimon_orch.steps.compaction.postpone import (
+    from paimon_orch.steps.compaction.move_postponed import (
         MOVE_POSTPONED,
         MovePostponedRequest,
         move_postponed,
     )
+    from paimon_orch.steps.compaction.policy import CompactionDecision, CompactionPolicy, decide
     from paimon_orch.steps.compaction.sort_compact import SortOrder, SortRequest
     from paimon_orch.steps.expiration.delete_tag import (
         DELETE_TAG,
@@ -122,7 +114,6 @@ if TYPE_CHECKING:
         DropGlobalIndexResult,
         drop_global_index,
     )
-    from paimon_orch.steps.maintenance.mark_done import MARK_DONE, MarkDoneRequest, mark_done
     from paimon_orch.steps.maintenance.merge_branch import (
         MERGE_BRANCH,
         MergeBranchRequest,
@@ -144,17 +135,26 @@ if TYPE_CHECKING:
         RollbackAsLatestRequest,
         rollback_as_latest,
     )
-    from paimon_orch.steps.maintenance.sync_iceberg import (
+    from paimon_orch.steps.publication.mark_done import MARK_DONE, MarkDoneRequest, mark_done
+    from paimon_orch.steps.publication.sync_iceberg import (
         SYNC_ICEBERG,
         IcebergSyncPlan,
         IcebergSyncResult,
         sync_iceberg,
     )
-    from paimon_orch.steps.maintenance.sync_partitions import (
+    from paimon_orch.steps.publication.sync_partitions import (
         SYNC_PARTITIONS,
         PartitionSyncResult,
         SyncPartitionsRequest,
         sync_partitions,
+    )
+    from paimon_orch.steps.repairs.remove_unexisting_files import (
+        REMOVE_UNEXISTING_FILES,
+        remove_unexisting_files,
+    )
+    from paimon_orch.steps.repairs.remove_unexisting_manifests import (
+        REMOVE_UNEXISTING_MANIFESTS,
+        remove_unexisting_manifests,
     )
     from paimon_orch.steps.repairs.repair import REPAIR, RepairRequest, RepairResult, repair
     from paimon_orch.steps.row_level.row_level_write import RowLevelRequest, RowLevelResult, delete
@@ -183,9 +183,12 @@ _MODULES = {
         "run_compaction",
     ),
     "compaction.key_indexes": ("BUILD_KEY_INDEXES", "build_key_indexes"),
-    "compaction.materialize": ("MATERIALIZE_DELETION_VECTORS", "materialize_deletion_vectors"),
+    "compaction.materialize_deletion_vectors": (
+        "MATERIALIZE_DELETION_VECTORS",
+        "materialize_deletion_vectors",
+    ),
     "compaction.policy": ("CompactionDecision", "CompactionPolicy", "decide"),
-    "compaction.postpone": ("MOVE_POSTPONED", "MovePostponedRequest", "move_postponed"),
+    "compaction.move_postponed": ("MOVE_POSTPONED", "MovePostponedRequest", "move_postponed"),
     "compaction.sort_compact": ("SortOrder", "SortRequest"),
     "expiration.delete_tag": (
         "DELETE_TAG",
@@ -223,11 +226,11 @@ _MODULES = {
         "RemoveOrphanFilesRequest",
         "remove_orphan_files",
     ),
-    "cleanup.remove_unexisting_files": (
+    "repairs.remove_unexisting_files": (
         "REMOVE_UNEXISTING_FILES",
         "remove_unexisting_files",
     ),
-    "cleanup.remove_unexisting_manifests": (
+    "repairs.remove_unexisting_manifests": (
         "REMOVE_UNEXISTING_MANIFESTS",
         "remove_unexisting_manifests",
     ),
@@ -261,7 +264,7 @@ _MODULES = {
         "CompactChainTableRequest",
         "compact_chain_table",
     ),
-    "maintenance.mark_done": ("MARK_DONE", "MarkDoneRequest", "mark_done"),
+    "publication.mark_done": ("MARK_DONE", "MarkDoneRequest", "mark_done"),
     "maintenance.merge_branch": ("MERGE_BRANCH", "MergeBranchRequest", "merge_branch"),
     "maintenance.reassign_row_ids": ("REASSIGN_ROW_IDS", "reassign_row_ids"),
     "maintenance.rescale": ("RESCALE", "RescaleRequest", "rescale"),
@@ -276,13 +279,13 @@ _MODULES = {
         "RollbackAsLatestRequest",
         "rollback_as_latest",
     ),
-    "maintenance.sync_iceberg": (
+    "publication.sync_iceberg": (
         "SYNC_ICEBERG",
         "IcebergSyncPlan",
         "IcebergSyncResult",
         "sync_iceberg",
     ),
-    "maintenance.sync_partitions": (
+    "publication.sync_partitions": (
         "SYNC_PARTITIONS",
         "PartitionSyncResult",
         "SyncPartitionsRequest",

@@ -32,7 +32,7 @@ from paimon_orch.steps.expiration.expire_tags import expire_tags
 from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.steps.maintenance.compact_manifests import compact_manifests
 from paimon_orch.steps.maintenance.create_automatic_tags import create_tags
-from paimon_orch.steps.maintenance.sync_iceberg import sync_iceberg
+from paimon_orch.steps.publication.sync_iceberg import sync_iceberg
 from paimon_orch.table.schema_change.schema_changes import AddColumn, SetOption
 from paimon_orch.table.table import Table
 

@@ -121,15 +121,15 @@ CASES: dict[str, Case] = {
         "delete 1 quarantined file of db.t?", ("--older-than", "0 s"), quarantine_orphan
     ),
     "remove-orphan-files": Case(
-        "delete 1 file of 1 byte of db.t, also files that running jobs have written?",
+        "delete 1 file of 1 byte of db.t; files that running jobs have written may be among them?",
         ("--older-than", "1 s"),
         add_orphan,
     ),
     "remove-unexisting-files": Case(
-        "remove 1 missing file of db.t from the metadata; 1 row of them is lost", (), lose_data_file
+        "remove 1 missing file from the metadata of db.t; 1 row of them is lost", (), lose_data_file
     ),
     "remove-unexisting-manifests": Case(
-        "remove 1 missing manifest of db.t from the metadata; the files that they added (1)",
+        "remove 1 missing manifest from the metadata of db.t; the files that they added (1)",
         (),
         lose_manifest,
     ),
@@ -140,7 +140,8 @@ CASES: dict[str, Case] = {
         lose_snapshot,
     ),
     "rescale": Case(
-        "rewrite 2 rows and 2 partitions (p=1, p=2) of db.t to 2 buckets?", ("--bucket-num", "2")
+        "rewrite 2 rows and 2 partitions (p=1, p=2) of db.t; each partition gets 2 buckets?",
+        ("--bucket-num", "2"),
     ),
     "rollback": Case(
         "roll back db.t from snapshot 2 to 1 and delete 1 snapshot?", ("--snapshot", "1")
@@ -153,11 +154,9 @@ CASES: dict[str, Case] = {
 DRY_RUNS_WITH_OTHER_TEXT = {
     "alter",
     "consumer",
-    "expire-tags",
     "ingest",
     "repair",
     "tag",
-    "remove-orphan-files",
 }
 NEED_SPARK = {"update", "merge-into"}
 OTHER_TABLES = {"database drop", "drop-global-index", "expire-changelogs"}

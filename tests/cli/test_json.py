@@ -49,7 +49,7 @@ STEPS: list[tuple[str, list[str], set[str]]] = [
     ("truncate", ["--yes"], {"snapshot_id", "rows"}),
     ("rollback", ["--snapshot", "2", "--dry-run"], {"snapshot_id", "previous_snapshot_id"}),
     ("rollback", ["--snapshot", "2", "--yes"], {"snapshot_id", "previous_snapshot_id"}),
-    ("rescale", ["--bucket-num", "2", "--yes"], {"committed"}),
+    ("rescale", ["--bucket-num", "2", "--yes"], {"snapshot_id", "buckets"}),
     ("compact-manifests", [], {"snapshot_id"}),
     ("alter", ["--set", "metadata.iceberg.storage=table-location"], {"schema_id"}),
     ("sync-iceberg", ["--dry-run"], {"iceberg_snapshot_id", "problem"}),
@@ -61,6 +61,7 @@ STEPS: list[tuple[str, list[str], set[str]]] = [
         ["--expiration-time", "30 d", "--timestamp-formatter", "yyyyMMdd", "--dry-run"],
         {"partitions", "rows"},
     ),
+    ("expire-tags", [], {"tags"}),
     ("remove-unexisting-files", [], {"files", "rows"}),
     ("remove-unexisting-manifests", [], {"manifests", "added_files", "deleted_files"}),
     ("remove-orphan-files", [], {"files", "bytes", "skipped_external_paths"}),
@@ -71,7 +72,7 @@ STEPS: list[tuple[str, list[str], set[str]]] = [
     ("purge-files", ["--yes"], {"rows", "snapshots", "tags", "branches", "files"}),
     ("rename", ["db.t2"], {"table", "previous_name"}),
 ]
-LISTS = ["tag list", "branch list", "quarantine list", "expire-tags"]
+LISTS = ["tag list", "branch list", "quarantine list"]
 LISTS += ["trigger-tag-automatic-creation", "consumer list", "consumer clear"]
 CATALOG_STEPS: list[tuple[list[str], set[str]]] = [
     (["database", "create", "W", "other"], {"database"}),
@@ -112,7 +113,11 @@ def test_each_command_on_a_table_prints_one_document(root: str) -> None:
 def test_move_postponed_prints_one_document(tmp_path: Path) -> None:
     new_table(tmp_path, bucket="-2")
 
-    assert document("move-postponed", str(tmp_path), "db.t") == {"snapshot_id": None, "rows": 0}
+    assert document("move-postponed", str(tmp_path), "db.t") == {
+        "snapshot_id": None,
+        "rows": 0,
+        "units": [],
+    }
 
 
 def test_each_command_on_a_catalog_prints_one_document(root: str) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from rich.console import Console
 
-from paimon_orch.cli.table_layout import Layout, format_size, print_rows
-from paimon_orch.format.display import format_count
+from paimon_orch.cli.table_layout import Layout, print_rows
+from paimon_orch.format.display import format_count, format_size
 
 NAMES = ("id", "text")
 ROWS = [("1", "short"), ("2", "a\nb \x1b[31m \x9b"), ("3", "\u4e2d" * 20)]
@@ -60,7 +60,7 @@ def test_no_rows_have_a_header_only(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "text"), [(0, "0 B"), (999, "999 B"), (1234, "1.2 kB"), (20.5e9, "20.5 GB"), (9e15, "9,000.0 TB")]
+    ("size", "text"), [(0, "0 B"), (999, "999 B"), (1234, "1.2 kB"), (999_960, "1.0 MB"), (20.5e9, "20.5 GB"), (1e18, "1,000.0 PB")]
 )  # fmt: skip
 def test_sizes_have_the_unit_that_fits(size: float, text: str) -> None:
     assert format_size(int(size)) == text

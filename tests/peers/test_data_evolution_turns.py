@@ -15,7 +15,7 @@ from support.tables import deletion_vectors_of, table_of
 
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
-from paimon_orch.steps.compaction.materialize import materialize_deletion_vectors
+from paimon_orch.steps.compaction.materialize_deletion_vectors import materialize_deletion_vectors
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
 from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.steps.maintenance.reassign_row_ids import reassign_row_ids

@@ -20,7 +20,7 @@ from paimon_orch import Catalog
 from paimon_orch.errors import StorageError, UnsupportedError
 from paimon_orch.metastore.hive_client import HiveClient
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
-from paimon_orch.steps.maintenance.sync_iceberg import sync_iceberg
+from paimon_orch.steps.publication.sync_iceberg import sync_iceberg
 from paimon_orch.table.iceberg.hive_entry import HiveEntry
 from paimon_orch.table.iceberg.metadata_store import IcebergMetadataStore
 from paimon_orch.table.iceberg.open_catalog_entry import open_catalog_entry

@@ -28,7 +28,7 @@ from paimon_orch.errors import AccessDeniedError, UnsupportedError
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
-from paimon_orch.steps.maintenance.sync_iceberg import sync_iceberg
+from paimon_orch.steps.publication.sync_iceberg import sync_iceberg
 from paimon_orch.table.iceberg.publish import IcebergPublisher
 from paimon_orch.table.iceberg.rest_entry import RestEntry
 from paimon_orch.table.iceberg.status import IcebergStatus, read_iceberg_status

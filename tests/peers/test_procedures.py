@@ -10,12 +10,12 @@ from support.peers.peers import Peer
 from support.tables import new_table, rows_of, table_of
 
 from paimon_orch import Catalog
-from paimon_orch.steps.cleanup.remove_unexisting_manifests import remove_unexisting_manifests
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.steps.maintenance.merge_branch import merge_branch
 from paimon_orch.steps.maintenance.rollback_as_latest import rollback_as_latest
+from paimon_orch.steps.repairs.remove_unexisting_manifests import remove_unexisting_manifests
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from paimon_orch.format.manifest.manifest_entry import FileKind, FileSource, Man
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.steps.common.executor import InProcessExecutor
-from paimon_orch.steps.compaction import postpone
+from paimon_orch.steps.compaction import move_postponed as postpone
 from paimon_orch.steps.maintenance.analyze import analyze
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.table import Table

@@ -34,13 +34,13 @@ from support.tables import new_table, rows_of, small_batches, stored_files, tabl
 
 from paimon_orch import Catalog
 from paimon_orch.errors import UnsupportedError
-from paimon_orch.steps.cleanup.remove_unexisting_files import remove_unexisting_files
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
 from paimon_orch.steps.maintenance.analyze import analyze
 from paimon_orch.steps.maintenance.compact_manifests import compact_manifests
 from paimon_orch.steps.maintenance.rewrite_file_index import rewrite_file_index
+from paimon_orch.steps.repairs.remove_unexisting_files import remove_unexisting_files
 from paimon_orch.steps.row_level import row_level_write as row_level
 from paimon_orch.table.schema_change.schema_changes import (
     SchemaChange,

@@ -31,7 +31,6 @@ from support.histories import (
 from support.tables import Row, deletion_vectors_of, new_table, rows_of, small_batches, table_of
 
 from paimon_orch import Catalog
-from paimon_orch.steps.cleanup.remove_unexisting_files import remove_unexisting_files
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.common.step import run_step
 from paimon_orch.steps.compaction.compact import compact
@@ -45,6 +44,7 @@ from paimon_orch.steps.maintenance.analyze import analyze
 from paimon_orch.steps.maintenance.compact_manifests import compact_manifests
 from paimon_orch.steps.maintenance.rescale import rescale
 from paimon_orch.steps.maintenance.rewrite_file_index import rewrite_file_index
+from paimon_orch.steps.repairs.remove_unexisting_files import remove_unexisting_files
 from paimon_orch.table.scan.bucket_reader import BucketReader
 from paimon_orch.table.schema_change.schema_changes import SetOption
 from paimon_orch.table.table import Table

@@ -20,12 +20,11 @@ from support.tables import new_table, rows_of, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.steps import ingest
-from paimon_orch.steps.cleanup.remove_unexisting_files import remove_unexisting_files
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction import sort_compact
 from paimon_orch.steps.compaction.compact import compact
-from paimon_orch.steps.compaction.materialize import materialize_deletion_vectors
-from paimon_orch.steps.compaction.postpone import move_postponed
+from paimon_orch.steps.compaction.materialize_deletion_vectors import materialize_deletion_vectors
+from paimon_orch.steps.compaction.move_postponed import move_postponed
 from paimon_orch.steps.expiration.expire_changelogs import expire_changelogs
 from paimon_orch.steps.expiration.expire_partitions import expire_partitions
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
@@ -35,6 +34,7 @@ from paimon_orch.steps.maintenance.compact_manifests import compact_manifests
 from paimon_orch.steps.maintenance.reassign_row_ids import reassign_row_ids
 from paimon_orch.steps.maintenance.rescale import rescale
 from paimon_orch.steps.maintenance.rewrite_file_index import rewrite_file_index
+from paimon_orch.steps.repairs.remove_unexisting_files import remove_unexisting_files
 from paimon_orch.steps.row_level.row_level_write import RowSource, delete
 from paimon_orch.table.commit.commit import CommitId
 from paimon_orch.table.schema_change.schema_changes import SetOption

@@ -18,12 +18,13 @@ from paimon_orch.errors import UnsupportedError
 from paimon_orch.format.options.blocking_options import Allowances
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.steps import ingest
-from paimon_orch.steps.cleanup import remove_orphan_files, remove_unexisting_files
+from paimon_orch.steps.cleanup import remove_orphan_files
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction import compact
 from paimon_orch.steps.expiration import expire_changelogs, expire_snapshots, expire_tags
 from paimon_orch.steps.inspection import check_table, inspect
 from paimon_orch.steps.maintenance import analyze, compact_manifests, rescale, rewrite_file_index
+from paimon_orch.steps.repairs import remove_unexisting_files
 from paimon_orch.table.table import Table
 
 ROWS = pa.table({"id": [1, 2], "v": ["a", "b"]})

@@ -27,9 +27,8 @@ from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.output import to_json_value
 from paimon_orch.cli.registration import register_command
 from paimon_orch.cli.screen import print_json, print_lines
-from paimon_orch.cli.table_layout import format_size
 from paimon_orch.errors import InputError, NotFoundError
-from paimon_orch.format.display import format_count
+from paimon_orch.format.display import format_count, format_size
 from paimon_orch.steps.autopilot.action_outcome import (
     ActionOutcome,
     MaintenancePrices,

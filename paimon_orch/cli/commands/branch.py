@@ -13,7 +13,6 @@ from paimon_orch.cli.arguments import (
 )
 from paimon_orch.cli.common import (
     confirm,
-    describe_loss,
     open_table,
     print_names,
     print_values,
@@ -24,6 +23,7 @@ from paimon_orch.format.display import format_count
 from paimon_orch.format.paths import MAIN_BRANCH
 from paimon_orch.safe_text import escape_name
 from paimon_orch.steps.common.step import run_step
+from paimon_orch.steps.common.step_report import describe_loss
 from paimon_orch.steps.maintenance import merge_branch as merge_step
 
 _BranchName = Annotated[str, typer.Argument(metavar="BRANCH", help="Name of the branch.")]

@@ -10,7 +10,6 @@ from paimon_orch.catalog.named_catalogs import describe_named_catalogs
 from paimon_orch.cli.arguments import AsJson, CatalogLocation, DryRun, Identifier, Yes
 from paimon_orch.cli.common import (
     confirm,
-    describe_loss,
     open_catalog,
     parse_names,
     parse_pair,
@@ -21,6 +20,7 @@ from paimon_orch.cli.help_page import Panel, new_group
 from paimon_orch.cli.registration import register_command
 from paimon_orch.cli.screen import print_json, print_lines
 from paimon_orch.format.display import format_count
+from paimon_orch.steps.common.step_report import describe_loss
 
 _Database = Annotated[str, typer.Argument(metavar="DATABASE", help="Name of the database.")]
 _OptionalDatabase = Annotated[

@@ -1,4 +1,4 @@
-"""Commands that rewrite data files or manifests: compact, rescale and others."""
+"""The commands ``compact`` and ``compact-database``."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -16,13 +16,10 @@ from paimon_orch.cli.arguments import (
     Master,
     PartitionFilter,
     Partitions,
-    Yes,
 )
 from paimon_orch.cli.common import (
     add_progress_bar,
     build_executor,
-    confirm,
-    describe_loss,
     open_catalog,
     open_progress_bars,
     open_table,
@@ -31,13 +28,12 @@ from paimon_orch.cli.common import (
     parse_partitions,
     print_result,
     print_values,
-    split_partitions,
     start_spark,
 )
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import declare_option, register_command
 from paimon_orch.cli.screen import print_json, print_lines
-from paimon_orch.cli.table_layout import format_size, print_rows
+from paimon_orch.cli.step_command import print_plan
 from paimon_orch.errors import CancelledError, InputError, describe_error
 from paimon_orch.format.display import format_count
 from paimon_orch.safe_text import escape_name
@@ -47,8 +43,7 @@ from paimon_orch.steps.common.bucket_scan import (
     scan_latest_buckets,
 )
 from paimon_orch.steps.common.executor_choice import ExecutorKind
-from paimon_orch.steps.common.partition_selection import PartitionRequest
-from paimon_orch.steps.common.step import EmptyRequest, run_step
+from paimon_orch.steps.common.partition_selection import PartitionRequest, split_partitions
 from paimon_orch.steps.compaction import compact as compact_step
 from paimon_orch.steps.compaction.bucket_selection import parse_buckets
 from paimon_orch.steps.compaction.plan import CompactRequest
@@ -61,7 +56,6 @@ if TYPE_CHECKING:
     from paimon_orch.steps.compaction.policy import CompactionDecision
     from paimon_orch.steps.compaction.sort_compact import SortOrder
 
-_MAX_SHOWN_UNITS = 1_000
 _MAX_SHOWN_DECISIONS = 20  # maximum number of decisions that a dry run shows, one per partition
 _NOTHING_TO_DO = "nothing to compact"
 _EXAMPLES = [
@@ -126,12 +120,6 @@ _ExcludingTables = Annotated[
 _ClusterIdleFor = Annotated[
     str | None, declare_option(CompactRequest, "cluster_idle_for", metavar="DURATION")
 ]
-_BucketNumber = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N", min=1, help="Buckets of each partition.", show_default="the table's option"
-    ),
-]
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -142,27 +130,6 @@ def add_commands(app: typer.Typer) -> None:
         compact_database,
         Panel.COMPACT,
         examples=["compact-database /lake --including-databases 'sales.*' --dry-run"],
-    )
-    register_command(
-        app, rescale, Panel.COMPACT, examples=["rescale /lake db.orders --bucket-num 8 --dry-run"]
-    )
-    register_command(
-        app,
-        materialize_deletion_vectors,
-        Panel.COMPACT,
-        examples=["materialize-deletion-vectors /lake db.events --dry-run"],
-    )
-    register_command(
-        app,
-        reassign_row_ids,
-        Panel.COMPACT,
-        examples=["reassign-row-ids /lake db.events --dry-run"],
-    )
-    register_command(
-        app,
-        compact_manifests,
-        Panel.COMPACT,
-        examples=["compact-manifests /lake db.orders --dry-run"],
     )
 
 
@@ -202,7 +169,7 @@ def compact(
             "partitions by --partitions or --where"
         )
     if order is None:
-        specs = split_partitions(target, partitions)
+        specs = None if partitions is None else split_partitions(target, partitions)
         request = CompactRequest(
             partitions=specs,
             where=where,
@@ -215,7 +182,7 @@ def compact(
     else:
         planned, decisions = _plan_sort(target, partitions, where, order), []
     if dry_run:
-        _print_plan(planned, decisions, as_json)
+        _print_plan(planned, decisions, table, as_json)
         return
     builds_indexes = order is None and compact_step.builds_key_indexes(planned.state.schema)
     if not planned and not planned.postponed and not builds_indexes:
@@ -384,39 +351,18 @@ def _run_sort(
 
 
 def _print_plan(
-    plan: compact_step.CompactionPlan, decisions: list["CompactionDecision"], as_json: bool
+    plan: compact_step.CompactionPlan,
+    decisions: list["CompactionDecision"],
+    table: str,
+    as_json: bool,
 ) -> None:
     values = plan.to_dict()
     if as_json:
         values["decisions"] = [decision.to_dict() for decision in decisions]
         print_json(values)
         return
-    if plan:
-        _print_units(plan)
-        buckets = format_count(values["buckets"], "bucket")
-        print_lines(f"{buckets}, {format_count(values['files'], 'file')}; nothing was changed")
-    else:
-        print_lines(_NOTHING_TO_DO)
+    print_plan(plan, table, as_json=False)
     _print_decisions(decisions)
-
-
-def _print_units(plan: compact_step.CompactionPlan) -> None:
-    rows = [
-        (
-            unit.partition_text,
-            str(unit.bucket),
-            unit.reason_details or unit.reason,
-            str(unit.files),
-            f"{unit.rows:,}",
-            format_size(unit.bytes),
-            str(unit.output_level),
-        )
-        for unit in plan.units[:_MAX_SHOWN_UNITS]
-    ]
-    print_rows(("partition", "bucket", "why", "files", "rows", "size", "to level"), rows)
-    if len(plan.units) > _MAX_SHOWN_UNITS:
-        more = format_count(len(plan.units) - _MAX_SHOWN_UNITS, "smaller unit")
-        print_lines(f"and {more}; --json shows all")
 
 
 def _print_decisions(decisions: Sequence["CompactionDecision"]) -> None:
@@ -428,132 +374,3 @@ def _print_decisions(decisions: Sequence["CompactionDecision"]) -> None:
         print_lines(
             f"  and {format_count(len(decisions) - _MAX_SHOWN_DECISIONS, 'more partition')}"
         )
-
-
-def rescale(
-    ctx: typer.Context,
-    location: CatalogLocation,
-    table: Identifier,
-    bucket_num: _BucketNumber = None,
-    partitions: Partitions = None,
-    yes: Yes = False,
-    dry_run: DryRun = False,
-    executor: ExecutorOption = ExecutorKind.AUTO,
-    master: Master = None,
-    as_json: AsJson = False,
-) -> None:
-    """Change the number of buckets.
-
-    Rewrites the partitions. Also change the table's option 'bucket', which writers use.
-    """
-    from paimon_orch.steps.maintenance import rescale as rescale_step
-
-    runner = build_executor(executor, master)
-    target = open_table(ctx, location, table)
-    specs = parse_partitions(target, partitions)
-    planned = rescale_step.plan(
-        target, rescale_step.RescaleRequest(bucket_num=bucket_num, partitions=specs)
-    )
-    snapshot = None
-    rows = describe_loss(
-        {
-            "row": sum(split.row_count for split in planned.splits),
-            "partition": [name for name in planned.partitions if name],
-        }
-    )
-    action = f"rewrite {rows} of {table} to {format_count(planned.buckets, 'bucket')}"
-    if planned and not dry_run:
-        confirm(action, yes=yes, undo="No other job may write to these rows.")
-        snapshot = run_step(rescale_step.RESCALE, target, planned, runner).snapshot
-    committed = None if snapshot is None else snapshot.id
-    partitions = format_count(len(planned.partitions), "partition")
-    text = f"{partitions} to {format_count(planned.buckets, 'bucket')}; "
-    text += "nothing was changed" if snapshot is None else f"snapshot {snapshot.id}"
-    if planned and dry_run:
-        text = f"would {action}; nothing was changed"
-    print_values(planned.to_dict() | {"committed": committed}, as_json, text)
-
-
-def materialize_deletion_vectors(
-    ctx: typer.Context,
-    location: CatalogLocation,
-    table: Identifier,
-    partitions: Partitions = None,
-    where: PartitionFilter = None,
-    dry_run: DryRun = False,
-    executor: ExecutorOption = ExecutorKind.AUTO,
-    master: Master = None,
-    as_json: AsJson = False,
-) -> None:
-    """Remove the deleted rows of a table with data evolution.
-
-    Compactions of these tables keep deleted rows, because row ids must not change. The other rows
-    of the rewritten files get new row ids, and global indexes of their partitions are dropped.
-    """
-    from paimon_orch.steps.compaction import materialize as materialize_step
-
-    runner = build_executor(executor, master)
-    target = open_table(ctx, location, table)
-    specs = parse_partitions(target, partitions)
-    planned = materialize_step.plan(target, PartitionRequest(partitions=specs, where=where))
-    if dry_run:
-        _print_plan(planned, [], as_json)
-        return
-    with open_progress_bars() as bars:
-        progress = add_progress_bar(bars, f"materialize deletion vectors of {table}")
-        step = materialize_step.MATERIALIZE_DELETION_VECTORS
-        result = run_step(step, target, planned, runner, progress=progress)
-    print_result(result.to_dict(), as_json, "no rows are deleted: nothing to do")
-
-
-def reassign_row_ids(
-    ctx: typer.Context,
-    location: CatalogLocation,
-    table: Identifier,
-    partitions: Partitions = None,
-    where: PartitionFilter = None,
-    dry_run: DryRun = False,
-    as_json: AsJson = False,
-) -> None:
-    """Give the rows of each partition consecutive row ids, in a table with data evolution.
-
-    Compactions join only files of consecutive ids, and writers of several partitions leave gaps.
-    Rewrites only metadata.
-    """
-    from paimon_orch.steps.maintenance import reassign_row_ids as reassign_step
-
-    target = open_table(ctx, location, table)
-    specs = parse_partitions(target, partitions)
-    planned = reassign_step.plan(target, PartitionRequest(partitions=specs, where=where))
-    snapshot_id = None
-    if not dry_run:
-        snapshot_id = run_step(reassign_step.REASSIGN_ROW_IDS, target, planned).snapshot_id
-    values = planned.to_dict()
-    outcome = "nothing was changed" if snapshot_id is None else f"snapshot {snapshot_id}"
-    partitions = format_count(values["partitions"], "partition")
-    text = f"{format_count(values['rows'], 'row')} of {partitions}; {outcome}"
-    print_values(values | {"snapshot_id": snapshot_id}, as_json, text)
-
-
-def compact_manifests(
-    ctx: typer.Context,
-    location: CatalogLocation,
-    table: Identifier,
-    dry_run: DryRun = False,
-    as_json: AsJson = False,
-) -> None:
-    """Merge small manifests of the newest snapshot."""
-    from paimon_orch.steps.maintenance import compact_manifests as manifest_step
-
-    target = open_table(ctx, location, table)
-    planned = manifest_step.plan(target, EmptyRequest())
-    snapshot = (
-        None if dry_run else run_step(manifest_step.COMPACT_MANIFESTS, target, planned).snapshot
-    )
-    values = planned.to_dict() | {"snapshot_id": None if snapshot is None else snapshot.id}
-    outcome = "nothing was changed" if snapshot is None else f"merged in snapshot {snapshot.id}"
-    text = (
-        f"{format_count(planned.manifests, 'manifest')}, {planned.small} of them small, with "
-        f"{planned.deleted_entries} deleted entries; {outcome}"
-    )
-    print_values(values, as_json, text)

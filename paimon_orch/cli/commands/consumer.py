@@ -13,7 +13,6 @@ from paimon_orch.cli.arguments import (
 )
 from paimon_orch.cli.common import (
     confirm,
-    describe_loss,
     open_table,
     print_names,
     print_values,
@@ -22,6 +21,7 @@ from paimon_orch.cli.help_page import Panel, new_group
 from paimon_orch.cli.registration import register_command
 from paimon_orch.errors import NotFoundError
 from paimon_orch.safe_text import escape_name
+from paimon_orch.steps.common.step_report import describe_loss
 
 _LOST_WITH_CONSUMER = "Snapshots that only consumers retain can then expire."
 _ConsumerName = Annotated[str, typer.Argument(metavar="CONSUMER", help="Id of the consumer.")]

@@ -23,13 +23,11 @@ from paimon_orch.cli.arguments import (
     Yes,
 )
 from paimon_orch.cli.common import (
-    KEPT_ROWS,
     add_progress_bar,
     build_executor,
     check_files_exist,
     compact_after_write,
     confirm,
-    describe_loss,
     open_catalog,
     open_progress_bars,
     open_table_for_write,
@@ -49,6 +47,7 @@ from paimon_orch.safe_text import format_names, get_logger
 from paimon_orch.steps import ingest as ingest_step
 from paimon_orch.steps.common import executor as executors
 from paimon_orch.steps.common.executor_choice import ChoosingExecutor, ExecutorKind
+from paimon_orch.steps.common.step_report import KEPT_ROWS, describe_loss
 from paimon_orch.steps.ingest import (
     IngestPreview,
     IngestRequest,

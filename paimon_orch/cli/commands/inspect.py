@@ -8,8 +8,8 @@ from paimon_orch.cli.common import open_table
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
 from paimon_orch.cli.screen import print_error_lines, print_json, print_lines
-from paimon_orch.cli.table_layout import format_size, print_rows
-from paimon_orch.format.display import format_count
+from paimon_orch.cli.table_layout import print_rows
+from paimon_orch.format.display import format_count, format_size
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.steps.inspection.inspect import BucketSummary, TableReport
 from paimon_orch.steps.inspection.inspect import inspect as inspect_table

@@ -14,7 +14,6 @@ from paimon_orch.cli.arguments import (
 )
 from paimon_orch.cli.common import (
     confirm,
-    describe_loss,
     open_table,
     print_values,
 )
@@ -22,6 +21,7 @@ from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
 from paimon_orch.errors import InputError
 from paimon_orch.steps.common.step import run_step
+from paimon_orch.steps.common.step_report import describe_loss
 from paimon_orch.steps.inspection.doctor_findings import DoctorRule
 from paimon_orch.steps.repairs import repair as repair_step
 from paimon_orch.steps.repairs.tag_before import describe_tag
@@ -92,7 +92,7 @@ def repair(
             f"{action.rule}: {action.text}: {text}"
             for action, text in zip(planned.actions, result.results, strict=True)
         ]
-        tagged = [] if result.tag is None else [describe_tag(target, result.tag)]
+        tagged = [] if result.tag is None else [describe_tag(target.stores.label, result.tag)]
         print_values(result.to_dict(), as_json, *done, *lines[len(done) :], *tagged)
     if planned.refused:
         sys.exit(1)

@@ -16,7 +16,6 @@ from paimon_orch.cli.arguments import (
 )
 from paimon_orch.cli.common import (
     confirm,
-    describe_loss,
     open_table,
     parse_optional_timestamp,
     print_values,
@@ -25,6 +24,7 @@ from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
 from paimon_orch.format.display import format_count
 from paimon_orch.steps.common.step import run_step
+from paimon_orch.steps.common.step_report import describe_loss
 from paimon_orch.steps.maintenance import rollback_as_latest as rollback_step
 from paimon_orch.table.metadata.time_travel import (
     SnapshotSelector,

@@ -18,20 +18,17 @@ from paimon_orch.cli.arguments import (
     Yes,
 )
 from paimon_orch.cli.common import (
-    KEPT_ROWS,
     add_progress_bar,
     build_executor,
     check_files_exist,
     compact_after_write,
     confirm,
-    describe_loss,
     open_progress_bars,
     open_table,
     open_table_for_write,
     parse_pair,
     print_values,
     print_write_result,
-    split_partitions,
     start_spark,
 )
 from paimon_orch.cli.help_page import Panel
@@ -39,6 +36,8 @@ from paimon_orch.cli.registration import register_command
 from paimon_orch.format.display import format_count
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.steps.common.executor_choice import ExecutorKind
+from paimon_orch.steps.common.partition_selection import split_partitions
+from paimon_orch.steps.common.step_report import KEPT_ROWS, describe_loss
 from paimon_orch.steps.compaction.compact import CompactionResult
 from paimon_orch.steps.row_level import row_level_write as row_level
 from paimon_orch.steps.row_level.row_level_write import (
@@ -343,7 +342,7 @@ def drop_partitions(
     Commits one snapshot without the rows; older snapshots keep them.
     """
     target = open_table(ctx, location, table)
-    specs = split_partitions(target, partitions) or []
+    specs = split_partitions(target, partitions)
     dropped = set(target.plan_partition_drop(specs).partitions)
     rows = [split.row_count for split in target.files() if split.partition in dropped]
     names = sorted(format_partition(partition, target.stores.get_schema()) for partition in dropped)

@@ -1,4 +1,4 @@
-"""Deletes the rows, history and references of a table, and keeps the table itself.
+"""Delete all rows, snapshots, tags and branches.
 
 See docs/format/orphan-files.md#purging-files.
 """
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.display import Displayable
+from paimon_orch.format.display import Displayable, format_count
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.paths import MAIN_BRANCH
 from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
@@ -20,6 +20,7 @@ from paimon_orch.steps.common.step import (
 )
 from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.steps.common.step_metrics import StepIo
+from paimon_orch.steps.common.step_report import PlanReport, describe_loss
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
 from paimon_orch.steps.maintenance.compact_manifests import compact_manifests
 from paimon_orch.table.table import Table
@@ -53,6 +54,26 @@ class PurgePlan(Displayable):
             "consumers": list(self.consumers),
         }
 
+    def describe(self) -> PlanReport:
+        """Return the plan as text."""
+        return PlanReport(
+            action=f"delete {self.describe_loss()}",
+            consequence="its unreferenced files are deleted too",
+            asks=True,
+        )
+
+    def describe_loss(self) -> str:
+        """Return the numbers and names of what is deleted."""
+        return describe_loss(
+            {
+                "row": self.rows,
+                "snapshot": self.snapshots,
+                "tag": self.tags,
+                "branch": self.branches,
+                "consumer": self.consumers,
+            }
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PurgeResult(StepOutcome):
@@ -65,6 +86,11 @@ class PurgeResult(StepOutcome):
     def to_dict(self) -> dict[str, object]:
         """Return what was deleted as JSON values."""
         return self.plan.to_dict() | {"files": self.files}
+
+    def describe(self) -> list[str]:
+        """Return what was deleted."""
+        files = format_count(self.files, "unreferenced file")
+        return [f"deleted {self.plan.describe_loss()}, and {files}"]
 
     def count_io(self) -> StepIo:
         """Return the files that were deleted."""
@@ -121,4 +147,11 @@ def purge_files(table: Table) -> PurgeResult:
     return run_step(PURGE_FILES, table, plan(table, EmptyRequest()))
 
 
-DECLARATION = declare_step(PURGE_FILES, EmptyRequest, asks=True)
+DECLARATION = declare_step(
+    PURGE_FILES,
+    EmptyRequest,
+    help="The table, its schemas and its newest snapshot remain. No other job may write to the table, "
+    "because files that are not committed yet are deleted too. This cannot be undone.",
+    examples=["/lake db.t --dry-run"],
+    asks=True,
+)

@@ -1,4 +1,6 @@
-"""Removes orphan files: old files that no snapshot, tag or changelog of any branch references.
+"""Delete unreferenced files.
+
+These are old files that no snapshot, tag or changelog of any branch references.
 
 Work units list files and read manifests. A shuffle by file name compares both, so that only orphans
 are returned to the driver. Versions that are committed meanwhile are read after the listing, and
@@ -15,7 +17,7 @@ from functools import partial
 from typing import Annotated, TypeVar
 
 from paimon_orch.errors import CorruptFileError, InputError, UnsupportedError
-from paimon_orch.format.display import Displayable
+from paimon_orch.format.display import Displayable, format_count
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.times import parse_cutoff
 from paimon_orch.safe_text import get_logger
@@ -35,10 +37,11 @@ from paimon_orch.steps.common.file_deletion import (
     split_paths,
 )
 from paimon_orch.steps.common.manifest_units import count_entries, split_manifests
-from paimon_orch.steps.common.partition_selection import PartitionSpecs
+from paimon_orch.steps.common.partition_selection import PartitionSpecs, select_partitions
 from paimon_orch.steps.common.step import Step, WorkUnits, run_step
 from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.steps.common.step_metrics import StepIo
+from paimon_orch.steps.common.step_report import PlanReport, describe_refused_paths
 from paimon_orch.table.cleanup.orphan_candidates import (
     DataRoots,
     FileTree,
@@ -83,13 +86,16 @@ _MIN_DIRECTORIES = 4_096
 class RemoveOrphanFilesRequest:
     """Selects the orphan files to remove."""
 
-    older_than: Annotated[int | None, Argument(CUTOFF_HELP, parse=parse_cutoff)] = None
+    older_than: Annotated[
+        int | None, Argument(CUTOFF_HELP, parse=parse_cutoff, metavar="TIME", default="1 d")
+    ] = None
     """Only files modified before this time are removed (epoch milliseconds; None: one day ago)."""
     partitions: Annotated[
         PartitionSpecs | None,
-        Argument(
-            "Partitions in which to search data files; by default all files of the table.",
-            check=partial(require_partitions, with_directories=True),
+        select_partitions(
+            "Partitions in which to search data files.",
+            partial(require_partitions, with_directories=True),
+            default="all files of the table",
         ),
     ] = None
     directories_per_unit: int = 64
@@ -138,6 +144,24 @@ class OrphanFilesPlan(Displayable):
             "paths": [file.path for file in self.files],
         }
 
+    def describe(self) -> PlanReport:
+        """Return the plan as text."""
+        quarantine, cutoff = self.request.quarantine, self.request.older_than
+        files = format_count(len(self.files), "file")
+        may_be_new = cutoff is not None and cutoff > _compute_cutoff_seconds(None) * 1000
+        return PlanReport(
+            action=f"{'move' if quarantine else 'delete'} {files} of "
+            f"{format_count(self.bytes, 'byte')}",
+            consequence="files that running jobs have written may be among them"
+            if may_be_new
+            else "",
+            lines=[
+                *(file.path for file in self.files),
+                *_describe_skipped(self.skipped_external_paths),
+            ],
+            asks=bool(self) and may_be_new and not quarantine,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrphanFilesResult(DeletionResult):
@@ -146,6 +170,18 @@ class OrphanFilesResult(DeletionResult):
     files: int = 0
     quarantine: str | None = None
     """The quarantine folder that the files were moved to."""
+    skipped_external_paths: tuple[str, ...] = ()
+    """External paths that were not searched, each with the reason."""
+
+    def describe(self) -> list[str]:
+        """Return what was deleted or moved, and what was not."""
+        verb = "deleted" if self.quarantine is None else f"moved to quarantine {self.quarantine}:"
+        size = format_count(self.bytes, "byte")
+        return [
+            *_describe_skipped(self.skipped_external_paths),
+            f"{verb} {format_count(self.files, 'file')} of {size}",
+            *describe_refused_paths(self.refused),
+        ]
 
     def count_io(self) -> StepIo:
         """Return the files that were deleted; those in quarantine are not."""
@@ -154,6 +190,10 @@ class OrphanFilesResult(DeletionResult):
             if self.quarantine is None
             else StepIo()
         )
+
+
+def _describe_skipped(paths: Sequence[str]) -> list[str]:
+    return [f"skipped: {text}" for text in paths]
 
 
 def plan(
@@ -367,6 +407,7 @@ def commit(
         directories=_delete_empty_directories(table, plan, removed),
         quarantine=folder,
         refused=tuple(refused),
+        skipped_external_paths=plan.skipped_external_paths,
     )
 
 
@@ -457,5 +498,12 @@ DECLARATION = declare_step(
     RemoveOrphanFilesRequest,
     plan=_plan_with_few_jobs,
     run=_remove_from_undamaged_table,
+    help="These are files in the table's directories that no snapshot, tag, branch or changelog "
+    "references. By default, files of the last day are kept, because running jobs may still commit "
+    "them; with a later --older-than, the command asks before it deletes files.",
+    examples=[
+        "/lake db.orders --older-than '3 d' --dry-run",
+        "/lake db.orders --quarantine",
+    ],
     asks=True,
 )

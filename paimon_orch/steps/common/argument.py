@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
+from operator import attrgetter
 from types import NoneType, UnionType
 from typing import (
     TYPE_CHECKING,
@@ -20,6 +21,7 @@ from paimon_orch.safe_text import clean_line
 if TYPE_CHECKING:
     from paimon_orch.table.table import Table
 
+TABLE_OPTION = "the table's option"
 CUTOFF_HELP = "Minimum age such as '3 d', or a time in ISO 8601 or epoch milliseconds."
 
 _KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
@@ -37,6 +39,14 @@ class Argument:
     """The smallest number."""
     check: "Callable[[Table, Any], None] | None" = None
     """Raises an error for a value that does not fit the table."""
+    split: "Callable[[Table, str], Sequence[object] | None] | None" = None
+    """Splits the text of a list, for front ends that have no lists."""
+    option: str | None = None
+    """The option of the command; by default, the name of the field with hyphens."""
+    metavar: str | None = None
+    """The value in help pages: ``DURATION``."""
+    default: str | None = None
+    """Where the default value comes from, if it is not that of the field."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,22 +57,31 @@ class DeclaredField:
     argument: Argument
     hint: Any
     """The type of its values."""
+    default: Any
+    """The default value; None if the argument is required."""
     is_required: bool
 
-    def convert(self, value: object) -> object:
+    @property
+    def kind(self) -> Any:
+        """Return the type of its values without None."""
+        kinds = [each for each in get_args(self.hint) if each is not NoneType]
+        return kinds[0] if get_origin(self.hint) in (Union, UnionType) else self.hint
+
+    def convert(self, value: object, label: str) -> object:
         """Return the value of the field for a JSON value.
 
-        Raises :class:`InputError` for a value of another type, or below the minimum.
+        Raises :class:`InputError` for a value of another type, or below the minimum. ``label`` is
+        the name of the argument in errors.
         """
         if value is None and _accepts(self.hint, None):
             return None
         if self.argument.parse is not None and isinstance(value, str):
-            return self.argument.parse(self.name, value)
+            return self.argument.parse(label, value)
         if self.argument.parse is not None or not _accepts(self.hint, value):
-            raise InputError(f"{self.name} is {_show(value)}, but must be {self.describe_type()}")
+            raise InputError(f"{label} is {_show(value)}, but must be {self.describe_type()}")
         minimum = self.argument.minimum
         if minimum is not None and isinstance(value, int) and value < minimum:
-            raise InputError(f"{self.name} is {value}; the minimum is {minimum}")
+            raise InputError(f"{label} is {value}; the minimum is {minimum}")
         return tuple(value) if isinstance(value, list) else value
 
     def describe_type(self) -> str:
@@ -83,14 +102,21 @@ def list_arguments(request: type[Any]) -> Mapping[str, DeclaredField]:
                 name=field.name,
                 argument=get_args(hint)[1],
                 hint=get_args(hint)[0],
+                default=None if field.default is MISSING else field.default,
                 is_required=field.default is MISSING and field.default_factory is MISSING,
             )
     return declared
 
 
-def convert_arguments(request: type[Any], values: Mapping[str, object]) -> dict[str, Any]:
+def convert_arguments(
+    request: type[Any],
+    values: Mapping[str, object],
+    *,
+    get_label: Callable[[DeclaredField], str] = attrgetter("name"),
+) -> dict[str, Any]:
     """Return the values of a JSON object as arguments of a dataclass.
 
+    ``get_label`` returns the name of an argument in errors.
     Raises :class:`InputError` for an unknown or missing argument, and for a value that it does not
     accept.
     """
@@ -104,7 +130,10 @@ def convert_arguments(request: type[Any], values: Mapping[str, object]) -> dict[
     missing = [name for name, each in declared.items() if each.is_required and name not in values]
     if missing:
         raise InputError(f"missing arguments: {', '.join(missing)}")
-    return {name: declared[name].convert(value) for name, value in values.items()}
+    return {
+        name: declared[name].convert(value, get_label(declared[name]))
+        for name, value in values.items()
+    }
 
 
 def _accepts(hint: Any, value: object) -> bool:

@@ -15,7 +15,10 @@ from paimon_orch.steps.common.argument import Argument
 from paimon_orch.storage.concurrency import start_call
 from paimon_orch.table.filter.partition_spec import (
     build_any_partition_matcher,
+    build_partition_matcher,
     convert_partition_specs,
+    format_partition,
+    parse_shown_partition,
 )
 from paimon_orch.table.metadata.live_buckets import LiveBuckets, group_vectors
 from paimon_orch.table.metadata.manifest_io import ManifestSelector, PartitionSelector
@@ -33,6 +36,52 @@ PartitionSpecs = Sequence[str | Mapping[str, object]]
 """Partition specs, full or partial: ``"dt=a/hour=1"`` or mappings of column to value."""
 
 
+PARTITION_METAVAR = "DT=2026-01-01"
+
+
+def select_partitions(
+    sentence: str, check: Callable[["Table", PartitionSpecs | None], None], *, default: str = "all"
+) -> Argument:
+    """Return the annotation of a field with partitions."""
+    return Argument(
+        sentence,
+        check=check,
+        split=split_partitions,
+        metavar=PARTITION_METAVAR,
+        default=default,
+    )
+
+
+def split_partitions(table: "Table", text: str) -> list[str]:
+    """Split a list of partitions that are separated by semicolons.
+
+    Returns the names of directories for names of the system table ``$partitions``, in which
+    nothing is escaped. Raises :class:`InputError` for an empty list.
+    """
+    specs = [spec.strip() for spec in text.split(";") if spec.strip()]
+    if not specs:
+        raise InputError("--partitions is empty; write for example dt=2026-01-31")
+    schema = table.stores.get_schema()
+    shown = {spec: parse_shown_partition(spec, schema) for spec in specs}
+    unescaped = {
+        spec: build_partition_matcher(values, schema)
+        for spec, values in shown.items()
+        if values is not None and any(set(value) & set("/%,") for value in values.values())
+    }
+    if not unescaped:
+        return specs
+    partitions = {split.partition for split in table.files()}
+    names = {format_partition(partition, schema): partition for partition in partitions}
+
+    def find_directory_name(spec: str) -> str:
+        if spec in names or spec not in unescaped:
+            return spec
+        found = (name for name, partition in names.items() if unescaped[spec](partition))
+        return next(found, spec)
+
+    return [find_directory_name(spec) for spec in specs]
+
+
 def _require_partitions(table: "Table", partitions: PartitionSpecs | None) -> None:
     from paimon_orch.steps.common.bucket_scan import require_partitions  # imports this module
 
@@ -45,10 +94,11 @@ class PartitionRequest:
 
     partitions: Annotated[
         PartitionSpecs | None,
-        Argument("Partitions such as 'dt=2026-01-31'; by default all.", check=_require_partitions),
+        select_partitions("Partitions, also partial ones.", _require_partitions),
     ] = None
     where: Annotated[
-        str | None, Argument("Filter on partition columns, in addition to the partitions.")
+        str | None,
+        Argument("SQL filter over partition columns.", metavar="CONDITION"),
     ] = None
 
 

@@ -28,6 +28,7 @@ from paimon_orch.safe_text import get_logger
 from paimon_orch.steps.common.conflict_retry import MAX_ATTEMPTS, retry_on_conflict
 from paimon_orch.steps.common.executor import Executor, InProcessExecutor, Progress
 from paimon_orch.steps.common.step_metrics import StepIo, StepMetrics
+from paimon_orch.steps.common.step_report import PlanReport, format_figures
 from paimon_orch.table.table import Table
 
 logger = get_logger(__name__)
@@ -50,6 +51,11 @@ class StepOutcome(Displayable):
         """Return the rows and files that the step processed, as far as they are known."""
         return StepIo()
 
+    def describe(self) -> list[str]:
+        """Return what the step did, in one or more lines; none if it changed nothing."""
+        values: dict[str, object] = self.to_dict()  # type: ignore[attr-defined]
+        return [] if values["snapshot_id"] is None else [format_figures(values)]
+
 
 class StepPlan(Protocol):
     """A plan of a step. It keeps its request, and is falsy if there is nothing to do."""
@@ -63,10 +69,14 @@ class StepPlan(Protocol):
 
 
 class DescribedPlan(StepPlan, Protocol):
-    """A plan as JSON."""
+    """A plan as JSON and as text."""
 
     def to_dict(self) -> dict[str, object]:
         """Return the plan as JSON values."""
+        ...
+
+    def describe(self) -> PlanReport:
+        """Return the plan as text."""
         ...
 
 
@@ -144,6 +154,11 @@ class Step(Generic[RequestT, PlanT, SharedT, UnitT, ResultT, OutcomeT]):
     replan: Callable[[Table, RequestT, Executor], PlanT] | None = None
     """Plans again after a conflict, on an executor if the table is large; by default ``plan``."""
     max_attempts: int = MAX_ATTEMPTS
+
+    @property
+    def has_units(self) -> bool:
+        """Return whether the step has work units."""
+        return self.work is not _build_no_units
 
     def label(self, table: Table) -> str:
         """Return the label of the step in the Spark UI, in logs and in errors."""

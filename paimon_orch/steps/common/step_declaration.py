@@ -8,9 +8,10 @@ nothing else to parse them:
 :mod:`paimon_orch.steps.common.step_registry` finds the declarations by name.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from typing import Any, Generic
 
 from paimon_orch.errors import InputError
@@ -35,8 +36,16 @@ class StepDeclaration(Generic[RequestT, PlanT, OutcomeT]):
     """Plans the step: called with the table, the request, and the keyword ``executor``."""
     run: Callable[..., OutcomeT]
     """Runs a plan: called with the table, the plan and the executor."""
+    title: str
+    """A verb phrase to put before the table's name: ``compact``, ``expire snapshots of``."""
+    help: str = ""
+    """The paragraphs of the help page after the summary."""
+    examples: Sequence[str] = ()
+    """Arguments of the command: ``/lake db.orders --dry-run``."""
     asks: bool = False
-    """Whether users must agree to a run: it deletes something, or needs a table without writers."""
+    """Whether a run may need the consent of a user; the report of a plan says if it does."""
+    has_units: bool = False
+    """Whether the step has work units, which an executor can run elsewhere."""
 
     def require_decision(self, step: str, *, dry_run: bool | None) -> None:
         """Raise :class:`InputError` for a step that asks unless the caller has decided."""
@@ -51,13 +60,19 @@ class StepDeclaration(Generic[RequestT, PlanT, OutcomeT]):
         """The arguments by name, in the order of the fields."""
         return list_arguments(self.request)
 
-    def build_request(self, table: Table, values: Mapping[str, object]) -> RequestT:
+    def build_request(
+        self,
+        table: Table,
+        values: Mapping[str, object],
+        *,
+        get_label: Callable[[DeclaredField], str] = attrgetter("name"),
+    ) -> RequestT:
         """Return the request with the values of a JSON object, and defaults for the others.
 
-        Raises the errors of :func:`convert_arguments`, and :class:`NotFoundError` for a partition
+        ``get_label`` returns the name of an argument in errors. Raises the errors of :func:`convert_arguments`, and :class:`NotFoundError` for a partition
         that does not exist.
         """
-        converted = convert_arguments(self.request, values)
+        converted = convert_arguments(self.request, values, get_label=get_label)
         for name, field in self.arguments.items():
             if field.argument.check is not None and name in converted:
                 field.argument.check(table, converted[name])
@@ -70,6 +85,8 @@ def declare_step(
     *,
     plan: Callable[..., PlanT] | None = None,
     run: Callable[..., OutcomeT] | None = None,
+    help: str = "",
+    examples: Sequence[str] = (),
     asks: bool = False,
 ) -> StepDeclaration[RequestT, PlanT, OutcomeT]:
     """Return the declaration of a step; by default, the functions of the step plan and run it."""
@@ -78,5 +95,12 @@ def declare_step(
         return step.plan(table, request)
 
     return StepDeclaration(
-        request=request, plan=plan or plan_step, run=run or partial(run_step, step), asks=asks
+        request=request,
+        plan=plan or plan_step,
+        run=run or partial(run_step, step),
+        title=step.title,
+        help=help,
+        examples=examples,
+        asks=asks,
+        has_units=step.has_units,
     )

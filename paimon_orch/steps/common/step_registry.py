@@ -1,48 +1,56 @@
-"""The declared steps by the names of their commands; a lookup imports the module of the step."""
+"""Finds the steps by the names of their commands; only a step that runs is imported.
+
+A step is a module in a folder of ``paimon_orch/steps`` that has a ``DECLARATION``. Its file name
+with hyphens is the step's name, and the first line of its docstring says what the step does.
+"""
 
 from collections.abc import Mapping
+from functools import cache
 from importlib import import_module
+from operator import attrgetter
+from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from paimon_orch.errors import NotFoundError
 from paimon_orch.safe_text import clean_line
-from paimon_orch.steps.common.step_declaration import StepDeclaration
 
-STEP_MODULES: Mapping[str, str] = MappingProxyType(
-    {
-        "compact": "compaction.compact",
-        "materialize-deletion-vectors": "compaction.materialize",
-        "move-postponed": "compaction.postpone",
-        "rescale": "maintenance.rescale",
-        "reassign-row-ids": "maintenance.reassign_row_ids",
-        "compact-manifests": "maintenance.compact_manifests",
-        "analyze": "maintenance.analyze",
-        "rewrite-file-index": "maintenance.rewrite_file_index",
-        "create-global-index": "maintenance.create_global_index",
-        "drop-global-index": "maintenance.drop_global_index",
-        "expire-snapshots": "expiration.expire_snapshots",
-        "expire-partitions": "expiration.expire_partitions",
-        "expire-changelogs": "expiration.expire_changelogs",
-        "expire-tags": "expiration.expire_tags",
-        "remove-orphan-files": "cleanup.remove_orphan_files",
-        "purge-files": "cleanup.purge_files",
-        "remove-unexisting-files": "cleanup.remove_unexisting_files",
-        "remove-unexisting-manifests": "cleanup.remove_unexisting_manifests",
-        "sync-iceberg": "maintenance.sync_iceberg",
-        "sync-partitions": "maintenance.sync_partitions",
-        "mark-done": "maintenance.mark_done",
-    }
-)
-"""The modules that declare steps, by name."""
+if TYPE_CHECKING:
+    from paimon_orch.steps.common.step_declaration import StepDeclaration
+
+_STEPS = Path(__file__).parents[1]
+_DECLARES = "\nDECLARATION = "
 
 
-def load_declaration(name: str) -> StepDeclaration[Any, Any, Any]:
+class StepEntry(NamedTuple):
+    """Where a step is, and what it does."""
+
+    folder: str
+    """The folder in ``paimon_orch/steps``."""
+    module: str
+    summary: str
+    """One sentence."""
+
+
+@cache
+def find_steps() -> Mapping[str, StepEntry]:
+    """Return the declared steps by name."""
+    steps = {}
+    for file in sorted(_STEPS.glob("*/*.py"), key=attrgetter("stem")):
+        source = file.read_text(encoding="utf-8")
+        if _DECLARES in source:
+            summary = source.split("\n", 1)[0].strip('"')
+            steps[file.stem.replace("_", "-")] = StepEntry(file.parent.name, file.stem, summary)
+    return MappingProxyType(steps)
+
+
+def load_declaration(name: str) -> "StepDeclaration[Any, Any, Any]":
     """Return the declaration of a step. Raises :class:`NotFoundError` for an unknown name."""
-    if name not in STEP_MODULES:
+    entry = find_steps().get(name)
+    if entry is None:
         raise NotFoundError(
-            f"there is no step {clean_line(name)}; the steps are {', '.join(STEP_MODULES)}"
+            f"there is no step {clean_line(name)}; the steps are {', '.join(find_steps())}"
         )
-    module = import_module(f"paimon_orch.steps.{STEP_MODULES[name]}")
+    module = import_module(f"paimon_orch.steps.{entry.folder}.{entry.module}")
     declaration: StepDeclaration[Any, Any, Any] = module.DECLARATION
     return declaration

@@ -99,7 +99,7 @@ def plan(
         plan = restrict_to_buckets(plan, request.buckets)
     if not has_postpone_buckets(schema):
         return plan
-    from paimon_orch.steps.compaction import postpone
+    from paimon_orch.steps.compaction import move_postponed as postpone
 
     selection = postpone.MovePostponedRequest(partitions=selected.partitions, where=selected.where)
     return replace(plan, postponed=postpone.plan(table, selection, state=state))
@@ -208,7 +208,7 @@ def move_postponed_and_replan(
 
     The compaction must be planned again, because the move adds files to the buckets.
     """
-    from paimon_orch.steps.compaction.postpone import MOVE_POSTPONED
+    from paimon_orch.steps.compaction.move_postponed import MOVE_POSTPONED
 
     assert plan.postponed is not None
     run_step(MOVE_POSTPONED, table, plan.postponed, executor, progress=progress)

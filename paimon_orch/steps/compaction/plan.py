@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 from paimon_orch.files.data_file_reader import FileReader
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
-from paimon_orch.format.display import Displayable
+from paimon_orch.format.display import Displayable, format_count, format_size
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import (
     DataFileMeta,
@@ -23,12 +23,13 @@ from paimon_orch.steps.common.argument import Argument
 from paimon_orch.steps.common.partition_selection import PartitionRequest
 from paimon_orch.steps.common.step import StepOutcome, WorkUnits
 from paimon_orch.steps.common.step_metrics import StepIo
+from paimon_orch.steps.common.step_report import PlanReport
 from paimon_orch.table.commit.conflict_detection import BucketGuard
 from paimon_orch.table.table import Table
 from paimon_orch.table.table_state import TableState
 
 if TYPE_CHECKING:
-    from paimon_orch.steps.compaction.postpone import PostponePlan
+    from paimon_orch.steps.compaction.move_postponed import PostponePlan
 
 CompactionStrategy = Literal["minor", "full"]
 
@@ -193,6 +194,28 @@ class CompactionPlan(Displayable):
             "bytes": self.bytes,
             "units": [unit.to_dict() for unit in self.units],
         }
+
+    def describe(self) -> PlanReport:
+        """Return the plan as text."""
+        rows = [
+            (
+                unit.partition_text,
+                str(unit.bucket),
+                unit.reason_details or unit.reason,
+                str(unit.files),
+                f"{unit.rows:,}",
+                format_size(unit.bytes),
+                str(unit.output_level),
+            )
+            for unit in self.units
+        ]
+        files = format_count(len(self.inputs), "file")
+        return PlanReport(
+            action=f"rewrite {files} of {format_count(self.buckets, 'bucket')}",
+            header=("partition", "bucket", "why", "files", "rows", "size", "to level"),
+            rows=rows,
+            nothing="nothing to compact",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

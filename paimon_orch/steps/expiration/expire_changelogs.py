@@ -1,4 +1,4 @@
-"""Expires changelogs that were retained longer than their snapshots.
+"""Delete old changelogs and their files.
 
 See docs/format/snapshot-expiration.md#changelogs.
 """
@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from paimon_orch.format.display import Displayable
+from paimon_orch.format.display import Displayable, format_count
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.steps.common.executor import Executor
 from paimon_orch.steps.common.file_deletion import (
@@ -19,6 +19,7 @@ from paimon_orch.steps.common.file_deletion import (
 from paimon_orch.steps.common.step import PlanOutcome, Step, WorkUnits, run_step
 from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.steps.common.step_metrics import StepIo
+from paimon_orch.steps.common.step_report import PlanReport
 from paimon_orch.steps.expiration.retention import (
     Retention,
     RetentionRequest,
@@ -66,6 +67,18 @@ class ChangelogExpirationPlan(Displayable):
             "bytes": self.files_to_delete.bytes,
         }
 
+    def describe(self) -> PlanReport:
+        """Return the plan as text."""
+        return PlanReport(
+            action=f"expire {self.describe_changelogs()}",
+            asks=bool(self) and self.request.replaces_options,
+        )
+
+    def describe_changelogs(self) -> str:
+        """Return the numbers of changelogs and files."""
+        files = format_count(len(self.files_to_delete), "file")
+        return f"{format_count(len(self.changelogs), 'changelog')} with {files}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangelogExpirationResult(PlanOutcome[ChangelogExpirationPlan]):
@@ -75,6 +88,10 @@ class ChangelogExpirationResult(PlanOutcome[ChangelogExpirationPlan]):
     """The executed plan, without files that were not deleted because they are outside of the
     table.
     """
+
+    def describe(self) -> list[str]:
+        """Return what was deleted."""
+        return [f"expired {self.plan.describe_changelogs()}"]
 
     def count_io(self) -> StepIo:
         """Return the files that were deleted."""
@@ -211,4 +228,11 @@ def expire_changelogs(
     return run_step(EXPIRE_CHANGELOGS, table, plan(table, request), executor).plan
 
 
-DECLARATION = declare_step(EXPIRE_CHANGELOGS, ExpireChangelogsRequest, asks=True)
+DECLARATION = declare_step(
+    EXPIRE_CHANGELOGS,
+    ExpireChangelogsRequest,
+    help="Applies to tables that keep changelogs longer than snapshots. Asks if an option of the "
+    "command replaces the retention of the table's options.",
+    examples=["/lake db.orders --dry-run"],
+    asks=True,
+)

@@ -1,4 +1,6 @@
-"""Drops partitions by their age; their files are deleted when older snapshots expire.
+"""Drop partitions older than a given age.
+
+Their files are deleted when older snapshots expire.
 
 See docs/format/partition-expiration.md.
 """
@@ -11,7 +13,7 @@ from typing import Annotated
 import numpy as np
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.display import Displayable
+from paimon_orch.format.display import Displayable, format_count
 from paimon_orch.format.manifest.live_files import NO_TIME, LiveFiles, collect_live_files
 from paimon_orch.format.options import Options
 from paimon_orch.format.options.core_options import (
@@ -26,9 +28,10 @@ from paimon_orch.format.partition_time import PartitionTimes
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.times import parse_duration
 from paimon_orch.safe_text import get_logger
-from paimon_orch.steps.common.argument import Argument
+from paimon_orch.steps.common.argument import TABLE_OPTION, Argument
 from paimon_orch.steps.common.step import PlanOutcome, build_metadata_step, run_step
 from paimon_orch.steps.common.step_declaration import declare_step
+from paimon_orch.steps.common.step_report import KEPT_ROWS, PlanReport, describe_loss
 from paimon_orch.table.chain.chain_branches import refuse_chain_table
 from paimon_orch.table.commit.partition_statistics import format_partition_row
 from paimon_orch.table.filter.partition_spec import format_partition
@@ -46,22 +49,41 @@ class ExpirePartitionsRequest:
     """The rules of an expiration of partitions; None means the value of the table's options."""
 
     expiration_time: Annotated[
-        timedelta | None, Argument("Age of partitions, e.g. '30 d'.", parse=parse_duration)
+        timedelta | None,
+        Argument(
+            "Age of partitions, e.g. '30 d'.",
+            parse=parse_duration,
+            metavar="DURATION",
+            default=TABLE_OPTION,
+        ),
     ] = None
     strategy: Annotated[
         str | None,
-        Argument("How to compute the age: by the partition's values, or by its last write."),
+        Argument(
+            "How to compute the age: by the partition's values, or by its last write.",
+            option="--expire-strategy",
+            metavar="values-time|update-time",
+            default=TABLE_OPTION,
+        ),
     ] = None
     """``values-time`` uses the partition's values, ``update-time`` the time of its newest file."""
     timestamp_formatter: Annotated[
-        str | None, Argument("Format of partition values, e.g. yyyyMMdd.")
+        str | None,
+        Argument(
+            "Format of partition values, e.g. yyyyMMdd.", metavar="PATTERN", default=TABLE_OPTION
+        ),
     ] = None
     timestamp_pattern: Annotated[
         str | None,
-        Argument("How to build a time from partition columns, e.g. '$dt $hour:00:00'."),
+        Argument(
+            "How to build a time from partition columns, e.g. '$dt $hour:00:00'.",
+            metavar="PATTERN",
+            default=TABLE_OPTION,
+        ),
     ] = None
     max_expires: Annotated[
-        int | None, Argument("Maximum number of partitions to drop.", minimum=0)
+        int | None,
+        Argument("Maximum number of partitions to drop.", minimum=0, default=TABLE_OPTION),
     ] = None
     now: datetime | None = None
     """The local wall clock time to compute ages from; None means the current time."""
@@ -87,10 +109,25 @@ class PartitionExpirationPlan(Displayable):
         """Return the plan as JSON values."""
         return {"partitions": list(self.names), "rows": self.rows, "bytes": self.bytes}
 
+    def describe(self) -> PlanReport:
+        """Return the plan as text."""
+        return PlanReport(
+            action=f"drop {self.describe_partitions()}", asks=bool(self), undo=KEPT_ROWS
+        )
+
+    def describe_partitions(self) -> str:
+        """Return the partitions and their number of rows."""
+        partitions = describe_loss({"partition": self.names})
+        return f"{partitions} with {format_count(self.rows, 'row')}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionExpirationResult(PlanOutcome[PartitionExpirationPlan]):
     """The result of an expiration of partitions."""
+
+    def describe(self) -> list[str]:
+        """Return what was dropped."""
+        return [f"dropped {self.plan.describe_partitions()}"]
 
 
 def plan(table: Table, request: ExpirePartitionsRequest) -> PartitionExpirationPlan:
@@ -310,4 +347,11 @@ def expire_partitions(
     return run_step(EXPIRE_PARTITIONS, table, plan(table, request)).plan
 
 
-DECLARATION = declare_step(EXPIRE_PARTITIONS, ExpirePartitionsRequest, asks=True)
+DECLARATION = declare_step(
+    EXPIRE_PARTITIONS,
+    ExpirePartitionsRequest,
+    help="Asks first, because readers see the rows. Their files are deleted when the snapshots that "
+    "reference them expire.",
+    examples=["/lake db.orders --expiration-time '30 d'"],
+    asks=True,
+)

@@ -1,4 +1,4 @@
-"""Expires snapshots: deletes the files that only they reference, and then the snapshots.
+"""Delete old snapshots and their files.
 
 First, the hint EARLIEST is moved, so that no reader starts from an expiring snapshot. Then data
 files are deleted, then metadata, and finally snapshot files. If a run is killed, the next run
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from paimon_orch.errors import CommitConflictError, NotFoundError
-from paimon_orch.format.display import Displayable
+from paimon_orch.format.display import Displayable, format_count
 from paimon_orch.format.manifest.manifest_entry import FileKind
 from paimon_orch.format.options.core_options import (
     CONSUMER_CHANGELOG_ONLY,
@@ -34,6 +34,7 @@ from paimon_orch.steps.common.file_deletion import (
 from paimon_orch.steps.common.step import Step, WorkUnits, run_step
 from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.steps.common.step_metrics import StepIo
+from paimon_orch.steps.common.step_report import PlanReport, describe_refused_paths
 from paimon_orch.steps.expiration.expire_changelogs import (
     EXPIRE_CHANGELOGS,
     ChangelogExpirationPlan,
@@ -121,6 +122,22 @@ class SnapshotExpirationPlan(Displayable):
             "held_by": list(self.held_by),
         }
 
+    def describe(self) -> PlanReport:
+        """Return the plan as text."""
+        files, changelogs = self.files_to_delete, self.changelog_plan
+        action = (
+            f"expire {format_count(len(self.snapshots), 'snapshot')} with "
+            f"{format_count(len(files), 'file')} ({format_count(files.bytes, 'byte')} of data)"
+        )
+        if changelogs:
+            action += (
+                f" and {format_count(len(changelogs.changelogs), 'changelog')} with "
+                f"{format_count(len(changelogs.files_to_delete), 'file')}"
+            )
+        return PlanReport(
+            action=action, lines=self.held_by, asks=bool(self) and self.request.replaces_options
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotExpirationResult(DeletionResult):
@@ -129,6 +146,15 @@ class SnapshotExpirationResult(DeletionResult):
     snapshots: int = 0
     data_files: int = 0
     metadata_files: int = 0
+
+    def describe(self) -> list[str]:
+        """Return what was deleted, and what was not."""
+        text = (
+            f"expired {format_count(self.snapshots, 'snapshot')}, deleted "
+            f"{format_count(self.data_files, 'data file')} ({format_count(self.bytes, 'byte')}) and "
+            f"{format_count(self.metadata_files, 'metadata file')}"
+        )
+        return [text, *describe_refused_paths(self.refused)]
 
     def count_io(self) -> StepIo:
         """Return the files that were deleted."""
@@ -521,4 +547,13 @@ def expire_snapshots(
     return run_expiration(table, plan(table, request), executor, progress=progress)
 
 
-DECLARATION = declare_step(EXPIRE_SNAPSHOTS, ExpireSnapshotsRequest, run=run_expiration, asks=True)
+DECLARATION = declare_step(
+    EXPIRE_SNAPSHOTS,
+    ExpireSnapshotsRequest,
+    run=run_expiration,
+    help="A file is deleted if no remaining snapshot, tag, branch or changelog references it. "
+    "--dry-run also lists the snapshots that a tag, branch or consumer retains. Asks if an option of "
+    "the command replaces the retention of the table's options.",
+    examples=["/lake db.orders --older-than '2 d' --dry-run"],
+    asks=True,
+)

@@ -1,4 +1,4 @@
-"""Deletes expired tags and the files that only they reference.
+"""Delete expired tags and their files.
 
 See docs/format/tags-branches-consumers.md#tags.
 """
@@ -16,6 +16,7 @@ from paimon_orch.safe_text import format_names
 from paimon_orch.steps.common.argument import CUTOFF_HELP, Argument
 from paimon_orch.steps.common.step import PlanOutcome, build_metadata_step, run_step
 from paimon_orch.steps.common.step_declaration import declare_step
+from paimon_orch.steps.common.step_report import PlanReport, describe_loss
 from paimon_orch.steps.expiration.delete_tag import delete_tag
 from paimon_orch.table.metadata.tags import parse_tag_time
 from paimon_orch.table.table import Table
@@ -30,7 +31,9 @@ def parse_local_cutoff(name: str, text: str) -> datetime:
 class ExpireTagsRequest:
     """Selects the tags to delete."""
 
-    older_than: Annotated[datetime | None, Argument(CUTOFF_HELP, parse=parse_local_cutoff)] = None
+    older_than: Annotated[
+        datetime | None, Argument(CUTOFF_HELP, parse=parse_local_cutoff, metavar="TIME")
+    ] = None
     """Local time; tags that were created before it are also deleted."""
     now: datetime | None = None
     """The local time at which the age of tags is measured; None means the current time."""
@@ -64,10 +67,21 @@ class TagExpirationPlan:
         """Return the plan as JSON values."""
         return {"tags": self.names}
 
+    def describe(self) -> PlanReport:
+        """Return the plan as text."""
+        return PlanReport(
+            action=f"delete {describe_loss({'tag': self.names})}",
+            asks=bool(self) and self.request.older_than is not None,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TagExpirationResult(PlanOutcome[TagExpirationPlan]):
     """The tags that were deleted."""
+
+    def describe(self) -> list[str]:
+        """Return the names of the tags."""
+        return [f"deleted {describe_loss({'tag': self.plan.names})}"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,4 +171,10 @@ def expire_tags(table: Table, *, older_than: datetime | None = None) -> list[str
     return run_step(EXPIRE_TAGS, table, plan(table, request)).plan.names
 
 
-DECLARATION = declare_step(EXPIRE_TAGS, ExpireTagsRequest, asks=True)
+DECLARATION = declare_step(
+    EXPIRE_TAGS,
+    ExpireTagsRequest,
+    help="With --older-than, also deletes tags that have not expired, and asks before.",
+    examples=["/lake db.orders --dry-run"],
+    asks=True,
+)

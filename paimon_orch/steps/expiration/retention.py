@@ -22,7 +22,7 @@ from paimon_orch.format.options.core_options import (
     SNAPSHOT_TIME_RETAINED,
 )
 from paimon_orch.format.times import parse_cutoff
-from paimon_orch.steps.common.argument import CUTOFF_HELP, Argument
+from paimon_orch.steps.common.argument import CUTOFF_HELP, TABLE_OPTION, Argument
 from paimon_orch.storage.concurrency import map_concurrently
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 
@@ -33,11 +33,24 @@ _SNAPSHOT, _CHANGELOG = "snapshot", "changelog"
 class RetentionRequest:
     """Limits that override the table's options; None means the value of the option."""
 
-    retain_max: Annotated[int | None, Argument("Maximum number to keep.", minimum=1)] = None
-    retain_min: Annotated[int | None, Argument("Minimum number to keep.", minimum=1)] = None
-    older_than: Annotated[int | None, Argument(CUTOFF_HELP, parse=parse_cutoff)] = None
+    retain_max: Annotated[
+        int | None, Argument("Maximum number to keep.", minimum=1, default=TABLE_OPTION)
+    ] = None
+    retain_min: Annotated[
+        int | None, Argument("Minimum number to keep.", minimum=1, default=TABLE_OPTION)
+    ] = None
+    older_than: Annotated[int | None, Argument(CUTOFF_HELP, parse=parse_cutoff, metavar="TIME")] = (
+        None
+    )
     """The time before which versions expire, in epoch milliseconds."""
-    max_deletes: Annotated[int | None, Argument("Maximum number to delete.", minimum=0)] = None
+    max_deletes: Annotated[
+        int | None, Argument("Maximum number to delete.", minimum=0, default=TABLE_OPTION)
+    ] = None
+
+    @property
+    def replaces_options(self) -> bool:
+        """Return whether versions expire by other limits than those of the table's options."""
+        return (self.retain_max, self.retain_min, self.older_than) != (None, None, None)
 
 
 @dataclass(frozen=True, slots=True)

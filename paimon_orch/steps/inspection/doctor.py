@@ -20,7 +20,7 @@ from paimon_orch.errors import (
     describe_error,
     raise_if_temporary,
 )
-from paimon_orch.format.display import format_count
+from paimon_orch.format.display import format_count, format_size
 from paimon_orch.format.options.blocking_options import describe_options
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
@@ -35,7 +35,6 @@ from paimon_orch.steps.inspection.doctor_findings import (
     DoctorRule,
     ExaminedTable,
     Severity,
-    format_size,
 )
 from paimon_orch.steps.inspection.health import TableHealth
 from paimon_orch.steps.inspection.health_metrics import HEALTH_METRICS
@@ -599,8 +598,8 @@ class _Examination:
             )
 
     def _check_files(self) -> Iterator[DoctorFinding]:
-        from paimon_orch.steps.cleanup.remove_unexisting_files import find_missing_files
         from paimon_orch.steps.inspection.check_table import check
+        from paimon_orch.steps.repairs.remove_unexisting_files import find_missing_files
 
         yield from self._check_lost_commits()
         findings = check(self._table).findings

@@ -5,8 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from paimon_orch.format.display import format_count
-
 
 class Severity(StrEnum):
     """How much a finding matters, the most important first."""
@@ -102,16 +100,3 @@ class DoctorReport:
     def sound_tables(self) -> int:
         """Return the number of tables without findings."""
         return len(self.tables) - len({finding.table for finding in self.findings})
-
-
-_UNITS = ("kB", "MB", "GB", "TB", "PB")
-
-
-def format_size(size: int) -> str:
-    """Return a number of bytes with a unit: ``812 bytes``, ``3.4 MB``."""
-    if size < 1000:
-        return format_count(size, "byte")
-    exponent = 1
-    while exponent < len(_UNITS) and round(size / 1000**exponent, 1) >= 1000:
-        exponent += 1
-    return f"{size / 1000**exponent:,.1f} {_UNITS[exponent - 1]}"

@@ -8,14 +8,13 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from itertools import groupby
 
-from paimon_orch.format.display import format_count
+from paimon_orch.format.display import format_count, format_size
 from paimon_orch.safe_text import clean_line
 from paimon_orch.steps.inspection.doctor_findings import (
     DoctorFinding,
     DoctorReport,
     ExaminedTable,
     Severity,
-    format_size,
 )
 
 _COLORS = {Severity.ERROR: "#c62828", Severity.WARNING: "#ef8f00", Severity.ADVICE: "#4a78a8"}

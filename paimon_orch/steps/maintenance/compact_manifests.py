@@ -1,4 +1,6 @@
-"""Merges the manifests of a table and drops deleted entries; rows do not change.
+"""Merge small manifests of the newest snapshot.
+
+Drops deleted entries; rows do not change.
 
 See docs/format/procedures.md#compact-manifests.
 """
@@ -6,7 +8,7 @@ See docs/format/procedures.md#compact-manifests.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from paimon_orch.format.display import Displayable
+from paimon_orch.format.display import Displayable, format_count
 from paimon_orch.format.options.core_options import MANIFEST_FORMAT, MANIFEST_TARGET_FILE_SIZE
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind, Snapshot
@@ -18,6 +20,7 @@ from paimon_orch.steps.common.step import (
 )
 from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.steps.common.step_metrics import StepIo
+from paimon_orch.steps.common.step_report import PlanReport
 from paimon_orch.storage.concurrency import map_concurrently
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.table import Table
@@ -52,6 +55,18 @@ class ManifestCompactionPlan(Displayable):
             "bytes": self.bytes,
         }
 
+    def describe(self) -> PlanReport:
+        """Return the plan as text."""
+        return PlanReport(
+            action=f"merge {self.describe_manifests()}",
+            nothing=f"nothing to merge: {self.describe_manifests()}",
+        )
+
+    def describe_manifests(self) -> str:
+        """Return the numbers of manifests and deleted entries."""
+        deleted = format_count(self.deleted_entries, "deleted entry", "deleted entries")
+        return f"{format_count(self.manifests, 'manifest')} ({self.small} of them small, {deleted})"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestCompactionResult(StepOutcome):
@@ -66,13 +81,19 @@ class ManifestCompactionResult(StepOutcome):
 
     def to_dict(self) -> dict[str, object]:
         """Return the result as JSON values."""
-        return {
+        return self.plan.to_dict() | {
             "snapshot_id": None if self.snapshot is None else self.snapshot.id,
             "merged_files": self.merged_files,
             "merged_bytes": self.merged_bytes,
             "written_files": self.written_files,
             "written_bytes": self.written_bytes,
         }
+
+    def describe(self) -> list[str]:
+        """Return what was merged."""
+        if self.snapshot is None:
+            return []
+        return [f"{self.plan.describe_manifests()}; merged in snapshot {self.snapshot.id}"]
 
     def count_io(self) -> StepIo:
         """Return the manifests that were merged and written."""
@@ -141,4 +162,4 @@ def compact_manifests(table: Table) -> Snapshot | None:
     return run_step(COMPACT_MANIFESTS, table, plan(table, EmptyRequest())).snapshot
 
 
-DECLARATION = declare_step(COMPACT_MANIFESTS, EmptyRequest)
+DECLARATION = declare_step(COMPACT_MANIFESTS, EmptyRequest, examples=["/lake db.orders --dry-run"])

@@ -1,4 +1,4 @@
-"""Builds the missing global indexes of a column of a data-evolution table.
+"""Build an index of a column, in a table with data evolution.
 
 See docs/format/global-index-files.md#create-and-drop.
 """
@@ -16,6 +16,7 @@ from paimon_orch.files.data_file_reader import FileReader
 from paimon_orch.files.uncommitted_files import UncommittedPaths
 from paimon_orch.format.arrays import Positions
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
+from paimon_orch.format.display import format_count
 from paimon_orch.format.global_index.sorted_column import sort_column
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest.index_source import encode_source_snapshot
@@ -38,6 +39,7 @@ from paimon_orch.steps.common.partition_selection import (
 from paimon_orch.steps.common.step import Step, StepOutcome, WorkUnits, run_step
 from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.steps.common.step_metrics import StepIo
+from paimon_orch.steps.common.step_report import PlanReport
 from paimon_orch.table.column_index.global_index_evaluator import is_indexable
 from paimon_orch.table.column_index.row_id_groups import RowIdGroups, get_row_range, is_sorted_index
 from paimon_orch.table.commit.commit_changes import CommitChanges
@@ -60,8 +62,10 @@ _MAX_ROWS = 50_000_000  # a column of one index file is sorted in memory
 class CreateGlobalIndexRequest(PartitionRequest):
     """A column to index, and the partitions whose rows get an index."""
 
-    column: Annotated[str, Argument("Column to index.")]
-    index_type: Annotated[str, Argument("Type of the index: btree or bitmap.")] = "btree"
+    column: Annotated[str, Argument("Column to index.", metavar="COLUMN")]
+    index_type: Annotated[
+        str, Argument("Type of the index: btree or bitmap.", option="--type", metavar="TYPE")
+    ] = "btree"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +137,13 @@ class GlobalIndexPlan:
             "bytes": self.bytes,
             "units": [unit.to_dict() for unit in self.units],
         }
+
+    def describe(self) -> PlanReport:
+        """Return the plan as text."""
+        return PlanReport(
+            action=f"index {format_count(self.rows, 'row')}",
+            nothing="nothing to do: all rows have an index",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -368,4 +379,10 @@ def create_global_index(
     return run_step(CREATE_GLOBAL_INDEX, table, planned, executor, progress=progress)
 
 
-DECLARATION = declare_step(CREATE_GLOBAL_INDEX, CreateGlobalIndexRequest)
+DECLARATION = declare_step(
+    CREATE_GLOBAL_INDEX,
+    CreateGlobalIndexRequest,
+    help="Builds the index of rows that have none, also of rows that were appended later. Scans with "
+    "a filter on the column read only the files and rows that may match.",
+    examples=["/lake db.events --column user_id"],
+)

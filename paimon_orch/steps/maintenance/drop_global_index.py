@@ -1,4 +1,4 @@
-"""Drops global indexes of a column of a data-evolution table.
+"""Drop the indexes of a column, in a table with data evolution.
 
 The files are deleted when the snapshots that refer to them expire.
 See docs/format/global-index-files.md#create-and-drop.
@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from paimon_orch.errors import NotFoundError
+from paimon_orch.format.display import format_count
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind
@@ -21,6 +22,7 @@ from paimon_orch.steps.common.partition_selection import (
 )
 from paimon_orch.steps.common.step import StepOutcome, build_metadata_step, run_step
 from paimon_orch.steps.common.step_declaration import declare_step
+from paimon_orch.steps.common.step_report import PlanReport
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.table import Table
 from paimon_orch.table.table_state import TableState
@@ -30,8 +32,10 @@ from paimon_orch.table.table_state import TableState
 class DropGlobalIndexRequest(PartitionRequest):
     """Selects global indexes by column, type and partition."""
 
-    column: Annotated[str, Argument("Indexed column.")]
-    index_type: Annotated[str | None, Argument("Drop only indexes of this type.")] = None
+    column: Annotated[str, Argument("Indexed column.", metavar="COLUMN")]
+    index_type: Annotated[
+        str | None, Argument("Drop only indexes of this type.", option="--type", metavar="TYPE")
+    ] = None
     """The type of the indexes to drop, such as ``btree``; None selects all types."""
 
 
@@ -55,17 +59,38 @@ class DropGlobalIndexPlan:
             "bytes": sum(entry.file_size for entry in self.entries),
         }
 
+    def describe(self) -> PlanReport:
+        """Return the plan as text."""
+        files = format_count(len(self.entries), "index file")
+        return PlanReport(
+            action=f"drop {files} of column {self.request.column}",
+            asks=bool(self),
+            undo="create-global-index builds the index again.",
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropGlobalIndexResult(StepOutcome):
     """The result of dropping global indexes."""
 
+    plan: DropGlobalIndexPlan
     snapshot_id: int | None = None
-    index_files: int = 0
+
+    @property
+    def index_files(self) -> int:
+        """Return the number of index files that were dropped."""
+        return len(self.plan.entries)
 
     def to_dict(self) -> dict[str, object]:
-        """Return the metrics as JSON values."""
-        return {"snapshot_id": self.snapshot_id, "index_files": self.index_files}
+        """Return the plan and the id of the snapshot as JSON values."""
+        return self.plan.to_dict() | {"snapshot_id": self.snapshot_id}
+
+    def describe(self) -> list[str]:
+        """Return what was dropped."""
+        outcome = (
+            "nothing was changed" if self.snapshot_id is None else f"snapshot {self.snapshot_id}"
+        )
+        return [f"{format_count(self.index_files, 'index file')}; {outcome}"]
 
 
 def plan(table: Table, request: DropGlobalIndexRequest) -> DropGlobalIndexPlan:
@@ -100,12 +125,12 @@ def commit(
 ) -> DropGlobalIndexResult:
     """Drop the index files in one snapshot."""
     if not plan:
-        return DropGlobalIndexResult()
+        return DropGlobalIndexResult(plan=plan)
     changes = CommitChanges(
         kind=CommitKind.APPEND, index=tuple(entry.deleted() for entry in plan.entries)
     )
     snapshot = plan.state.new_commit(StepKind.COMPACT).commit(changes)
-    return DropGlobalIndexResult(snapshot_id=snapshot.id, index_files=len(plan.entries))
+    return DropGlobalIndexResult(plan=plan, snapshot_id=snapshot.id)
 
 
 DROP_GLOBAL_INDEX = build_metadata_step("drop global index of", plan, commit)
@@ -132,4 +157,9 @@ def drop_global_index(
     return run_step(DROP_GLOBAL_INDEX, table, plan(table, request))
 
 
-DECLARATION = declare_step(DROP_GLOBAL_INDEX, DropGlobalIndexRequest, asks=True)
+DECLARATION = declare_step(
+    DROP_GLOBAL_INDEX,
+    DropGlobalIndexRequest,
+    examples=["/lake db.events --column user_id"],
+    asks=True,
+)

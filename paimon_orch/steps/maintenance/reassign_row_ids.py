@@ -1,4 +1,4 @@
-"""Gives the rows of each partition of a data-evolution table consecutive row ids.
+"""Give the rows of each partition consecutive row ids, in a table with data evolution.
 
 Only metadata is rewritten. See docs/format/row-tracking.md#reassigning-row-ids.
 """
@@ -10,7 +10,7 @@ import numpy as np
 
 from paimon_orch.errors import UnsupportedError
 from paimon_orch.format.arrays import Indices, Int64Array
-from paimon_orch.format.display import Displayable
+from paimon_orch.format.display import Displayable, format_count
 from paimon_orch.format.manifest.live_files import UNKNOWN
 from paimon_orch.format.options.core_options import DATA_EVOLUTION_REASSIGN_SKIP_ROW_COUNT
 from paimon_orch.format.options.table_option import StepKind
@@ -25,6 +25,7 @@ from paimon_orch.steps.common.partition_selection import (
 )
 from paimon_orch.steps.common.step import StepOutcome, build_metadata_step, run_step
 from paimon_orch.steps.common.step_declaration import declare_step
+from paimon_orch.steps.common.step_report import PlanReport
 from paimon_orch.table.blob_gate import refuse_blob_columns
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.commit.row_id_reassignment import RowIdReassignment, RowIdRuns
@@ -57,6 +58,15 @@ class ReassignRowIdsPlan(Displayable):
             "next_row_id": None if planned is None else planned.next_row_id,
         }
 
+    def describe(self) -> PlanReport:
+        """Return the plan as text."""
+        return PlanReport(action=f"give new row ids to {self.describe_rows()}")
+
+    def describe_rows(self) -> str:
+        """Return the numbers of rows and partitions."""
+        partitions = 0 if self.reassignment is None else len(self.reassignment.runs)
+        return f"{format_count(self.rows, 'row')} of {format_count(partitions, 'partition')}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReassignRowIdsResult(StepOutcome):
@@ -68,6 +78,13 @@ class ReassignRowIdsResult(StepOutcome):
     def to_dict(self) -> dict[str, object]:
         """Return the plan and the id of the snapshot as JSON values."""
         return self.plan.to_dict() | {"snapshot_id": self.snapshot_id}
+
+    def describe(self) -> list[str]:
+        """Return which rows have new ids."""
+        outcome = (
+            "nothing was changed" if self.snapshot_id is None else f"snapshot {self.snapshot_id}"
+        )
+        return [f"{self.plan.describe_rows()}; {outcome}"]
 
 
 def plan(table: Table, request: PartitionRequest) -> ReassignRowIdsPlan:
@@ -177,4 +194,10 @@ def reassign_row_ids(
     return run_step(REASSIGN_ROW_IDS, table, plan(table, request))
 
 
-DECLARATION = declare_step(REASSIGN_ROW_IDS, PartitionRequest)
+DECLARATION = declare_step(
+    REASSIGN_ROW_IDS,
+    PartitionRequest,
+    help="Compactions join only files of consecutive ids, and writers of several partitions leave "
+    "gaps. Rewrites only metadata.",
+    examples=["/lake db.events --dry-run"],
+)

@@ -1,4 +1,6 @@
-"""Changes the number of buckets of partitions by rewriting them, in bounded memory.
+"""Change the number of buckets.
+
+Rewrites partitions in bounded memory.
 
 See docs/format/procedures.md#rescale.
 """
@@ -18,14 +20,14 @@ from paimon_orch.files.data_file_writer import FileWriterFactory, RollingFileWri
 from paimon_orch.format.arrays import to_arrow_array
 from paimon_orch.format.bucket.bucket_function import build_bucket_key_signature
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
-from paimon_orch.format.display import Displayable
+from paimon_orch.format.display import Displayable, format_count
 from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry, build_entries
 from paimon_orch.format.options.core_options import ROW_TRACKING_ENABLED
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.merge.sort.sort_merge_reader import MergeRun, merge_runs
-from paimon_orch.steps.common.argument import Argument
+from paimon_orch.steps.common.argument import TABLE_OPTION, Argument
 from paimon_orch.steps.common.bucket_scan import (
     Judgment,
     require_partitions,
@@ -33,9 +35,14 @@ from paimon_orch.steps.common.bucket_scan import (
 )
 from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict, discard_messages
 from paimon_orch.steps.common.executor import Executor, Progress
-from paimon_orch.steps.common.partition_selection import PartitionRequest, PartitionSpecs
+from paimon_orch.steps.common.partition_selection import (
+    PartitionRequest,
+    PartitionSpecs,
+    select_partitions,
+)
 from paimon_orch.steps.common.step import Step, StepOutcome, WorkUnits, run_step
 from paimon_orch.steps.common.step_declaration import declare_step
+from paimon_orch.steps.common.step_report import PlanReport, describe_loss
 from paimon_orch.steps.compaction.clustering import check_not_clustered
 from paimon_orch.table.chain.chain_branches import refuse_chain_table
 from paimon_orch.table.commit.commit_changes import CommitChanges
@@ -56,11 +63,13 @@ _MAX_OPEN_WRITERS = 4  # each writer buffers a row group
 class RescaleRequest:
     """The new number of buckets and the partitions."""
 
-    bucket_num: Annotated[int | None, Argument("Buckets of each partition.", minimum=1)] = None
+    bucket_num: Annotated[
+        int | None, Argument("Buckets of each partition.", minimum=1, default=TABLE_OPTION)
+    ] = None
     """The new number of buckets; None means the value of the option ``bucket``."""
     partitions: Annotated[
         PartitionSpecs | None,
-        Argument("Partitions to rescale; by default all.", check=require_partitions),
+        select_partitions("Partitions to rescale.", require_partitions),
     ] = None
 
 
@@ -123,6 +132,20 @@ class RescalePlan(Displayable):
             "bytes": self.bytes,
         }
 
+    def describe(self) -> PlanReport:
+        """Return the plan as text."""
+        loss: dict[str, int | Sequence[str]] = {
+            "row": sum(split.row_count for split in self.splits),
+            "partition": [name for name in self.partitions if name],
+        }
+        return PlanReport(
+            action=f"rewrite {describe_loss(loss)}",
+            consequence=f"each partition gets {format_count(self.buckets, 'bucket')}",
+            nothing=f"nothing to do: all partitions have {format_count(self.buckets, 'bucket')}",
+            asks=bool(self),
+            undo="No other job may write to these rows.",
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RescaleResult(StepOutcome):
@@ -135,6 +158,14 @@ class RescaleResult(StepOutcome):
         """Return the plan and the id of the snapshot as JSON values."""
         snapshot_id = None if self.snapshot is None else self.snapshot.id
         return self.plan.to_dict() | {"snapshot_id": snapshot_id}
+
+    def describe(self) -> list[str]:
+        """Return what was rewritten."""
+        if self.snapshot is None:
+            return []
+        partitions = format_count(len(self.plan.partitions), "partition")
+        buckets = format_count(self.plan.buckets, "bucket")
+        return [f"{partitions} to {buckets}; snapshot {self.snapshot.id}"]
 
 
 def plan(table: Table, request: RescaleRequest) -> RescalePlan:
@@ -369,4 +400,10 @@ def rescale(
     return run_step(RESCALE, table, plan(table, request), executor, progress=progress).snapshot
 
 
-DECLARATION = declare_step(RESCALE, RescaleRequest, asks=True)
+DECLARATION = declare_step(
+    RESCALE,
+    RescaleRequest,
+    help="Rewrites the partitions. Also change the table's option 'bucket', which writers use.",
+    examples=["/lake db.orders --bucket-num 8 --dry-run"],
+    asks=True,
+)

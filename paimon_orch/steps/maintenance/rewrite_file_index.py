@@ -1,4 +1,4 @@
-"""Rewrites the file indexes of existing data files after the options for indexes changed.
+"""Build file indexes for existing data files.
 
 See docs/format/procedures.md#rewrite-file-indexes.
 """
@@ -21,7 +21,7 @@ from paimon_orch.files.file_index_reader import (
 )
 from paimon_orch.files.file_index_writer import next_index_name, should_embed_index
 from paimon_orch.files.uncommitted_files import UncommittedPaths
-from paimon_orch.format.display import Displayable
+from paimon_orch.format.display import Displayable, format_count
 from paimon_orch.format.file_index.build import FileIndexBuilder, is_built_with
 from paimon_orch.format.file_index.container import encode_container
 from paimon_orch.format.file_index.index_options import (
@@ -50,6 +50,7 @@ from paimon_orch.steps.common.partition_selection import (
 from paimon_orch.steps.common.step import Step, StepOutcome, WorkUnits, run_step
 from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.steps.common.step_metrics import StepIo
+from paimon_orch.steps.common.step_report import PlanReport
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.metadata.bitmap_index_version import choose_bitmap_version
@@ -163,6 +164,15 @@ class FileIndexRewritePlan(Displayable):
             "snapshots": sum(1 for _ in self.groups()),
             "units": [unit.to_dict() for unit in self.units],
         }
+
+    def describe(self) -> PlanReport:
+        """Return the plan as text."""
+        files = format_count(sum(len(unit.files) for unit in self.units), "file")
+        snapshots = format_count(sum(1 for _ in self.groups()), "snapshot")
+        return PlanReport(
+            action=f"rewrite the indexes of {files} in {snapshots}",
+            nothing="nothing to do: every file has the indexes that the table's options configure",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -530,4 +540,10 @@ def rewrite_file_index(
     return run_step(REWRITE_FILE_INDEX, table, plan(table, request), executor, progress=progress)
 
 
-DECLARATION = declare_step(REWRITE_FILE_INDEX, RewriteFileIndexRequest)
+DECLARATION = declare_step(
+    REWRITE_FILE_INDEX,
+    RewriteFileIndexRequest,
+    help="The table's options configure the indexes. Data files are not rewritten. Indexes that are "
+    "no longer configured are removed.",
+    examples=["/lake db.orders --dry-run"],
+)

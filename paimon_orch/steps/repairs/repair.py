@@ -10,11 +10,9 @@ from functools import partial
 from typing import Any
 
 from paimon_orch.errors import InputError, PaimonError, UnsupportedError, raise_if_temporary
-from paimon_orch.format.display import format_count
+from paimon_orch.format.display import format_count, format_size
 from paimon_orch.format.paths import MAIN_BRANCH
 from paimon_orch.format.snapshot import Snapshot
-from paimon_orch.steps.cleanup import remove_unexisting_files, remove_unexisting_manifests
-from paimon_orch.steps.cleanup.remove_unexisting_files import MissingFilesResult
 from paimon_orch.steps.common.step import (
     EmptyRequest,
     Step,
@@ -24,14 +22,17 @@ from paimon_orch.steps.common.step import (
 )
 from paimon_orch.steps.compaction.plan import CompactionResult, CompactRequest
 from paimon_orch.steps.inspection.doctor import examine_opened_table
-from paimon_orch.steps.inspection.doctor_findings import DoctorRule, Severity, format_size
-from paimon_orch.steps.maintenance import sync_iceberg, sync_partitions
+from paimon_orch.steps.inspection.doctor_findings import DoctorRule, Severity
+from paimon_orch.steps.publication import sync_iceberg, sync_partitions
 from paimon_orch.steps.repairs import (
     delete_duplicate_keys,
     merge_overlapping_files,
     rebuild_indexes,
+    remove_unexisting_files,
+    remove_unexisting_manifests,
     repair_hints,
 )
+from paimon_orch.steps.repairs.remove_unexisting_files import MissingFilesResult
 from paimon_orch.steps.repairs.tag_before import tag_before_repair
 from paimon_orch.table.iceberg.iceberg_settings import is_iceberg_enabled
 from paimon_orch.table.metadata.rollback import check_can_repair_earliest

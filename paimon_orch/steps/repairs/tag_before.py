@@ -12,7 +12,9 @@ from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.steps.cleanup.quarantine import Quarantine
 from paimon_orch.storage.concurrency import map_concurrently
 from paimon_orch.table.table import Table
+from paimon_orch.table.table_label import TableLabel
 
+RESTORE_FILES = "If a backup has the files, restore them instead."
 _PREFIX = "before-repair-"
 
 
@@ -51,9 +53,9 @@ def tagged_before_repair(table: Table, snapshot: Snapshot) -> Iterator[str]:
         raise
 
 
-def describe_tag(table: Table, tag: str) -> str:
+def describe_tag(label: TableLabel, tag: str) -> str:
     """Say how to return to the state of a tag."""
-    command = table.stores.label.format_command("rollback")
+    command = label.format_command("rollback")
     return (
         f"the tag {tag} keeps the state before; to return to it, restore the lost files and run "
         f"`{command} --tag {tag} --as-latest`"

@@ -14,7 +14,7 @@ from paimon_orch.catalog.rest import resource_paths
 from paimon_orch.catalog.rest.rest_client import RestClient
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
-from paimon_orch.steps.maintenance.mark_done import mark_done
+from paimon_orch.steps.publication.mark_done import mark_done
 from paimon_orch.table.schema_change.schema_changes import (
     AddColumn,
     DropColumn,

@@ -36,7 +36,10 @@ def test_missing_files_are_removed_from_the_metadata(tmp_path: Path, old_table: 
         path.unlink()
     command = ("remove-unexisting-files", str(tmp_path), "db.t")
 
-    assert "would remove 4 missing files of db.t" in invoke(*command, "--dry-run").stdout
+    assert (
+        "would remove 4 missing files from the metadata of db.t"
+        in invoke(*command, "--dry-run").stdout
+    )
     assert json.loads(invoke(*command, "--json", "--yes").stdout)["files"] == 4
     assert rows_of(old_table) == []
 
@@ -54,7 +57,10 @@ def test_missing_snapshots_are_published_as_iceberg_metadata(
     metadata = Path(table.paths.root) / "metadata"
     stale = "not up to date: Iceberg readers see snapshot 1, and LATEST is 2 (1 missing)"
 
-    assert run_command(*command, "--dry-run") == stale
+    assert run_command(*command, "--dry-run").splitlines() == [
+        stale,
+        "would publish the newest snapshot of db.t; nothing was changed",
+    ]
     assert json.loads(run_command(*command, "--dry-run", "--json")) == {
         "iceberg_snapshot_id": 1,
         "latest_snapshot_id": 2,
@@ -62,11 +68,10 @@ def test_missing_snapshots_are_published_as_iceberg_metadata(
         "metadata_path": str(metadata / "v1.metadata.json"),
         "is_current": False,
         "problem": "Iceberg readers see snapshot 1, and LATEST is 2",
-        "published_snapshots": 0,
     }
     assert (metadata / "version-hint.text").read_text() == "1"
     current = "Iceberg readers see snapshot 2, the newest one"
-    assert run_command(*command) == f"published 1 snapshots; {current}"
+    assert run_command(*command) == f"published 1 snapshot; {current}"
     assert run_command(*command) == current
     assert (metadata / "version-hint.text").read_text() == "2"
 

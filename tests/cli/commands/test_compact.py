@@ -132,16 +132,16 @@ def test_manifests_are_merged(tmp_path: Path, old_table: Table) -> None:
     assert "4 manifests" in invoke(*command, "--dry-run").stdout
     assert old_table.stores.snapshots.latest_id() == 4
     assert json.loads(invoke(*command, "--json").stdout)["snapshot_id"] == 5
-    assert "nothing was changed" in invoke(*command).stdout
+    assert invoke(*command).stdout.startswith("nothing to merge: 1 manifest")
 
 
 def test_buckets_are_rescaled(tmp_path: Path, old_table: Table) -> None:
     command = ("rescale", str(tmp_path), "db.t", "--bucket-num", "3")
 
     assert "nothing was changed" in invoke(*command, "--dry-run").stdout
-    assert json.loads(invoke(*command, "--yes", "--json").stdout)["committed"] == 5
+    assert json.loads(invoke(*command, "--yes", "--json").stdout)["snapshot_id"] == 5
     assert rows_of(old_table) == [(1, "d")]
-    assert "0 partitions" in invoke(*command).stdout
+    assert invoke(*command).stdout == "nothing to do: all partitions have 3 buckets\n"
 
 
 def test_a_dry_run_of_partitions_reads_each_manifest_once(
@@ -190,10 +190,10 @@ def test_deleted_rows_are_removed_from_tables_with_data_evolution(run: Run, tmp_
     answer = run(*command, "--json").json
     again = run(*command)
 
-    assert "1 bucket, 1 file; nothing was changed" in shown
+    assert "would rewrite 1 file of 1 bucket of db.t; nothing was changed" in shown
     assert (answer["files_before"], answer["rows_written"], answer["deleted_rows"]) == (1, 1, 0)
     assert rows_of(table, columns=["k", "_ROW_ID"]) == [(2, 2)]
-    assert (again.status, again.out) == (0, "no rows are deleted: nothing to do\n")
+    assert (again.status, again.out) == (0, "nothing to compact\n")
 
 
 def test_rows_of_partitions_get_consecutive_ids(run: Run, tmp_path: Path) -> None:
@@ -206,7 +206,9 @@ def test_rows_of_partitions_get_consecutive_ids(run: Run, tmp_path: Path) -> Non
     answer = run("reassign-row-ids", tmp_path, "db.t", "--json").json
     again = run("reassign-row-ids", tmp_path, "db.t")
 
-    assert shown == "4 rows of 2 partitions; nothing was changed\n"
+    assert (
+        shown == "would give new row ids to 4 rows of 2 partitions of db.t; nothing was changed\n"
+    )
     assert (answer["snapshot_id"], answer["first_row_id"], answer["next_row_id"]) == (3, 4, 8)
     assert rows_of(table, columns=["p", "_ROW_ID"]) == [(0, 4), (0, 5), (1, 6), (1, 7)]
     assert (again.status, again.out) == (0, "0 rows of 0 partitions; nothing was changed\n")

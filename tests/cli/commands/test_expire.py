@@ -81,7 +81,7 @@ def test_the_dry_run_of_a_snapshot_expiration_shows_changelogs(tmp_path: Path) -
         table.upsert(table_of("k v", [(1, text)]))
     command = ("expire-snapshots", str(tmp_path), "db.t", "--retain-max", "1", "--dry-run")
 
-    assert ", and 2 changelogs with " in invoke(*command).stdout
+    assert " and 2 changelogs with " in invoke(*command).stdout
     assert json.loads(invoke(*command, "--json").stdout)["changelogs"] == 2
 
 
@@ -108,9 +108,9 @@ def test_due_tags_are_created_and_expired_tags_are_deleted(tmp_path: Path) -> No
     [name] = json.loads(invoke("trigger-tag-automatic-creation", *where, "--json").stdout)
     assert json.loads(dry.stdout) == [name]
     assert table.tags.names() == [name]
-    assert invoke("expire-tags", *where).stdout == "none\n"
+    assert invoke("expire-tags", *where).stdout == "deleted nothing\n"
     old = ("--older-than", "2999-01-01T00:00:00")
-    assert invoke("expire-tags", *where, *old, "--dry-run").stdout.strip() == name
+    assert f"would delete 1 tag ({name})" in invoke("expire-tags", *where, *old, "--dry-run").stdout
     invoke("expire-tags", *where, *old, "--yes")
     assert table.tags.names() == []
 

@@ -26,7 +26,7 @@ def test_an_index_is_created_and_dropped(tmp_path: Path) -> None:
         invoke("drop-global-index", *arguments, "--type", "bitmap", "--yes").stdout
     )
 
-    assert (planned["rows"], planned["index_files"], planned["snapshot_id"]) == (2, 2, None)
+    assert (planned["rows"], planned["index_files"], planned["snapshot_id"]) == (2, 2, 1)
     assert (created["rows"], created["index_files"], created["snapshot_id"]) == (1, 1, 2)
     assert (len(dropped["index_files"]), dropped["snapshot_id"]) == (1, 3)
     assert "0 index files" in invoke("drop-global-index", *arguments[:-1], "--dry-run").stdout

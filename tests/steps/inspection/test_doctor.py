@@ -25,7 +25,6 @@ from paimon_orch.steps.inspection.doctor_findings import (
     DoctorRule,
     ExaminedTable,
     Severity,
-    format_size,
 )
 from paimon_orch.steps.inspection.doctor_page import build_page
 from paimon_orch.steps.inspection.lost_commits import find_lost_files
@@ -368,20 +367,6 @@ def test_names_in_a_page_are_escaped(tmp_path: Path) -> None:
     assert page.count("db.&lt;i&gt;t&lt;/i&gt;") == 3  # a bar, its tooltip and a heading
     assert "2.5 MB" in page
     assert "http" not in page
-
-
-@pytest.mark.parametrize(
-    ("size", "text"),
-    [
-        (1, "1 byte"),
-        (999, "999 bytes"),
-        (1000, "1.0 kB"),
-        (999_960, "1.0 MB"),
-        (10**18, "1,000.0 PB"),
-    ],
-)
-def test_sizes_have_a_unit(size: int, text: str) -> None:
-    assert format_size(size) == text
 
 
 def read_page() -> str:

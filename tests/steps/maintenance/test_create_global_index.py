@@ -22,9 +22,9 @@ from paimon_orch.errors import (
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
 from paimon_orch.steps.common.executor import InProcessExecutor
-from paimon_orch.steps.compaction import materialize
+from paimon_orch.steps.compaction import materialize_deletion_vectors as materialize
 from paimon_orch.steps.compaction.compact import compact
-from paimon_orch.steps.compaction.materialize import materialize_deletion_vectors
+from paimon_orch.steps.compaction.materialize_deletion_vectors import materialize_deletion_vectors
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
 from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.steps.maintenance import create_global_index as step

@@ -21,7 +21,7 @@ from paimon_orch.spark.update_and_merge import merge_into, update
 from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
 from paimon_orch.steps.common.executor import Executor, InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
-from paimon_orch.steps.compaction.postpone import move_postponed
+from paimon_orch.steps.compaction.move_postponed import move_postponed
 from paimon_orch.steps.compaction.sort_compact import SortOrder
 from paimon_orch.steps.expiration.delete_tag import delete_tag
 from paimon_orch.steps.expiration.expire_changelogs import expire_changelogs

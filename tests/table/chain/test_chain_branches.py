@@ -11,11 +11,11 @@ from support.tables import new_table, rows_of
 
 from paimon_orch import Catalog
 from paimon_orch.errors import InputError, PaimonError, UnsupportedError
-from paimon_orch.steps.cleanup import remove_unexisting_files
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.common.step import EmptyRequest
 from paimon_orch.steps.expiration.expire_partitions import expire_partitions
 from paimon_orch.steps.maintenance import rescale
+from paimon_orch.steps.repairs import remove_unexisting_files
 from paimon_orch.steps.row_level.row_level_write import delete
 from paimon_orch.table.table import Table
 

@@ -1,4 +1,4 @@
-"""Publishes the newest snapshot of a table as Iceberg metadata if that was not done yet.
+"""Publish the newest snapshot as Iceberg metadata.
 
 See docs/format/iceberg-metadata.md#publishing.
 """
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.display import Displayable
+from paimon_orch.format.display import Displayable, format_count
 from paimon_orch.format.options.core_options import ICEBERG_STORAGE
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.paths import MAIN_BRANCH
@@ -19,6 +19,7 @@ from paimon_orch.steps.common.step import (
     run_step,
 )
 from paimon_orch.steps.common.step_declaration import declare_step
+from paimon_orch.steps.common.step_report import PlanReport
 from paimon_orch.table.iceberg.iceberg_settings import is_iceberg_enabled
 from paimon_orch.table.iceberg.status import IcebergStatus, read_iceberg_status
 from paimon_orch.table.table import Table
@@ -39,6 +40,14 @@ class IcebergSyncPlan(Displayable):
         """Return the plan as JSON values."""
         return _to_dict(self.status)
 
+    def describe(self) -> PlanReport:
+        """Return the plan as text."""
+        return PlanReport(
+            action="publish the newest snapshot",
+            lines=[_describe(self.status)],
+            nothing=_describe(self.status),
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IcebergSyncResult(StepOutcome):
@@ -52,6 +61,22 @@ class IcebergSyncResult(StepOutcome):
     def to_dict(self) -> dict[str, object]:
         """Return the result as JSON values."""
         return _to_dict(self.status) | {"published_snapshots": self.published_snapshots}
+
+    def describe(self) -> list[str]:
+        """Return what was published, and what Iceberg readers see."""
+        if not self.plan:
+            return []
+        snapshots = format_count(self.published_snapshots, "snapshot")
+        return [f"published {snapshots}; {_describe(self.status)}"]
+
+
+def _describe(status: IcebergStatus) -> str:
+    if status.latest_id is None:
+        return "the table has no snapshot; nothing to publish"
+    if status.problem is None:
+        return f"Iceberg readers see snapshot {status.published_id}, the newest one"
+    missing = "" if status.missing_snapshots is None else f" ({status.missing_snapshots} missing)"
+    return f"not up to date: {status.problem}{missing}"
 
 
 def _to_dict(status: IcebergStatus) -> dict[str, object]:
@@ -127,4 +152,10 @@ def sync_iceberg(table: Table) -> IcebergSyncResult:
     return run_step(SYNC_ICEBERG, table, plan(table, EmptyRequest()))
 
 
-DECLARATION = declare_step(SYNC_ICEBERG, EmptyRequest)
+DECLARATION = declare_step(
+    SYNC_ICEBERG,
+    EmptyRequest,
+    help="Commits do this themselves, if the table's option metadata.iceberg.storage is set. Run the "
+    "command after a failure, and after commits of writers that publish no Iceberg metadata.",
+    examples=["/lake db.orders --dry-run"],
+)

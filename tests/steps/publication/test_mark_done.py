@@ -12,7 +12,7 @@ import pytest
 from paimon_orch import Catalog, Table
 from paimon_orch.errors import InputError, NotFoundError, UnsupportedError
 from paimon_orch.steps import mark_done
-from paimon_orch.steps.maintenance.mark_done import MarkDoneRequest, plan
+from paimon_orch.steps.publication.mark_done import MarkDoneRequest, plan
 
 
 @pytest.fixture

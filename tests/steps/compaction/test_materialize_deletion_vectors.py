@@ -20,7 +20,7 @@ from paimon_orch.merge.compact.append_deletion_vectors import DeletionVectorRewr
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.common.partition_selection import PartitionRequest
 from paimon_orch.steps.compaction.compact import compact
-from paimon_orch.steps.compaction.materialize import (
+from paimon_orch.steps.compaction.materialize_deletion_vectors import (
     MATERIALIZE_DELETION_VECTORS,
     materialize_deletion_vectors,
     plan,

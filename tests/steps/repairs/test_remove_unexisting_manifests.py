@@ -10,16 +10,16 @@ from support.commands import run_command
 from support.tables import new_table, rows_of, stored_files, table_of
 
 from paimon_orch.errors import CommitConflictError, PaimonError
-from paimon_orch.steps.cleanup.remove_unexisting_manifests import (
-    commit,
-    plan,
-    remove_unexisting_manifests,
-)
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.common.step import EmptyRequest
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.expiration.delete_tag import delete_tag
 from paimon_orch.steps.inspection.check_table import check
+from paimon_orch.steps.repairs.remove_unexisting_manifests import (
+    commit,
+    plan,
+    remove_unexisting_manifests,
+)
 from paimon_orch.table.metadata.metadata_cache import clear_metadata_cache
 from paimon_orch.table.table import Table
 
@@ -46,7 +46,7 @@ def test_the_files_of_the_other_manifests_can_be_read(tmp_path: Path) -> None:
     assert shown.splitlines() == [
         str(lost),
         (
-            "would remove 1 missing manifest of db.t from the metadata; the files that they added (1) "
+            "would remove 1 missing manifest from the metadata of db.t; the files that they added (1) "
             "are lost, and those that they deleted (0) are read again if they exist; in a table with a "
             "primary key, older values of the keys become visible again; nothing was changed"
         ),

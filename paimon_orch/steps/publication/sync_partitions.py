@@ -1,4 +1,4 @@
-"""Makes a catalog, such as a Hive metastore, list the partitions or tags of a table.
+"""Add the table's partitions to its catalog.
 
 See docs/format/catalogs.md#partitions-of-a-metastore.
 """
@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from paimon_orch.format.display import Displayable
+from paimon_orch.format.display import Displayable, format_count
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.steps.common.argument import Argument
 from paimon_orch.steps.common.step import StepOutcome, build_metadata_step, run_step
 from paimon_orch.steps.common.step_declaration import declare_step
+from paimon_orch.steps.common.step_report import PlanReport
 from paimon_orch.table.catalog_reports import PartitionNames
 from paimon_orch.table.partition_marks import format_names
 from paimon_orch.table.table import Table
@@ -47,6 +48,14 @@ class PartitionSyncPlan(Displayable):
         """Return the names of the partitions as JSON values."""
         return {"missing": _format(self.missing), "surplus": _format(self.surplus)}
 
+    def describe(self) -> PlanReport:
+        """Return the plan as text."""
+        action = f"add {format_count(len(self.missing), 'partition')}"
+        surplus = f"{format_count(len(self.surplus), 'partition')} without rows"
+        if self.request.drop:
+            return PlanReport(action=f"{action} and drop {surplus}")
+        return PlanReport(action=action, lines=[f"the catalog has {surplus}"])
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionSyncResult(StepOutcome):
@@ -59,6 +68,11 @@ class PartitionSyncResult(StepOutcome):
     def to_dict(self) -> dict[str, object]:
         """Return the names of the partitions as JSON values."""
         return {"added": _format(self.added), "dropped": _format(self.dropped)}
+
+    def describe(self) -> list[str]:
+        """Return the numbers of partitions."""
+        added = format_count(len(self.added), "partition")
+        return [f"added {added}, dropped {len(self.dropped)}"]
 
 
 def _format(partitions: Sequence[Mapping[str, str]]) -> list[str]:
@@ -111,4 +125,12 @@ def sync_partitions(table: Table, *, drop: bool = False) -> PartitionSyncResult:
     return run_step(SYNC_PARTITIONS, table, plan(table, request))
 
 
-DECLARATION = declare_step(SYNC_PARTITIONS, SyncPartitionsRequest)
+DECLARATION = declare_step(
+    SYNC_PARTITIONS,
+    SyncPartitionsRequest,
+    help="Commits do this themselves, if the table's option metastore.partitioned-table is set and "
+    "the table is opened through its Hive catalog. Run the command after a failure, and after "
+    "changes of writers that opened the table by its directory. With the option "
+    "metastore.tag-to-partition, the command adds the tags.",
+    examples=["prod db.orders --dry-run"],
+)

@@ -12,11 +12,6 @@ from support.tables import deletion_vectors_of, new_table, rows_of, stored_files
 
 from paimon_orch import Catalog
 from paimon_orch.errors import CommitConflictError, InputError, PaimonError
-from paimon_orch.steps.cleanup.remove_unexisting_files import (
-    REMOVE_UNEXISTING_FILES,
-    plan,
-    remove_unexisting_files,
-)
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.common.step import EmptyRequest, run_step
 from paimon_orch.steps.compaction.compact import compact
@@ -24,6 +19,11 @@ from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.steps.inspection.doctor_findings import DoctorRule
 from paimon_orch.steps.maintenance.rollback_as_latest import rollback_as_latest
 from paimon_orch.steps.repairs import repair as repair_step
+from paimon_orch.steps.repairs.remove_unexisting_files import (
+    REMOVE_UNEXISTING_FILES,
+    plan,
+    remove_unexisting_files,
+)
 from paimon_orch.steps.repairs.repair import RepairRequest, repair
 from paimon_orch.table.commit.commit import TableCommit
 

@@ -1,8 +1,4 @@
-"""Commands that optimize a table for readers, besides compactions and indexes.
-
-``analyze`` counts rows and computes column statistics, and ``move-postponed`` moves rows from
-postpone buckets to real buckets.
-"""
+"""The command ``analyze``, which prints the statistics as a table."""
 
 from typing import Annotated
 
@@ -22,19 +18,17 @@ from paimon_orch.cli.common import (
     open_progress_bars,
     open_table,
     parse_names,
-    print_result,
     print_values,
 )
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
 from paimon_orch.cli.screen import print_json, print_lines
-from paimon_orch.cli.table_layout import format_size, print_rows
+from paimon_orch.cli.table_layout import print_rows
 from paimon_orch.errors import InputError
-from paimon_orch.format.display import format_count
+from paimon_orch.format.display import format_count, format_size
 from paimon_orch.format.table_statistics import TableStatistics
 from paimon_orch.steps.common.executor_choice import ExecutorKind
 from paimon_orch.steps.common.step import run_step
-from paimon_orch.steps.compaction import postpone
 from paimon_orch.steps.maintenance import analyze as analyze_step
 
 _Columns = Annotated[
@@ -53,9 +47,6 @@ _ANALYZE_EXAMPLES = [
 def add_commands(app: typer.Typer) -> None:
     """Register the commands of this module."""
     register_command(app, analyze, Panel.COMPACT, examples=_ANALYZE_EXAMPLES)
-    register_command(
-        app, move_postponed, Panel.COMPACT, examples=["move-postponed /lake db.orders --dry-run"]
-    )
 
 
 def analyze(
@@ -115,39 +106,3 @@ def _print_statistics(statistics: TableStatistics) -> None:
         )
         rows.append([name, *("" if value is None else str(value) for value in values)])
     print_rows(("column", "distinct", "nulls", "smallest", "largest", "average", "longest"), rows)
-
-
-def move_postponed(
-    ctx: typer.Context,
-    location: CatalogLocation,
-    table: Identifier,
-    dry_run: DryRun = False,
-    executor: ExecutorOption = ExecutorKind.AUTO,
-    master: Master = None,
-    as_json: AsJson = False,
-) -> None:
-    """Move rows from postpone buckets to real buckets.
-
-    Writers of a table with 'bucket' = -2 may write rows to postpone buckets, which readers do not
-    see.
-    """
-    runner = build_executor(executor, master)
-    target = open_table(ctx, location, table)
-    planned = postpone.plan(target, postpone.MovePostponedRequest())
-    rows = planned.rows
-    if dry_run:
-        partitions = format_count(len(planned.units), "partition")
-        text = f"would move {format_count(rows, 'row')} of {partitions}; nothing was changed"
-        print_values(planned.to_dict(), as_json, text)
-        return
-    with open_progress_bars() as bars:
-        result = run_step(
-            postpone.MOVE_POSTPONED,
-            target,
-            planned,
-            runner,
-            progress=add_progress_bar(bars, f"move {table}"),
-        )
-    snapshot = result.snapshot
-    values: dict[str, object] = {"snapshot_id": None if snapshot is None else snapshot.id}
-    print_result(values | {"rows": rows}, as_json, "no rows in postpone buckets")

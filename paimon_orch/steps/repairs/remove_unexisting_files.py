@@ -1,4 +1,6 @@
-"""Removes missing data files from the metadata, so that the other files can be read.
+"""Remove missing data files from the metadata.
+
+Afterwards, the other files can be read.
 
 See docs/format/orphan-files.md#removing-lost-files.
 """
@@ -32,8 +34,9 @@ from paimon_orch.steps.common.step import (
     run_step,
 )
 from paimon_orch.steps.common.step_declaration import declare_step
+from paimon_orch.steps.common.step_report import PlanReport
 from paimon_orch.steps.repairs.replaced_rows import put_rows_aside
-from paimon_orch.steps.repairs.tag_before import tagged_before_repair
+from paimon_orch.steps.repairs.tag_before import RESTORE_FILES, describe_tag, tagged_before_repair
 from paimon_orch.storage.base import FileInfo, FileIO
 from paimon_orch.storage.concurrency import map_concurrently
 from paimon_orch.table.chain.chain_branches import refuse_chain_table
@@ -86,6 +89,17 @@ class MissingFilesPlan(Displayable):
             "paths": list(self.paths),
         }
 
+    def describe(self) -> PlanReport:
+        """Return the plan as text."""
+        return PlanReport(
+            action=f"remove {format_count(len(self.paths), 'missing file')} from the metadata",
+            consequence=self.describe_loss(),
+            lines=self.paths,
+            nothing="no file is missing",
+            asks=bool(self),
+            undo=RESTORE_FILES,
+        )
+
     def describe_loss(self) -> str:
         """Say what is lost, and which older values become visible."""
         lost = f"{format_count(self.rows, 'row')} of them {'is' if self.rows == 1 else 'are'} lost"
@@ -129,6 +143,15 @@ class MissingFilesResult(StepOutcome):
             "visible_rows": self.visible_rows,
             "visible_rows_path": self.visible_rows_path,
         }
+
+    def describe(self) -> list[str]:
+        """Return the removed paths, what readers see now, and the tag of the state before."""
+        if not self.plan:
+            return []
+        files = format_count(len(self.plan.paths), "missing file")
+        text = f"removed {files} from the metadata{self.describe_visible_rows()}"
+        tag = [] if self.tag is None else [describe_tag(self.plan.state.label, self.tag)]
+        return [*self.plan.paths, text, *tag]
 
 
 def plan(table: Table, request: EmptyRequest) -> MissingFilesPlan:
@@ -295,4 +318,13 @@ def remove_unexisting_files(table: Table) -> MissingFilesPlan:
     return run_step(REMOVE_UNEXISTING_FILES, table, plan(table, EmptyRequest())).plan
 
 
-DECLARATION = declare_step(REMOVE_UNEXISTING_FILES, EmptyRequest, asks=True)
+DECLARATION = declare_step(
+    REMOVE_UNEXISTING_FILES,
+    EmptyRequest,
+    help="Afterwards, the remaining rows of the newest snapshot can be read again. The rows of the "
+    "missing files are lost. In a table with a primary key, older values of the same keys become "
+    "visible, and are written to a Parquet file of the quarantine. The tag before-repair-<UTC time> "
+    "keeps the state before.",
+    examples=["/lake db.orders --dry-run"],
+    asks=True,
+)

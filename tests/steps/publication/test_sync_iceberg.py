@@ -11,7 +11,7 @@ import pytest
 from paimon_orch import Catalog, Table
 from paimon_orch.errors import InputError, PaimonError, UnsupportedError
 from paimon_orch.steps.common.step import EmptyRequest
-from paimon_orch.steps.maintenance.sync_iceberg import plan, sync_iceberg
+from paimon_orch.steps.publication.sync_iceberg import plan, sync_iceberg
 from paimon_orch.table.iceberg.publish import IcebergPublisher
 from paimon_orch.table.schema_change.schema_changes import SetOption
 

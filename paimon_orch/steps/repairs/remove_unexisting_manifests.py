@@ -1,4 +1,6 @@
-"""Removes missing manifests from the metadata, so that the files of the others can be read.
+"""Remove missing manifests from the metadata.
+
+Afterwards, the files of the other manifests can be read.
 
 See docs/format/orphan-files.md#removing-lost-manifests.
 """
@@ -7,7 +9,7 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 
 from paimon_orch.errors import PaimonError, raise_if_temporary
-from paimon_orch.format.display import Displayable
+from paimon_orch.format.display import Displayable, format_count
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind, Snapshot
@@ -18,7 +20,8 @@ from paimon_orch.steps.common.step import (
     run_step,
 )
 from paimon_orch.steps.common.step_declaration import declare_step
-from paimon_orch.steps.repairs.tag_before import tagged_before_repair
+from paimon_orch.steps.common.step_report import PlanReport
+from paimon_orch.steps.repairs.tag_before import RESTORE_FILES, describe_tag, tagged_before_repair
 from paimon_orch.storage.concurrency import map_concurrently
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.commit.state_replacement import StateReplacement
@@ -56,6 +59,18 @@ class MissingManifestsPlan(Displayable):
             "paths": list(self.paths),
         }
 
+    def describe(self) -> PlanReport:
+        """Return the plan as text."""
+        manifests = format_count(len(self.paths), "missing manifest")
+        return PlanReport(
+            action=f"remove {manifests} from the metadata",
+            consequence=self.describe_loss(),
+            lines=self.paths,
+            nothing="no manifest is missing",
+            asks=bool(self),
+            undo=RESTORE_FILES,
+        )
+
     def describe_loss(self) -> str:
         """Say what is lost, and what becomes visible."""
         return (
@@ -77,6 +92,21 @@ class MissingManifestsResult(StepOutcome):
     def to_dict(self) -> dict[str, object]:
         """Return the plan and the result as JSON values."""
         return self.plan.to_dict() | {"tag": self.tag}
+
+    def describe(self) -> list[str]:
+        """Return the removed paths, what to compare, and the tag of the state before."""
+        if not self.plan:
+            return []
+        manifests = format_count(len(self.plan.paths), "missing manifest")
+        lines = [*self.plan.paths, f"removed {manifests} from the metadata"]
+        if self.plan.comparable_id is not None:
+            lines.append(
+                f"snapshot {self.plan.comparable_id} is the newest older one with all manifests: "
+                "compare the rows with its rows"
+            )
+        if self.tag is not None:
+            lines.append(describe_tag(self.plan.state.label, self.tag))
+        return lines
 
 
 def plan(table: Table, request: EmptyRequest) -> MissingManifestsPlan:
@@ -167,4 +197,12 @@ def remove_unexisting_manifests(table: Table) -> MissingManifestsPlan:
     return run_step(REMOVE_UNEXISTING_MANIFESTS, table, plan(table, EmptyRequest())).plan
 
 
-DECLARATION = declare_step(REMOVE_UNEXISTING_MANIFESTS, EmptyRequest, asks=True)
+DECLARATION = declare_step(
+    REMOVE_UNEXISTING_MANIFESTS,
+    EmptyRequest,
+    help="Afterwards, the files of the other manifests can be read again. Files that the missing "
+    "manifests added are lost, and files that they deleted are read again if they exist: run check "
+    "--deep. The tag before-repair-<UTC time> keeps the state before.",
+    examples=["/lake db.orders --dry-run"],
+    asks=True,
+)

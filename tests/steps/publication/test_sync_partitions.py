@@ -11,7 +11,7 @@ from support.recorded_partitions import RecordedPartitions, through_catalog
 from paimon_orch import Catalog, Table
 from paimon_orch.errors import InputError
 from paimon_orch.steps import sync_partitions
-from paimon_orch.steps.maintenance.sync_partitions import SyncPartitionsRequest, commit, plan
+from paimon_orch.steps.publication.sync_partitions import SyncPartitionsRequest, commit, plan
 
 LISTED = {"metastore.partitioned-table": "true"}
 

@@ -1,4 +1,6 @@
-"""Removes the deleted rows of data-evolution tables; the other rows of their files get new ids.
+"""Remove the deleted rows of a table with data evolution.
+
+The other rows of their files get new ids.
 
 See docs/format/row-tracking.md#materializing-deletion-vectors.
 """
@@ -252,4 +254,10 @@ def materialize_deletion_vectors(
     return run_step(MATERIALIZE_DELETION_VECTORS, table, planned, executor, progress=progress)
 
 
-DECLARATION = declare_step(MATERIALIZE_DELETION_VECTORS, PartitionRequest)
+DECLARATION = declare_step(
+    MATERIALIZE_DELETION_VECTORS,
+    PartitionRequest,
+    help="Compactions of these tables keep deleted rows, because row ids must not change. The other "
+    "rows of the rewritten files get new row ids, and global indexes of their partitions are dropped.",
+    examples=["/lake db.events --dry-run"],
+)

@@ -17,7 +17,8 @@ from paimon_orch.format.schema import VALUE_KIND
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.steps import ingest
 from paimon_orch.steps.common.executor import InProcessExecutor
-from paimon_orch.steps.compaction import compact, postpone
+from paimon_orch.steps.compaction import compact
+from paimon_orch.steps.compaction import move_postponed as postpone
 from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.postpone_bucket import sort_postponed_files

@@ -1,4 +1,6 @@
-"""Moves rows from ``bucket-postpone`` to real buckets, where readers see them.
+"""Move rows from postpone buckets to real buckets.
+
+Afterwards, readers see the rows.
 
 See docs/format/postpone-buckets.md.
 """
@@ -13,7 +15,7 @@ from paimon_orch.errors import InputError
 from paimon_orch.files.data_file_reader import BucketFile, FileReader
 from paimon_orch.files.data_file_writer import FileWriterFactory
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
-from paimon_orch.format.display import Displayable
+from paimon_orch.format.display import Displayable, format_count
 from paimon_orch.format.manifest.live_files import BucketGroups
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind, build_entries
 from paimon_orch.format.options.table_option import StepKind
@@ -30,6 +32,7 @@ from paimon_orch.steps.common.partition_selection import (
 )
 from paimon_orch.steps.common.step import Step, StepOutcome, WorkUnits, run_step
 from paimon_orch.steps.common.step_declaration import declare_step
+from paimon_orch.steps.common.step_report import PlanReport
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.table import Table
@@ -115,8 +118,17 @@ class PostponePlan(Displayable):
         """Return the plan as JSON values."""
         return {
             "snapshot_id": self.snapshot_id,
+            "rows": self.rows,
             "units": [unit.to_dict() for unit in self.units],
         }
+
+    def describe(self) -> PlanReport:
+        """Return the plan as text."""
+        partitions = format_count(len(self.units), "partition")
+        return PlanReport(
+            action=f"move {format_count(self.rows, 'row')} of {partitions}",
+            nothing="no rows in postpone buckets",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,4 +264,10 @@ def move_postponed(
     ).snapshot
 
 
-DECLARATION = declare_step(MOVE_POSTPONED, MovePostponedRequest)
+DECLARATION = declare_step(
+    MOVE_POSTPONED,
+    MovePostponedRequest,
+    help="Writers of a table with 'bucket' = -2 may write rows to postpone buckets, which readers do "
+    "not see.",
+    examples=["/lake db.orders --dry-run"],
+)

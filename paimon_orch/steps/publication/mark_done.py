@@ -1,4 +1,6 @@
-"""Marks partitions as done, for readers that wait for complete partitions.
+"""Mark partitions as done.
+
+Readers may wait for complete partitions.
 
 See docs/format/procedures.md#mark-partitions-as-done.
 """
@@ -8,12 +10,14 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.display import Displayable
+from paimon_orch.format.display import Displayable, format_count
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.steps.common.argument import Argument
+from paimon_orch.steps.common.partition_selection import PARTITION_METAVAR, split_partitions
 from paimon_orch.steps.common.step import PlanOutcome, build_metadata_step, run_step
 from paimon_orch.steps.common.step_declaration import declare_step
+from paimon_orch.steps.common.step_report import PlanReport
 from paimon_orch.table.catalog_reports import PartitionNames
 from paimon_orch.table.filter.partition_spec import (
     PartitionSpec,
@@ -31,7 +35,12 @@ class MarkDoneRequest:
     """The partitions to mark: ``dt=2026-01-01/hr=1``, or mappings of all partition columns."""
 
     partitions: Annotated[
-        Sequence[str | PartitionSpec], Argument("Partitions to mark, such as 'dt=2026-01-31'.")
+        Sequence[str | PartitionSpec],
+        Argument(
+            "Partitions to mark. Each names all partition columns.",
+            split=split_partitions,
+            metavar=PARTITION_METAVAR,
+        ),
     ]
 
 
@@ -57,10 +66,23 @@ class MarkDonePlan(Displayable):
         """Return the plan as JSON values."""
         return {"partitions": self.names, "actions": list(self.actions)}
 
+    def describe(self) -> PlanReport:
+        """Return the plan as text."""
+        return PlanReport(action=f"mark {self.describe_marks()}")
+
+    def describe_marks(self) -> str:
+        """Return the number of partitions, and how they are marked."""
+        partitions = format_count(len(self.partitions), "partition")
+        return f"{partitions} as done ({', '.join(self.actions)})"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkDoneResult(PlanOutcome[MarkDonePlan]):
     """The partitions that were marked."""
+
+    def describe(self) -> list[str]:
+        """Return what was marked."""
+        return [f"marked {self.plan.describe_marks()}"]
 
 
 def plan(table: Table, request: MarkDoneRequest) -> MarkDonePlan:
@@ -117,4 +139,10 @@ def mark_done(table: Table, partitions: Iterable[str | PartitionSpec]) -> MarkDo
     return run_step(MARK_DONE, table, plan(table, request))
 
 
-DECLARATION = declare_step(MARK_DONE, MarkDoneRequest)
+DECLARATION = declare_step(
+    MARK_DONE,
+    MarkDoneRequest,
+    help="Executes the actions of the table's option partition.mark-done-action; by default, it "
+    "writes the file _SUCCESS into the directory of each partition.",
+    examples=["/lake db.orders --partitions dt=2026-01-31"],
+)

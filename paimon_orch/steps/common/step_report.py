@@ -1,0 +1,66 @@
+"""What a plan would do, as text for the users of any front end."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from paimon_orch.format.display import format_count
+from paimon_orch.safe_text import format_names
+
+CANNOT_BE_UNDONE = "This cannot be undone."
+KEPT_ROWS = "Older snapshots keep the rows until they expire."
+_PLURALS = {"branch": "branches"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanReport:
+    """A plan as text; a front end adds the table's name."""
+
+    action: str
+    """What a run does, as a verb phrase before ``of TABLE``: ``drop 2 partitions``."""
+    consequence: str = ""
+    """What follows from it."""
+    lines: Sequence[str] = ()
+    """What the action applies to, such as the paths of files; a dry run shows it."""
+    header: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
+    """The work units as a table; a dry run shows it."""
+    nothing: str = ""
+    """What to say instead if there is nothing to do."""
+    asks: bool = False
+    """Whether a user has to agree."""
+    undo: str = CANNOT_BE_UNDONE
+    """Whether the action can be undone."""
+
+    def describe_action(self, table: str) -> str:
+        """Return the action on a table: ``drop 2 partitions of db.t; ...``."""
+        text = f"{self.action} of {table}"
+        return f"{text}; {self.consequence}" if self.consequence else text
+
+
+def describe_loss(losses: Mapping[str, int | Sequence[str]]) -> str:
+    """Return the sizes of losses, such as ``2 snapshots and 1 tag (late)``.
+
+    ``losses`` has numbers or names by unit; empty ones are left out.
+    """
+    parts = []
+    for unit, loss in losses.items():
+        count = loss if isinstance(loss, int) else len(loss)
+        names = "" if isinstance(loss, int) else f" ({format_names(loss)})"
+        if count:
+            parts.append(format_count(count, unit, _PLURALS.get(unit)) + names)
+    *first, last = parts or ["nothing"]
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def format_figures(values: Mapping[str, object]) -> str:
+    """Return the numbers that are not 0: ``snapshot id 3; files 1,200``."""
+    return "; ".join(
+        f"{key.replace('_', ' ')} {value:,}"
+        for key, value in values.items()
+        if isinstance(value, int | float) and value
+    )
+
+
+def describe_refused_paths(refused: Sequence[str]) -> list[str]:
+    """Return a line for each path that was not deleted."""
+    return [f"not deleted, because it is outside of the table: {path}" for path in refused]
