@@ -24,6 +24,7 @@ MAX_POSITIONAL = 5
 MAX_LINES = 60
 P90_LINES = 20
 SAME_IDEA_IN_TWO_PACKAGES = {
+    "analyze",
     "catalog",
     "compact",
     "doctor",

@@ -21,11 +21,6 @@ from paimon_orch.merge.compact.bucket_deletion_vectors import (
     read_deletion_vectors,
 )
 from paimon_orch.safe_text import get_logger
-from paimon_orch.steps.cleanup.older_values import (
-    OlderValues,
-    find_older_values,
-    read_older_values,
-)
 from paimon_orch.steps.cleanup.quarantine import Quarantine
 from paimon_orch.steps.common.step import (
     EmptyRequest,
@@ -35,6 +30,11 @@ from paimon_orch.steps.common.step import (
 )
 from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.steps.common.step_report import PlanReport
+from paimon_orch.steps.repairs.older_values import (
+    OlderValues,
+    find_older_values,
+    read_older_values,
+)
 from paimon_orch.steps.repairs.replaced_rows import put_rows_aside
 from paimon_orch.steps.repairs.tag_before import RESTORE_FILES, describe_tag, tagged_before_repair
 from paimon_orch.storage.base import FileInfo, FileIO
