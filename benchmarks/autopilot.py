@@ -181,7 +181,7 @@ def use_autopilot(min_score: float, *, knows_reads: bool) -> Maintain:
         )
         numbers, sizes = candidates.tables, candidates.layout.rewrite_bytes
         reads = traffic.reads[numbers] if knows_reads else np.ones(len(numbers))
-        scores = compute_scores(savings, sizes, reads)
+        scores = compute_scores(savings.cost, sizes, reads)
         best = choose_candidates(numbers, scores, candidates.layout.is_full, min_score)
         chosen, _ = choose_actions(scores[best], sizes[best], min_score=min_score, max_bytes=None)
         for number in best[chosen].tolist():

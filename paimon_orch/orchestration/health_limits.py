@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from paimon_orch.errors import InputError, UnsupportedError
+from paimon_orch.errors import InputError
 from paimon_orch.safe_text import escape_markdown
 from paimon_orch.steps.inspection.health_metrics import HEALTH_METRICS, HealthMetric
 
@@ -102,23 +102,30 @@ def _check_metric(name: str, table: "Table", health: "TableHealth", limit: float
     if value is None:
         return HealthOutcome(name=name, passed=True, description="Does not apply to this table.")
     passed = metric.is_within_limit(value, limit)
-    text = "Within the limit." if passed else f"To fix this, {_find_remedy(metric, table)}."
+    text = (
+        "Within the limit."
+        if passed
+        else f"To fix this, {_find_remedy(metric, table, health, limit)}."
+    )
     return HealthOutcome(
         name=name, passed=passed, description=text, figures={"value": round(value, 4)}
     )
 
 
-def _find_remedy(metric: HealthMetric, table: "Table") -> str:
-    """Return the remedy; it names the compaction only if there is something to compact."""
-    if metric.remedy_if_compacted is None:
+def _find_remedy(metric: HealthMetric, table: "Table", health: "TableHealth", limit: float) -> str:
+    """Return the remedy; it names a compaction only if the check passes afterwards."""
+    if not metric.is_compacted:
         return metric.remedy
-    from paimon_orch.steps.compaction.compact import CompactRequest, plan
+    from paimon_orch.steps.compaction.compaction_remedies import Remedies
+    from paimon_orch.steps.inspection.health import read_live_buckets
 
-    try:
-        has_work = bool(plan(table, CompactRequest()))
-    except UnsupportedError:  # the compaction itself reports this
+    state = table.stores.load(with_lists=True)
+    if state.snapshot is None:
         return metric.remedy
-    return metric.remedy if has_work else metric.remedy_if_compacted
+    remedies = Remedies.of(table, state, read_live_buckets(state, state.snapshot), health)
+    strategy = remedies.find_compaction(metric, limit)
+    texts = {"minor": "run the compaction", "full": "run the compaction with strategy: full"}
+    return metric.remedy if strategy is None else texts[strategy]
 
 
 def _check_iceberg_metadata(table: "Table", limit: float) -> HealthOutcome:

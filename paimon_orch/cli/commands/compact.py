@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -35,7 +36,7 @@ from paimon_orch.cli.registration import declare_option, register_command
 from paimon_orch.cli.screen import print_json, print_lines
 from paimon_orch.cli.step_command import print_plan
 from paimon_orch.errors import CancelledError, InputError, describe_error
-from paimon_orch.format.display import format_count
+from paimon_orch.format.display import format_count, format_size
 from paimon_orch.safe_text import escape_name
 from paimon_orch.steps.common.bucket_scan import (
     PARTITION_JUDGE,
@@ -182,12 +183,12 @@ def compact(
     else:
         planned, decisions = _plan_sort(target, partitions, where, order), []
     if dry_run:
-        _print_plan(planned, decisions, table, as_json)
+        _print_plan(planned, decisions, target, as_json)
         return
     builds_indexes = order is None and compact_step.builds_key_indexes(planned.state.schema)
     if not planned and not planned.postponed and not builds_indexes:
         empty_result = compact_step.CompactionResult(plan=planned)
-        print_result(empty_result.to_dict(), as_json, _NOTHING_TO_DO)
+        print_values(empty_result.to_dict(), as_json, _explain_nothing(target, planned))
         return
     with open_progress_bars() as bars:
         progress = add_progress_bar(bars, f"compact {table}")
@@ -353,7 +354,7 @@ def _run_sort(
 def _print_plan(
     plan: compact_step.CompactionPlan,
     decisions: list["CompactionDecision"],
-    table: str,
+    table: Table,
     as_json: bool,
 ) -> None:
     values = plan.to_dict()
@@ -361,8 +362,26 @@ def _print_plan(
         values["decisions"] = [decision.to_dict() for decision in decisions]
         print_json(values)
         return
-    print_plan(plan, table, as_json=False)
+    if plan:
+        print_plan(plan, table.identifier, as_json=False)
+    else:
+        print_lines(_explain_nothing(table, plan))
     _print_decisions(decisions)
+
+
+def _explain_nothing(table: Table, planned: compact_step.CompactionPlan) -> str:
+    """Say why there is nothing to compact, and which compaction would rewrite files."""
+    request = planned.request
+    if not isinstance(request, CompactRequest) or request.strategy == "full":
+        return _NOTHING_TO_DO
+    full = compact_step.plan(table, replace(request, strategy="full"), state=planned.state)
+    if not full:
+        return _NOTHING_TO_DO
+    files, size = format_count(len(full.inputs), "file"), format_size(full.bytes)
+    return (
+        f"{_NOTHING_TO_DO} by the table's options; with --strategy full, {files} of {size} would be "
+        "rewritten"
+    )
 
 
 def _print_decisions(decisions: Sequence["CompactionDecision"]) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from paimon_orch.format.arrays import Float64Array, Int64Array, Mask
+from paimon_orch.format.display import format_count, format_size
 
 ACTION_OVERHEAD_BYTES = 32 << 20
 """The fixed cost of an action in rewritten bytes: its plan, its commit and its snapshot."""
@@ -35,6 +36,27 @@ class PartitionLayout:
     """The maximum number of sorted runs after the rewrite; negative if it must be estimated."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadSavings:
+    """What one scan of each partition saves; one item per partition."""
+
+    cost: Float64Array
+    """The cost of a read in bytes, with the merges and the opening of files."""
+    files: Float64Array
+    """The number of files that are not opened any more."""
+    sorted_runs: Float64Array
+    """The number of sorted runs that are not merged any more."""
+    bytes: Float64Array
+
+    def describe(self, number: int) -> str:
+        """Return what one scan of a partition saves as text."""
+        files, runs = (round(float(each[number])) for each in (self.files, self.sorted_runs))
+        parts = [format_count(files, "file")] if files > 0 else []
+        parts += [format_count(runs, "sorted run")] if runs > 0 else []
+        parts += [format_size(int(self.bytes[number]))] if self.bytes[number] >= 1 else []
+        return f"saves each read {', '.join(parts) or 'nothing'}"
+
+
 def compute_read_cost(
     size: Float64Array, files: Float64Array, sorted_runs: Float64Array, open_file_bytes: int
 ) -> Float64Array:
@@ -45,7 +67,7 @@ def compute_read_cost(
 
 def estimate_savings(
     layout: PartitionLayout, *, target_file_bytes: int, open_file_bytes: int, packs_files: bool
-) -> Float64Array:
+) -> ReadSavings:
     """Return how much less one scan of each partition costs after the rewrite; at least 0.
 
     :param packs_files: whether the table is an append table without buckets, whose compaction
@@ -66,14 +88,17 @@ def estimate_savings(
     merged_runs = np.maximum(np.minimum(runs, files_per_bucket), 1)
     estimated_runs = np.where(layout.is_full, 1, np.maximum(runs, 1) - merged_runs + 1)
     new_runs = np.where(layout.remaining_runs < 0, estimated_runs, layout.remaining_runs)
+    saved_bytes: Float64Array = layout.rewrite_bytes.astype(np.float64) - new_bytes
+    saved_files: Float64Array = layout.rewrite_files.astype(np.float64) - new_files
     after = compute_read_cost(
-        layout.bytes.astype(np.float64) - layout.rewrite_bytes + new_bytes,
-        layout.files.astype(np.float64) - layout.rewrite_files + new_files,
-        new_runs,
-        open_file_bytes,
+        layout.bytes - saved_bytes, layout.files - saved_files, new_runs, open_file_bytes
     )
-    savings: Float64Array = np.maximum(before - after, 0.0)
-    return savings
+    return ReadSavings(
+        cost=np.maximum(before - after, 0.0),
+        files=saved_files,
+        sorted_runs=runs - new_runs,
+        bytes=saved_bytes,
+    )
 
 
 def compute_scores(

@@ -250,17 +250,18 @@ class _ActionFinder:
             target_file_bytes=target,
             open_file_bytes=self._open_file_bytes,
             packs_files=schema.is_bucket_unaware,
-        ).tolist()
-        scores = self._score(savings, [rewrite.bytes for rewrite in rewrites])
+        )
+        costs = savings.cost.tolist()
+        scores = self._score(costs, [rewrite.bytes for rewrite in rewrites])
         # Readers do not see the rows of postpone buckets before a compaction.
         scores = [
             score if rewrite.files and rewrite.unseen_since is None else _DUE
             for score, rewrite in zip(scores, rewrites, strict=True)
         ]
         for number in self._choose_rewrites(rewrites, scores):
-            rewrite, saving, score = rewrites[number], savings[number], scores[number]
-            saves = f"saves {saving / 1e6:,.1f} MB of each read"
-            effect = saves if rewrite.files else "moves postponed rows to buckets"
+            rewrite, score = rewrites[number], scores[number]
+            is_rewritten = rewrite.files > 0
+            effect = savings.describe(number) if is_rewritten else "moves postponed rows to buckets"
             yield MaintenanceDecision(
                 table=self.table.identifier,
                 action=self._compaction_kind(is_full=rewrite.is_full),
@@ -269,7 +270,7 @@ class _ActionFinder:
                 up_to_level=rewrite.up_to_level,
                 state=DecisionState.CHOSEN,
                 reason=f"{rewrite.cause}; {effect}",
-                saved_bytes=int(saving),
+                saved_bytes=int(costs[number]),
                 rewrite_bytes=rewrite.bytes,
                 score=score,
                 unseen_since=rewrite.unseen_since,

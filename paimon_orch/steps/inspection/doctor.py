@@ -7,6 +7,8 @@ the files of one table; this module finds the tables that need attention.
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from functools import cache, partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -45,10 +47,15 @@ from paimon_orch.steps.inspection.unmerged_levels import find_unmerged_levels
 from paimon_orch.storage.concurrency import start_call
 from paimon_orch.table.iceberg.iceberg_settings import is_iceberg_enabled
 from paimon_orch.table.iceberg.status import read_iceberg_status
+from paimon_orch.table.metadata.live_buckets import LiveBuckets
 from paimon_orch.table.metadata.snapshot_store import EARLIEST, LATEST
 from paimon_orch.table.table import Table
 from paimon_orch.table.table_state import TableState, build_table_state
 from paimon_orch.table.table_stores import TableStores
+
+if TYPE_CHECKING:  # plans of compactions are needed only for a finding
+    from paimon_orch.steps.compaction.compaction_remedies import Remedies
+    from paimon_orch.steps.compaction.plan import CompactionStrategy
 
 _CLOCK_TOLERANCE_SECONDS = 300
 _MAX_COMPACTION_AGE_SECONDS = 24 * 3600
@@ -190,6 +197,17 @@ _METRIC_RULES = {
     "manifest_count": (DoctorRule.MANY_MANIFESTS, "each plan reads {:,.0f} manifests"),
 }
 """The rule and the text of each metric. Retention replaces the metrics of snapshots."""
+
+
+def _format_compaction(strategy: "CompactionStrategy | None") -> str | None:
+    """Return the command of a compaction."""
+    return (
+        None
+        if strategy is None
+        else "compact"
+        if strategy == "minor"
+        else "compact --strategy full"
+    )
 
 
 class _Examination:
@@ -392,9 +410,11 @@ class _Examination:
         yield from self._check_visibility(report)
         yield from self._check_indexes(state, report)
         if report.health is not None:
-            yield from self._check_health(report.health)
+            assert report.live is not None
+            find_remedies = cache(partial(self._find_remedies, state, report.live, report.health))
+            yield from self._check_health(report.health, find_remedies)
             if chain is not None and chain.snapshots:
-                yield from self._check_compactions(chain, report, report.health)
+                yield from self._check_compactions(chain, report, report.health, find_remedies)
 
     def _describe_problem(self, report: TableReport, problem: str) -> DoctorFinding:
         rule, command = DoctorRule.INCONSISTENT_METADATA, "check"
@@ -468,7 +488,16 @@ class _Examination:
                 bytes=damage.stale_bytes,
             )
 
-    def _check_health(self, health: TableHealth) -> Iterator[DoctorFinding]:
+    def _find_remedies(
+        self, state: TableState, live: LiveBuckets, health: TableHealth
+    ) -> "Remedies":
+        from paimon_orch.steps.compaction.compaction_remedies import Remedies
+
+        return Remedies.of(self._table, state, live, health)
+
+    def _check_health(
+        self, health: TableHealth, find_remedies: "Callable[[], Remedies]"
+    ) -> Iterator[DoctorFinding]:
         for name, (rule, text) in _METRIC_RULES.items():
             metric = HEALTH_METRICS[name]
             value, limit = metric.read(health), metric.default_limit
@@ -476,18 +505,27 @@ class _Examination:
                 continue
             bound = f"{limit:.0%}" if "%" in text else f"{limit:g}"
             comparison = "minimum" if metric.is_minimum else "limit"
+            command, advice = metric.command, ""
+            if metric.is_compacted:
+                command = _format_compaction(find_remedies().find_compaction(metric, limit))
+                if command is None:
+                    advice = f"; to improve this, {metric.remedy}"
             yield self._find(
                 rule,
                 Severity.WARNING,
                 f"{text.format(value)} ({comparison} {bound}; "
-                f"{format_count(health.files, 'file')}, {format_size(health.bytes)})",
-                metric.command,
+                f"{format_count(health.files, 'file')}, {format_size(health.bytes)}){advice}",
+                command,
                 files=health.files,
                 bytes=health.bytes,
             )
 
     def _check_compactions(
-        self, chain: SnapshotChain, report: TableReport, health: TableHealth
+        self,
+        chain: SnapshotChain,
+        report: TableReport,
+        health: TableHealth,
+        find_remedies: "Callable[[], Remedies]",
     ) -> Iterator[DoctorFinding]:
         compaction = chain.find_newest_compaction()
         since = chain.oldest if compaction is None else compaction
@@ -506,7 +544,7 @@ class _Examination:
             f"{format_count(health.max_sorted_runs, 'sorted run')} in a bucket; "
             f"{format_count(health.level0_files, 'file')} of {format_size(health.level0_bytes)} "
             "in level 0",
-            "compact",
+            _format_compaction(next(iter(find_remedies().after), None)),
             files=health.level0_files,
             bytes=health.level0_bytes,
             runs=health.max_sorted_runs,

@@ -21,11 +21,11 @@ class HealthMetric:
     """Returns None if the metric does not apply to the table."""
     default_limit: float | None
     remedy: str
-    """Completes the sentence "To fix this, ..."."""
-    remedy_if_compacted: str | None = None
-    """The remedy if the table has nothing to compact; None if it is the same."""
+    """Completes the sentence "To fix this, ...", if no compaction does."""
+    is_compacted: bool = False
+    """Whether a compaction may improve the metric; :mod:`paimon_orch.steps.compaction.compaction_remedies` finds which one does."""
     command: str | None = None
-    """The command that improves the metric of a table; None if there is no such command."""
+    """The other command that improves the metric of a table."""
     is_minimum: bool = False
     """Whether the limit is a minimum instead of a maximum."""
 
@@ -39,35 +39,34 @@ HEALTH_METRICS: Mapping[str, HealthMetric] = {
         description="Files in level 0, which are not compacted yet.",
         read=lambda h: h.level0_files,
         default_limit=100,
-        remedy="run the compaction",
-        remedy_if_compacted="compact with strategy: full, lower num-sorted-run.compaction-trigger, "
-        "or raise the limit of the check; the options of the table keep these files in level 0",
-        command="compact",
+        remedy="lower num-sorted-run.compaction-trigger, or raise the limit of the check; the options "
+        "of the table keep these files in level 0",
+        is_compacted=True,
     ),
     "sorted_runs": HealthMetric(
         description="Maximum number of sorted runs that a reader merges in a bucket.",
         read=lambda h: h.max_sorted_runs,
         default_limit=10,
-        remedy="run the compaction",
-        remedy_if_compacted="compact with strategy: full, or lower num-sorted-run.compaction-trigger",
-        command="compact",
+        remedy="lower num-sorted-run.compaction-trigger, or raise the limit of the check; a compaction "
+        "leaves as many sorted runs",
+        is_compacted=True,
     ),
     "small_files": HealthMetric(
         description="Share of files far below the target size that a compaction could merge; 0 if "
         f"there are fewer than {_MIN_SMALL_FILES}.",
         read=lambda h: h.small_files / h.files if h.small_files >= _MIN_SMALL_FILES else 0.0,
         default_limit=0.5,
-        remedy="run the compaction, or write less often",
-        remedy_if_compacted="write less often, lower compaction.min.file-num, or raise the limit of "
-        "the check; the partitions have too few small files to merge",
-        command="compact",
+        remedy="write less often, lower compaction.min.file-num, or raise the limit of the check; the "
+        "partitions have too few small files to merge",
+        is_compacted=True,
     ),
     "deletion_vector_ratio": HealthMetric(
         description="Share of stored rows that are deleted or retracted.",
         read=lambda h: h.deleted_ratio,
         default_limit=0.3,
-        remedy="run the compaction with strategy: full",
-        command="compact --strategy full",
+        remedy="raise the limit of the check; a compaction keeps these rows. In a table with data "
+        "evolution, materialize-deletion-vectors removes them",
+        is_compacted=True,
     ),
     "bucket_skew": HealthMetric(
         description="Size of the largest bucket divided by the mean of its partition.",

@@ -34,7 +34,19 @@ def savings_of(*, packs_files: bool = False, **columns: float | bool) -> float:
     savings = estimate_savings(
         layout, target_file_bytes=TARGET, open_file_bytes=OPEN, packs_files=packs_files
     )
-    return float(savings[0])
+    return float(savings.cost[0])
+
+
+def test_what_a_read_saves_is_told_in_files_runs_and_bytes() -> None:
+    full = {"is_full": True, "sorted_runs": 4, "deleted_ratio": 0.25, "rewrite_bytes": 200}
+    savings = estimate_savings(
+        layout_of(files=8, bytes=200, rewrite_files=8, **full),
+        target_file_bytes=TARGET,
+        open_file_bytes=OPEN,
+        packs_files=False,
+    )
+
+    assert savings.describe(0) == "saves each read 6 files, 3 sorted runs, 50 B"
 
 
 def test_merged_small_files_save_the_cost_of_opening_them() -> None:

@@ -226,7 +226,7 @@ def test_level_0_without_a_compaction_is_found_after_a_day(tmp_path: Path) -> No
     [finding] = examine(table, now=time.time() + 49 * HOUR)
 
     assert finding.rule is DoctorRule.NO_COMPACTION
-    assert finding.command == "compact"
+    assert finding.command == "compact --strategy full"
     assert finding.cost["files"] == finding.cost["runs"] == 3
     assert finding.text.startswith(
         "no compaction for 2 days (none since snapshot 1): readers merge up to 3 sorted runs in a "
