@@ -12,15 +12,37 @@ LIMIT_FACTOR_VARIABLE = "PAIMON_ORCH_DECODE_LIMIT_FACTOR"
 """The environment variable that multiplies all limits, for valid files that exceed them."""
 MAX_NESTING = 128
 """The number of types or JSON values inside of each other."""
-_BYTES_PER_ROW = 24
+_BYTES_PER_ROW, _BYTES_PER_VALUE = 24, 8
+_MIN_BATCH_ROWS = 1_024
 _MAX_WHOLE_FILE_BYTES = 1 << 30
 _BASE_BYTES, _BYTES_PER_STORED_BYTE = 512 << 20, 5_000
+_SMALL_FILE_BYTES, _MAX_SMALL_FILE_GROWTH = 1 << 20, 384 << 20
 _BASE_DECOMPRESSED_BYTES, _MAX_COMPRESSION = 256 << 20, 256
 
 
 def get_allowed_bytes(stored_bytes: int) -> int:
     """Return how much memory the decoded content of ``stored_bytes`` may need."""
     return int(_read_factor() * (_BASE_BYTES + _BYTES_PER_STORED_BYTE * stored_bytes))
+
+
+def get_allowed_batch_bytes(stored_bytes: int) -> int:
+    """Return how much memory the rows of ``stored_bytes`` that are read at once may need.
+
+    This is less than 1 GiB for files below 1 MiB, because a batch is copied while it is read: a
+    small file must not take several gigabytes.
+    """
+    growth = min(_BYTES_PER_STORED_BYTE * stored_bytes, _MAX_SMALL_FILE_GROWTH)
+    growth += _BYTES_PER_STORED_BYTE * max(0, stored_bytes - _SMALL_FILE_BYTES)
+    return int(_read_factor() * (_BASE_BYTES + growth))
+
+
+def fit_batch_rows(batch_rows: int, columns: int, stored_bytes: int, *, copies: int) -> int:
+    """Return how many rows of a file to read at once; fewer than usual only with many columns.
+
+    ``copies``: how many batches the reader holds in memory.
+    """
+    row_bytes = copies * _BYTES_PER_VALUE * max(1, columns)
+    return min(batch_rows, max(_MIN_BATCH_ROWS, get_allowed_batch_bytes(stored_bytes) // row_bytes))
 
 
 def get_max_decompressed_bytes(stored_bytes: int) -> int:
@@ -49,7 +71,18 @@ def check_decoded_bytes(needed_bytes: float, stored_bytes: int, content: str) ->
 
     ``content`` describes what the file declares.
     """
-    allowed = get_allowed_bytes(stored_bytes)
+    _check_limit(needed_bytes, get_allowed_bytes(stored_bytes), stored_bytes, content)
+
+
+def check_batch_bytes(needed_bytes: float, stored_bytes: int, content: str) -> None:
+    """Raise ``ValueError`` if rows of ``stored_bytes`` that are read at once need too much memory.
+
+    ``content`` describes what the file declares.
+    """
+    _check_limit(needed_bytes, get_allowed_batch_bytes(stored_bytes), stored_bytes, content)
+
+
+def _check_limit(needed_bytes: float, allowed: int, stored_bytes: int, content: str) -> None:
     if needed_bytes > allowed:
         raise build_limit_error(content, allowed, stored_bytes)
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import orc
 
-from paimon_orch.decode_limits import build_limit_error, get_allowed_bytes
+from paimon_orch.decode_limits import build_limit_error, fit_batch_rows, get_allowed_batch_bytes
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.files.nested_arrays import (
     build_map_entries,
@@ -161,11 +161,14 @@ class OrcFileReader:
     def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield all rows of the named columns in file order; CHAR has no trailing spaces."""
         longest = self._check_stripes(columns, range(len(self._stripes)))
+        batch_rows = fit_batch_rows(batch_rows, len(columns), self._size, copies=4)
         if self._has_several_zones(columns):
             for number, stripe in enumerate(self._stripes):
                 if not self._is_small(stripe, longest, columns):
                     content = f"a stripe of {stripe.rows} rows has texts of {longest} bytes"
-                    raise build_limit_error(content, get_allowed_bytes(self._size), self._size)
+                    raise build_limit_error(
+                        content, get_allowed_batch_bytes(self._size), self._size
+                    )
                 yield self._read_stripe(number, columns)
             return
         import pyarrow.dataset as ds  # this import is slow, because it imports pandas
@@ -174,7 +177,7 @@ class OrcFileReader:
         source = self._time_source if any(map(self._has_times, columns)) else self._source
         fragment = ds.OrcFileFormat().make_fragment(source)
         rows = min(batch_rows, max((stripe.rows for stripe in self._stripes), default=0))
-        is_long = longest * rows > get_allowed_bytes(self._size)
+        is_long = longest * rows > get_allowed_batch_bytes(self._size)
         stripes = fragment.to_batches(
             columns=list(columns),
             batch_size=max(1, _LONG_TEXT_BYTES // longest) if is_long else batch_rows,
@@ -298,7 +301,7 @@ class OrcFileReader:
     def _is_small(self, stripe: OrcStripe, longest: int, columns: Sequence[str]) -> bool:
         """Return whether a stripe can be read at once."""
         row_bytes = longest + _BYTES_PER_VALUE * len(columns)
-        return stripe.rows * row_bytes <= get_allowed_bytes(self._size)
+        return stripe.rows * row_bytes <= get_allowed_batch_bytes(self._size)
 
     def _convert_batch(self, batch: pa.RecordBatch, stripe: int) -> pa.RecordBatch:
         arrays = [

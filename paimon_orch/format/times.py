@@ -1,8 +1,10 @@
-"""Parses durations and points in time of commands, components and run configs."""
+"""Parses durations and points in time of commands, components, run configs and Python calls."""
 
 import re
 import time
-from datetime import timedelta
+from datetime import datetime, timedelta
+from operator import index
+from typing import Any
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.options import value_type
@@ -12,20 +14,24 @@ _MIN_MILLIS, _MAX_MILLIS = 10**11, 253_402_214_400_000
 _DURATION = re.compile(r"\s*\d+\s*[A-Za-z]+\s*")
 
 
-def parse_duration(name: str, text: str) -> timedelta:
-    """Return a duration, for example of ``30 d``. Raises :class:`InputError` naming ``name``.
+def parse_duration(name: str, value: object) -> timedelta:
+    """Return a duration, which may be a text such as ``30 d``.
 
-    Unlike in table options, where the default unit is milliseconds, the unit is required.
+    Raises :class:`InputError` naming ``name`` for a negative duration, and for other values. Unlike in table options, where the default unit is milliseconds, the unit is required.
     """
+    if isinstance(value, timedelta):
+        if value < timedelta(0):
+            raise InputError(f"{name} {value} is negative; a duration is at least 0")
+        return value
     try:
-        if _DURATION.fullmatch(text):
-            return value_type.parse_duration(name, text)
+        if isinstance(value, str) and _DURATION.fullmatch(value):
+            return value_type.parse_duration(name, value)
     except InputError as error:
         if isinstance(error.__cause__, OverflowError):
-            raise InputError(f"{name} {text!r} is too long; the limit is 999999999 d") from None
+            raise InputError(f"{name} {value!r} is too long; the limit is 999999999 d") from None
     raise InputError(
-        f"{name} {text!r} is not a duration; write a whole number and a unit, for example '3 d', "
-        "'12 h' or '30 min'"
+        f"{name} {value!r} is not a duration; write a whole number and a unit, for example '3 d', "
+        "'12 h' or '30 min', or a timedelta"
     )
 
 
@@ -48,12 +54,32 @@ def parse_timestamp(name: str, text: str) -> int:
     return int(moment.timestamp() * 1000)
 
 
-def parse_cutoff(name: str, text: str, now_millis: int | None = None) -> int:
+def to_epoch_millis(name: str, value: Any) -> int:
+    """Return epoch milliseconds of a point in time; a time without a zone is a local time.
+
+    Numbers are returned as they are. Raises :class:`InputError` for other types.
+    """
+    if isinstance(value, str):
+        return parse_timestamp(name, value)
+    if isinstance(value, datetime):
+        return int(value.timestamp() * 1000)
+    try:
+        return index(value)  # also of NumPy
+    except TypeError:
+        raise InputError(
+            f"{name} {value!r} is not a point in time; write epoch milliseconds, ISO 8601 or a "
+            "datetime"
+        ) from None
+
+
+def parse_cutoff(name: str, text: object, now_millis: int | None = None) -> int:
     """Return epoch milliseconds of a point in time, or of ``now_millis`` minus a duration.
 
-    Raises :class:`InputError` for times before 1973, because they are probably dates without
-    dashes, years or epoch seconds, and for times after 9999.
+    Raises :class:`InputError` for texts of times before 1973, because they are probably dates
+    without dashes, years or epoch seconds, and for times after 9999.
     """
+    if not isinstance(text, str):
+        return to_epoch_millis(name, text)
     if _DURATION.fullmatch(text):
         now = int(time.time() * 1000) if now_millis is None else now_millis
         return max(0, now - parse_duration(name, text) // timedelta(milliseconds=1))

@@ -7,6 +7,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -87,7 +88,7 @@ class SystemTable:
         order_by: str | Sequence[str] | None = None,
         snapshot_id: int | None = None,
         tag: str | None = None,
-        timestamp: int | None = None,
+        timestamp: int | datetime | None = None,
         watermark: int | None = None,
         merge_level_0: bool | None = None,
     ) -> BaseScan:
@@ -97,7 +98,7 @@ class SystemTable:
                 f"{self.table.identifier}${self.name} has no level 0 to merge; read the table, or "
                 f"its {_MERGED_TABLES[0]}"
             )
-        selector = SnapshotSelector(snapshot_id, tag, timestamp, watermark)
+        selector = SnapshotSelector.of(snapshot_id, tag, timestamp, watermark)
         rows = self._build_scan(columns, filter, limit if order_by is None else None, selector)
         if merge_level_0 is not None:
             if isinstance(rows, Scan):

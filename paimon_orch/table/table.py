@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from paimon_orch.errors import InputError
@@ -163,7 +164,7 @@ class Table:
         order_by: str | Sequence[str] | None = None,
         snapshot_id: int | None = None,
         tag: str | None = None,
-        timestamp: int | None = None,
+        timestamp: int | datetime | None = None,
         watermark: int | None = None,
         merge_level_0: bool | None = None,
     ) -> "Scan":
@@ -174,8 +175,8 @@ class Table:
         ``filter`` is an SQL condition or an expression of :func:`paimon_orch.col`. ``order_by`` is
         for example ``"price desc nulls last, id"``; ``limit`` returns the first rows in that order.
 
-        At most one of ``snapshot_id``, ``tag``, ``timestamp`` (epoch milliseconds; the newest
-        snapshot that is not later) and ``watermark`` (the oldest snapshot that has reached it)
+        At most one of ``snapshot_id``, ``tag``, ``timestamp`` (epoch milliseconds or a datetime; the
+        newest snapshot that is not later) and ``watermark`` (the oldest snapshot that has reached it)
         selects the snapshot; the default is the newest. Time travel reads with the schema of that
         snapshot.
 
@@ -188,7 +189,7 @@ class Table:
         from paimon_orch.table.scan.scan_builder import ScanRequest, build_scan
 
         request = ScanRequest(
-            selector=SnapshotSelector(snapshot_id, tag, timestamp, watermark),
+            selector=SnapshotSelector.of(snapshot_id, tag, timestamp, watermark),
             columns=columns,
             filter=filter,
             limit=limit,
@@ -329,7 +330,7 @@ class Table:
         snapshot_id: int | None = None,
         *,
         tag: str | None = None,
-        timestamp: int | None = None,
+        timestamp: int | datetime | None = None,
         watermark: int | None = None,
         delete_tags: bool = False,
     ) -> Snapshot:
@@ -340,7 +341,7 @@ class Table:
         snapshots have tags and ``delete_tags`` is not set, or if the newest options would show
         other rows of the snapshot's files; the table is then unchanged.
         """
-        selector = SnapshotSelector(snapshot_id, tag, timestamp, watermark)
+        selector = SnapshotSelector.of(snapshot_id, tag, timestamp, watermark)
         planned = self.plan_rollback(selector)
         planned.check_tags(delete_tags=delete_tags)
         return self.run_rollback(planned)

@@ -28,7 +28,7 @@ from support.parquet_bombs import (
     plain,
 )
 
-from paimon_orch.decode_limits import LIMIT_FACTOR_VARIABLE
+from paimon_orch.decode_limits import LIMIT_FACTOR_VARIABLE, fit_batch_rows
 from paimon_orch.errors import PaimonError, wrap_decode_errors
 from paimon_orch.files.file_format import open_reader
 from paimon_orch.files.parquet.parquet import ParquetFileReader
@@ -315,6 +315,40 @@ def test_a_footer_with_which_pyarrow_ends_the_process_is_refused(name: str) -> N
         for remote in (False, True):
             outcome = run_limited(lambda r=read, d=remote: attempt(r, remote=d))  # type: ignore[misc]
             assert isinstance(outcome, PaimonError)
+
+
+NOISE = np.random.default_rng(0).integers(97, 123, 400_000, np.uint8).tobytes()
+"""A text that cannot be compressed: limits grow with stored bytes."""
+
+
+def build_repeated_noise(count: int) -> bytes:
+    page = Page(values=1, content=plain(NOISE), is_dictionary=True)
+    used = Page(values=count, content=indices(count), encoding=INDICES)
+    return one_column(count, page, used)
+
+
+def test_a_file_below_a_mebibyte_does_not_take_gigabytes() -> None:
+    data = build_repeated_noise(4_000)
+    assert len(data) < MIB
+    assert "rows have" in refuse(lambda: read_all(data))
+    assert run_limited(lambda: read_all(build_repeated_noise(1_000))) == 1_000
+
+
+@pytest.mark.parametrize(("copies", "rows"), [(2, 19_573), (4, 9_786)])
+def test_fewer_rows_of_many_columns_are_read_at_once(copies: int, rows: int) -> None:
+    assert fit_batch_rows(65_536, 3_000, 700_000, copies=copies) == rows
+    assert fit_batch_rows(65_536, 400, 700_000, copies=copies) == 65_536
+
+
+@pytest.mark.parametrize("kind", ["parquet", "orc"])
+def test_the_batches_of_readers_are_fitted(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    sink = io.BytesIO()
+    rows = pa.table({"a": ["x"] * 20})
+    pq.write_table(rows, sink) if kind == "parquet" else orc.write_table(rows, sink)
+    monkeypatch.setattr(f"paimon_orch.files.{'parquet.' * (kind == 'parquet')}{kind}.fit_batch_rows",
+                        lambda *_, **__: 8)  # fmt: skip
+    reader = open_reader(io.BytesIO(sink.getvalue()), f"file.{kind}", parse_columns("a STRING"))
+    assert [batch.num_rows for batch in reader.batches(["a"], 65_536)] == [8, 8, 4]
 
 
 def write_orc(rows: pa.Table, **options: object) -> bytes:

@@ -8,6 +8,7 @@ import os
 import re
 import sys
 from dataclasses import replace
+from datetime import datetime, timedelta
 from io import BytesIO
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from paimon_orch.safe_text import (
     escape_name,
     get_logger,
 )
+from paimon_orch.steps import expire_tags, purge_files
 from paimon_orch.table.table import Table
 
 ESC = "\x1b]0;owned\x07\x1b[2J"
@@ -55,6 +57,7 @@ NAMES = (
     "$(touch owned)",
     "main",
     "7",
+    "",
 )
 """Names of files and directories that another writer may create."""
 
@@ -210,6 +213,28 @@ def test_maintenance_of_a_table_with_hostile_references_works(
         assert has_visible_lines(answer.out + answer.error), command
         assert "internal error" not in answer.out + answer.error
         assert answer.status == 0, (command, answer.error)
+
+
+def test_all_references_with_hostile_names_expire_and_are_purged(table: Table) -> None:
+    add_hostile_references(table)
+    names = set(NAMES)
+    assert set(expire_tags(table, older_than=datetime.now() + timedelta(1))) == names
+
+    purged = purge_files(table).plan
+
+    assert set(purged.branches) == names - {"main"}
+    assert set(purged.consumers) == names
+    assert table.branches.names() == []
+    assert table.stores.open_consumers().find_matching() == []
+
+
+def test_a_new_reference_has_a_name(table: Table) -> None:
+    with pytest.raises(InputError):
+        table.tags.create("")
+    with pytest.raises(InputError):
+        table.branches.create("")
+    with pytest.raises(InputError):
+        table.stores.open_consumers().record("", 1)
 
 
 # -- a lake with hostile directories ---------------------------------------------------------------

@@ -37,12 +37,12 @@ class CompactionAttributes(Attributes):
         "compactions are not requested.",
     )
     max_wait: Annotated[str, DURATION_RULE] = Field(
-        default=_DEFAULT_POLICY.max_wait,
+        default=str(_DEFAULT_POLICY.max_wait),
         description="Time after which a partition is compacted even if it is below all thresholds, "
         "for example 1 h.",
     )
     cluster_idle_for: Annotated[str | None, DURATION_RULE] = Field(
-        default=_DEFAULT_POLICY.cluster_idle_for,
+        default=None,
         description="For tables with clustering.incremental: time without new files after which a "
         "partition is sorted as a whole, for example 7 d.",
     )

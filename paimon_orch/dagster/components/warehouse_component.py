@@ -75,16 +75,16 @@ class PaimonWarehouseComponent(CatalogAttributes, dg.Component):
         default=BudgetAttributes(), description="Limits of the bytes, the tables and the hours."
     )
     idle_for: Annotated[str, DURATION_RULE] = Field(
-        default=_REQUEST.idle_for,
+        default=str(_REQUEST.idle_for),
         description="A partition without a new file for so long gets a full compaction, or is "
         "sorted.",
     )
     visible_within: Annotated[str, DURATION_RULE] = Field(
-        default=_REQUEST.visible_within,
+        default=str(_REQUEST.visible_within),
         description="Rows that batch readers do not see are compacted after this time.",
     )
     expiring_within: Annotated[str, DURATION_RULE] = Field(
-        default=_REQUEST.expiring_within,
+        default=str(_REQUEST.expiring_within),
         description="Partitions that expire within this time are not compacted.",
     )
     deleted_ratio: float = Field(

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from paimon_orch.decode_limits import fit_batch_rows
 from paimon_orch.errors import InputError
 from paimon_orch.files.nested_arrays import map_atoms
 from paimon_orch.files.parquet import int96
@@ -151,6 +152,7 @@ class ParquetFileReader:
         """Yield the named columns of all rows or of some row groups, in file order."""
         numbers = list(range(self.num_row_groups)) if groups is None else list(groups)
         leaves = self._find_leaves(columns)
+        batch_rows = fit_batch_rows(batch_rows, len(leaves), self._check.file_size, copies=2)
         # with pre_buffer, a call for several row groups keeps all of them in memory
         calls = [[number] for number in numbers] if self._remote else [numbers]
         for number, row_groups in enumerate(calls):

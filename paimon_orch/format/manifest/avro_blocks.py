@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from paimon_orch.decode_limits import (
     build_limit_error,
-    check_decoded_bytes,
+    get_allowed_batch_bytes,
     get_allowed_bytes,
     get_max_decompressed_bytes,
 )
@@ -110,13 +110,16 @@ class AvroContainer:
                 raise ValueError("a block does not end with the sync marker of the file")
             if not together:
                 needed, held_bytes, stored_bytes = 0, 0, size
-            content = self._decompress(stored, stored_bytes, held_bytes)
+            allowed = (get_allowed_bytes if together else get_allowed_batch_bytes)(stored_bytes)
+            content = self._decompress(stored, stored_bytes, held_bytes, allowed)
             held_bytes += len(content)
-            needed += _check_block(count, content, self._memory, stored_bytes, needed)
+            needed += _estimate_block(count, content, self._memory)
+            if needed > allowed:
+                declared = f"a block declares {count} records in {len(content)} bytes"
+                raise build_limit_error(declared, allowed, stored_bytes)
             yield AvroBlock(count, content)
 
-    def _decompress(self, stored: bytes, stored_bytes: int, held_bytes: int) -> bytes:
-        allowed = get_allowed_bytes(stored_bytes)
+    def _decompress(self, stored: bytes, stored_bytes: int, held_bytes: int, allowed: int) -> bytes:
         limit = int(allowed / (1 + self._memory.rate)) - held_bytes
         limit = min(limit, get_max_decompressed_bytes(stored_bytes) - held_bytes)
         if self._codec not in _CODECS:
@@ -147,9 +150,7 @@ class AvroContainer:
         return cast(int, self._read_long())
 
 
-def _check_block(
-    count: int, content: bytes, memory: AvroMemory, stored_bytes: int, held: float
-) -> float:
+def _estimate_block(count: int, content: bytes, memory: AvroMemory) -> float:
     """Check the record count of a block; return the memory that its records need."""
     most = len(content) // memory.min_length
     if count > most:
@@ -157,10 +158,7 @@ def _check_block(
             f"a block declares {count} records, but its {len(content)} bytes can contain at most "
             f"{most}"
         )
-    needed = count * memory.fixed_bytes + len(content) * (1 + memory.rate)
-    declared = f"a block declares {count} records in {len(content)} bytes"
-    check_decoded_bytes(held + needed, stored_bytes, declared)
-    return needed
+    return count * memory.fixed_bytes + len(content) * (1 + memory.rate)
 
 
 class BlockDecoder:

@@ -73,8 +73,15 @@ class CollectionType(ValueType[T]):
     empty: T
 
 
-def parse_memory(key: str, text: str) -> int:
-    """Return a size in bytes, for example of ``128 mb``; error messages contain ``key``."""
+def parse_memory(key: str, text: object) -> int:
+    """Return a size in bytes, for example of ``128 mb``; error messages contain ``key``.
+
+    A whole number is a size already.
+    """
+    if not isinstance(text, str):
+        if isinstance(text, int) and text >= 0:
+            return text
+        raise InputError(f"{key} is {text!r}, but must be a text such as '128 mb'")
     return _parse_quantity(key, text, _MEMORY_UNITS, "128 mb")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from paimon_orch.decode_limits import check_decoded_bytes
+from paimon_orch.decode_limits import check_batch_bytes
 from paimon_orch.errors import UnsupportedError
 from paimon_orch.format.orc.orc_integers import find_highest, find_integer_bounds
 from paimon_orch.format.orc.orc_metadata import (
@@ -62,7 +62,7 @@ class OrcStreamCheck:
             if stream.kind == _SECONDARY and kind == ORC_DECIMAL:
                 self._check_scales(stream, footer)
         content = f"lists of {elements} elements can have texts of {longest} bytes each"
-        check_decoded_bytes(longest * elements, stripe.size, content)
+        check_batch_bytes(longest * elements, stripe.size, content)
         return longest
 
     def _check_lengths(
@@ -106,5 +106,5 @@ def _get_version(encoding: int) -> int:
 
 def _reserve(size: int, stripe: OrcStripe, content: str) -> None:
     """Raise an error if memory that the ORC library will allocate is too large or not available."""
-    check_decoded_bytes(size, stripe.size, content)
+    check_batch_bytes(size, stripe.size, content)
     np.empty(size, np.uint8)

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 
 from paimon_orch.decode_limits import (
     build_limit_error,
-    check_decoded_bytes,
-    get_allowed_bytes,
+    check_batch_bytes,
+    get_allowed_batch_bytes,
     get_max_decompressed_bytes,
 )
 from paimon_orch.errors import UnsupportedError
@@ -108,7 +108,7 @@ class PageCheck:
             content = f"the pages of {len(columns)} columns have up to {size} bytes in sum"
             raise build_limit_error(content, limit, self.file_size)
         size = sum(column.batch_bytes for column in columns)
-        check_decoded_bytes(size, self.file_size, f"a batch of {batch_rows} rows has {size} bytes")
+        check_batch_bytes(size, self.file_size, f"a batch of {batch_rows} rows has {size} bytes")
         texts = [column for column in columns if column.metadata.physical_type in _TEXT_TYPES]
         return self._plan_texts(texts, batch_rows)
 
@@ -132,7 +132,7 @@ class PageCheck:
                 sum(map(_count_text_bytes, batch.columns)) if plan.dictionary_paths else 0
             )
             content = f"{rows} rows have {size} bytes"
-            check_decoded_bytes(size, self.file_size, content)
+            check_batch_bytes(size, self.file_size, content)
             if plan.dictionary_paths:
                 yield from _expand_dictionaries(batch, size, kept)
             else:
@@ -150,7 +150,7 @@ class PageCheck:
 
     def _plan_texts(self, columns: Sequence[_Column], batch_rows: int) -> ReadPlan:
         """Plan text columns, in which each row can repeat a long text of a page."""
-        allowed = get_allowed_bytes(self.file_size)
+        allowed = get_allowed_batch_bytes(self.file_size)
         longest = sum(map(self._find_longest_difference, columns))
         if longest * batch_rows > allowed:
             batch_rows = max(1, _MAX_DELTA_BYTES // longest)

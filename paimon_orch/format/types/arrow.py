@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from paimon_orch.decode_limits import check_decoded_bytes
+from paimon_orch.decode_limits import check_batch_bytes
 from paimon_orch.errors import InputError
 from paimon_orch.format.arrays import Positions
 from paimon_orch.format.types.data_types import (
@@ -224,7 +224,7 @@ def limit_batches(
         if rows + batch.num_rows > batch_rows:
             rows = size = 0
         rows, size = rows + batch.num_rows, size + batch.nbytes
-        check_decoded_bytes(size, file_size, f"{rows} rows have {size} bytes")
+        check_batch_bytes(size, file_size, f"{rows} rows have {size} bytes")
         yield batch
 
 

@@ -54,7 +54,7 @@ def build_sorted_runs(
             raise CorruptFileError(
                 next_file.file_name,
                 f"its keys overlap those of {file.file_name} on level {level}, which must be "
-                "one sorted run",
+                "one sorted run; merge them by paimon-orch repair before a compaction",
             )
         runs.append(SortedRun(level, tuple(file for _, _, file in ranges)))
     return runs

@@ -64,7 +64,7 @@ class MaintenanceBudgets:
         """Return whether actions may start in an hour of the day."""
         if self.hours is None:
             return True
-        match = _HOURS.fullmatch(self.hours)
+        match = _HOURS.fullmatch(str(self.hours))
         start, end = (-1, -1) if match is None else (int(match[1]), int(match[2]))
         if not (0 <= start <= 24 and 0 <= end <= 24) or start == end:
             raise InputError(f"hours are {self.hours!r}; write for example 22-6")

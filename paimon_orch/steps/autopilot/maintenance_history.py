@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.errors import InputError, NotFoundError
+from paimon_orch.format.times import to_epoch_millis
 from paimon_orch.steps.autopilot.action_outcome import ActionOutcome, OutcomeKind
 from paimon_orch.table.metadata_tables import build_rows
 from paimon_orch.table.table import Table
@@ -108,10 +109,13 @@ def read_maintenance_history(
     except NotFoundError:
         return HISTORY_SCHEMA.empty_table()
     _check_columns(history)
-    day = None if since is None else f"day >= '{since.astimezone(UTC).date().isoformat()}'"
-    rows = history.scan(HISTORY_SCHEMA.names, filter=day).to_arrow()
+    start = None
     if since is not None:
-        rows = rows.filter(pc.field("started_at") >= pa.scalar(since.astimezone(UTC), _TIME))
+        start = datetime.fromtimestamp(to_epoch_millis("since", since) / 1000, UTC)
+    day = None if start is None else f"day >= '{start.date().isoformat()}'"
+    rows = history.scan(HISTORY_SCHEMA.names, filter=day).to_arrow()
+    if start is not None:
+        rows = rows.filter(pc.field("started_at") >= pa.scalar(start, _TIME))
     if table is not None:
         rows = rows.filter(pc.field("table_name") == table)
     if not include_skipped:

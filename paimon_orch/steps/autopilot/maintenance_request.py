@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.options.value_type import parse_duration
+from paimon_orch.format.times import parse_duration
 from paimon_orch.steps.autopilot.budgets import MaintenanceBudgets
 from paimon_orch.steps.compaction.policy import CompactionPolicy
 
@@ -24,14 +24,14 @@ class MaintenanceRequest:
     budgets: MaintenanceBudgets = field(default_factory=MaintenanceBudgets)
     policy: CompactionPolicy = field(default_factory=CompactionPolicy)
     """Its ``deleted_ratio`` and ``max_rewrite`` apply; its thresholds only appear in reasons."""
-    idle_for: str = "6 h"
+    idle_for: str | timedelta = "6 h"
     """A partition without a new file for so long gets a full compaction, or is sorted."""
-    visible_within: str = "1 h"
+    visible_within: str | timedelta = "1 h"
     """Rows that batch readers leave out before a compaction are compacted after this time.
 
     See docs/format/merge-tree-reads.md#visibility-of-level-0. Applies whatever the score is.
     """
-    expiring_within: str = "1 d"
+    expiring_within: str | timedelta = "1 d"
     """Partitions that expire within this time are not compacted."""
     reads: Mapping[str, float] = field(default_factory=dict)
     """How often tables are read in comparison with others, by pattern; the default is 1."""

@@ -9,6 +9,7 @@ from typing import IO
 
 from paimon_orch.errors import InputError, NotAllowedError, NotFoundError
 from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.times import parse_duration
 from paimon_orch.safe_text import format_names, get_logger
 from paimon_orch.storage import FileIO
 from paimon_orch.table.cleanup.orphan_candidates import DataRoots
@@ -151,10 +152,7 @@ class Quarantine:
 
     def find_expired_folders(self, retention: timedelta) -> list[str]:
         """Return the folders that are older than ``retention``."""
-        if retention < timedelta(0):
-            raise InputError(
-                f"the retention of quarantined files must not be negative: {retention}"
-            )
+        retention = parse_duration("retention", retention)
         now = datetime.fromtimestamp(self.clock(), UTC)
         times = {name: _parse_folder_time(name) for name in self.list_folders()}
         return [name for name, time in times.items() if time and now - time >= retention]

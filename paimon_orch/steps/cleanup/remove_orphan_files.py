@@ -22,7 +22,7 @@ from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.times import parse_cutoff
 from paimon_orch.safe_text import get_logger
 from paimon_orch.steps.cleanup.quarantine import Quarantine
-from paimon_orch.steps.common.argument import CUTOFF_HELP, Argument
+from paimon_orch.steps.common.argument import CUTOFF_HELP, Argument, ParsedRequest
 from paimon_orch.steps.common.bucket_scan import require_partitions
 from paimon_orch.steps.common.executor import (
     Executor,
@@ -83,7 +83,7 @@ _MIN_DIRECTORIES = 4_096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RemoveOrphanFilesRequest:
+class RemoveOrphanFilesRequest(ParsedRequest):
     """Selects the orphan files to remove."""
 
     older_than: Annotated[

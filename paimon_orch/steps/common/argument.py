@@ -33,8 +33,11 @@ class Argument:
 
     help: str
     """One sentence."""
-    parse: Callable[[str, str], object] | None = None
-    """Parses the text that a user writes; called with the name of the argument and the text."""
+    parse: Callable[[str, Any], object] | None = None
+    """Parses the text that a user writes; called with the name of the argument and the text.
+
+    Returns values of the type of the field as they are, and raises :class:`InputError` for others.
+    """
     minimum: int | None = None
     """The smallest number."""
     check: "Callable[[Table, Any], None] | None" = None
@@ -89,6 +92,17 @@ class DeclaredField:
         if self.argument.parse is not None:
             return "a text"
         return _describe(self.hint)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedRequest:
+    """Base of requests whose arguments have parsers; in Python too, they accept texts."""
+
+    def __post_init__(self) -> None:
+        for name, field in list_arguments(type(self)).items():
+            parse, value = field.argument.parse, getattr(self, name)
+            if parse is not None and value is not None:
+                object.__setattr__(self, name, parse(name, value))
 
 
 def list_arguments(request: type[Any]) -> Mapping[str, DeclaredField]:

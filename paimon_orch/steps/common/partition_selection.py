@@ -11,7 +11,7 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.data_types import DataType, is_blob
 from paimon_orch.format.types.predicate import Predicate, collect_columns
-from paimon_orch.steps.common.argument import Argument
+from paimon_orch.steps.common.argument import Argument, ParsedRequest
 from paimon_orch.storage.concurrency import start_call
 from paimon_orch.table.filter.partition_spec import (
     build_any_partition_matcher,
@@ -89,7 +89,7 @@ def _require_partitions(table: "Table", partitions: PartitionSpecs | None) -> No
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionRequest:
+class PartitionRequest(ParsedRequest):
     """Base class of requests that select partitions."""
 
     partitions: Annotated[

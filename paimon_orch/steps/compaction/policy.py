@@ -10,7 +10,8 @@ import numpy as np
 
 from paimon_orch.format.display import Displayable
 from paimon_orch.format.manifest.live_files import NO_TIME
-from paimon_orch.format.options.value_type import parse_duration, parse_memory
+from paimon_orch.format.options.value_type import parse_memory
+from paimon_orch.format.times import parse_duration
 from paimon_orch.merge.engine.merge_engine import create_merge_engine
 from paimon_orch.merge.tree.cluster_strategy import ClusterStrategy
 from paimon_orch.merge.tree.compact_reason import CompactReason
@@ -67,10 +68,10 @@ class CompactionPolicy:
     Rows that batch readers do not see before a compaction are compacted after :attr:`max_wait`
     whatever the size; see docs/format/merge-tree-reads.md#visibility-of-level-0.
     """
-    max_wait: str = "1 h"
+    max_wait: str | timedelta = "1 h"
     """The time after which a partition is compacted even below all thresholds."""
 
-    cluster_idle_for: str | None = None
+    cluster_idle_for: str | timedelta | None = None
     """A duration such as ``7 d``; for tables with ``clustering.incremental`` = ``true``.
 
     A partition that got no new file for so long is sorted as a whole, once.

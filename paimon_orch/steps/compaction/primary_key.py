@@ -9,9 +9,11 @@ from datetime import datetime
 
 import numpy as np
 
+from paimon_orch.errors import UnsupportedError
 from paimon_orch.files.data_file_reader import BucketFile, FileReader
 from paimon_orch.format.arrays import Indices
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
+from paimon_orch.format.display import format_count
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind
 from paimon_orch.format.options.core_options import CHAIN_TABLE_ENABLED
 from paimon_orch.format.options.table_option import StepKind
@@ -47,6 +49,7 @@ from paimon_orch.steps.compaction.plan import (
     order_by_size,
 )
 from paimon_orch.steps.expiration.expire_partitions import exclude_expired_partitions
+from paimon_orch.steps.inspection.unmerged_levels import find_unmerged_levels
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.commit.conflict_detection import BucketGuard
 from paimon_orch.table.filter.partition_spec import format_partition
@@ -139,6 +142,7 @@ def plan(
     if scan is None:
         return CompactionPlan(request=request, state=state)
     judged = scan.judge(build_judge(scan, request))
+    _check_merged_levels(state, judged.chosen, request.strategy)
     reader = open_reader(state, schema, judged.chosen)
     units, guards = list[PrimaryKeyCompactionUnit](), list[BucketGuard]()
     needs_guards = options.has_deletion_vectors or options.is_pk_clustering_override
@@ -160,6 +164,28 @@ def plan(
         units=tuple(order_by_size(units)),
         guards=tuple(guards),
         skipped_buckets=judged.sum("buckets") - planned,
+    )
+
+
+def _check_merged_levels(
+    state: TableState, buckets: LiveBuckets, strategy: CompactionStrategy
+) -> None:
+    """Refuse to compact rows of several levels that readers do not merge any more.
+
+    The compaction would drop the values of the higher levels, or leave older rows that a repair
+    does not find. A full compaction is right if the newest or the first row of a key counts.
+    """
+    unmerged = find_unmerged_levels(state, buckets)
+    if not len(unmerged):
+        return
+    engine = create_merge_engine(state.schema)
+    if strategy == "full" and (engine.is_deduplicate or engine.is_first_row):
+        return
+    raise UnsupportedError(
+        f"{state.identifier}: {format_count(len(unmerged), 'bucket')} with overlapping files on "
+        "several levels, which were merged by readers under the options of older schemas and are "
+        "not merged now. A compaction would drop values or leave several rows of a key; run "
+        f"{state.label.format_command('repair')} first. Nothing was changed"
     )
 
 

@@ -28,7 +28,7 @@ from paimon_orch.format.partition_time import PartitionTimes
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.times import parse_duration
 from paimon_orch.safe_text import get_logger
-from paimon_orch.steps.common.argument import TABLE_OPTION, Argument
+from paimon_orch.steps.common.argument import TABLE_OPTION, Argument, ParsedRequest
 from paimon_orch.steps.common.step import PlanOutcome, build_metadata_step, run_step
 from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.steps.common.step_report import KEPT_ROWS, PlanReport, describe_loss
@@ -45,7 +45,7 @@ _PartitionTimeReader = Callable[[bytes], datetime | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExpirePartitionsRequest:
+class ExpirePartitionsRequest(ParsedRequest):
     """The rules of an expiration of partitions; None means the value of the table's options."""
 
     expiration_time: Annotated[

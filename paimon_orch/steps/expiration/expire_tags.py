@@ -13,7 +13,7 @@ from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.text import parse_json_object
 from paimon_orch.format.times import parse_cutoff
 from paimon_orch.safe_text import format_names
-from paimon_orch.steps.common.argument import CUTOFF_HELP, Argument
+from paimon_orch.steps.common.argument import CUTOFF_HELP, Argument, ParsedRequest
 from paimon_orch.steps.common.step import PlanOutcome, build_metadata_step, run_step
 from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.steps.common.step_report import PlanReport, describe_loss
@@ -22,13 +22,15 @@ from paimon_orch.table.metadata.tags import parse_tag_time
 from paimon_orch.table.table import Table
 
 
-def parse_local_cutoff(name: str, text: str) -> datetime:
+def parse_local_cutoff(name: str, value: object) -> datetime:
     """Return the local time, which tags store, of a point in time or a minimum age."""
-    return datetime.fromtimestamp(parse_cutoff(name, text) / 1000)  # noqa: DTZ006
+    if isinstance(value, datetime):
+        return value if value.tzinfo is None else value.astimezone().replace(tzinfo=None)
+    return datetime.fromtimestamp(parse_cutoff(name, value) / 1000)  # noqa: DTZ006
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExpireTagsRequest:
+class ExpireTagsRequest(ParsedRequest):
     """Selects the tags to delete."""
 
     older_than: Annotated[

@@ -22,7 +22,7 @@ from paimon_orch.format.options.core_options import (
     SNAPSHOT_TIME_RETAINED,
 )
 from paimon_orch.format.times import parse_cutoff
-from paimon_orch.steps.common.argument import CUTOFF_HELP, TABLE_OPTION, Argument
+from paimon_orch.steps.common.argument import CUTOFF_HELP, TABLE_OPTION, Argument, ParsedRequest
 from paimon_orch.storage.concurrency import map_concurrently
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 
@@ -30,7 +30,7 @@ _SNAPSHOT, _CHANGELOG = "snapshot", "changelog"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RetentionRequest:
+class RetentionRequest(ParsedRequest):
     """Limits that override the table's options; None means the value of the option."""
 
     retain_max: Annotated[

@@ -14,7 +14,12 @@ from paimon_orch.format.display import Displayable, format_count
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.steps.common.argument import Argument
-from paimon_orch.steps.common.partition_selection import PARTITION_METAVAR, split_partitions
+from paimon_orch.steps.common.bucket_scan import check_partitions_exist, scan_latest_buckets
+from paimon_orch.steps.common.partition_selection import (
+    PARTITION_METAVAR,
+    PartitionRequest,
+    split_partitions,
+)
 from paimon_orch.steps.common.step import PlanOutcome, build_metadata_step, run_step
 from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.steps.common.step_report import PlanReport
@@ -88,7 +93,9 @@ class MarkDoneResult(PlanOutcome[MarkDonePlan]):
 def plan(table: Table, request: MarkDoneRequest) -> MarkDonePlan:
     """Check the partitions and the actions of ``partition.mark-done-action``.
 
-    Raises :class:`UnsupportedError` for an action that this library cannot execute.
+    Raises :class:`UnsupportedError` for an action that this library cannot execute, and
+    :class:`NotFoundError` for a partition that has neither files nor a directory: readers would
+    take a misspelled name for a complete partition.
     """
     state = table.load()
     state.check_step(StepKind.METADATA)
@@ -106,6 +113,8 @@ def plan(table: Table, request: MarkDoneRequest) -> MarkDonePlan:
             )
         _check_values(spec, schema)
         names.append(name)
+    scan = scan_latest_buckets(state, PartitionRequest(partitions=request.partitions))
+    check_partitions_exist(state, request.partitions, scan, with_directories=True)
     return MarkDonePlan(
         request=request, state=state, partitions=tuple(names), actions=tuple(marker.actions)
     )
@@ -132,8 +141,8 @@ MARK_DONE = build_metadata_step("mark partitions of", plan, commit)
 def mark_done(table: Table, partitions: Iterable[str | PartitionSpec]) -> MarkDoneResult:
     """Mark partitions as done by the actions of the option ``partition.mark-done-action``.
 
-    A partition names all partition columns, and need not have rows. The default action writes the
-    file ``_SUCCESS`` into the directory of the partition.
+    A partition names all partition columns, and must have files or a directory. The default action
+    writes the file ``_SUCCESS`` into the directory of the partition.
     """
     request = MarkDoneRequest(partitions=tuple(partitions))
     return run_step(MARK_DONE, table, plan(table, request))
@@ -143,6 +152,7 @@ DECLARATION = declare_step(
     MARK_DONE,
     MarkDoneRequest,
     help="Executes the actions of the table's option partition.mark-done-action; by default, it "
-    "writes the file _SUCCESS into the directory of each partition.",
+    "writes the file _SUCCESS into the directory of each partition. A partition must have files or "
+    "a directory.",
     examples=["/lake db.orders --partitions dt=2026-01-31"],
 )

@@ -183,7 +183,7 @@ class Branches:
         paths = self.find_existing(name)
         options = SchemaStore(self.io, TablePaths(self.root)).latest().options
         for key in _FALLBACK_OPTIONS:
-            if options.get(key, "").strip() == name:
+            if key in options and options[key].strip() == name:
                 raise InputError(
                     f"branch {name!r} is the value of the table option {key!r}, so readers use it; "
                     "reset this option first if no reader needs the rows of the branch"

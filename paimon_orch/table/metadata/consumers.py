@@ -75,6 +75,8 @@ class ConsumerStore:
 
     def record(self, name: str, next_snapshot: int) -> None:
         """Record the next snapshot of a consumer; expiration keeps it and all later ones."""
+        if not name:
+            raise InputError("the name of a consumer must not be empty")
         self.io.write(self._get_path(name), json.dumps({"nextSnapshot": next_snapshot}).encode())
 
     def reset(self, name: str, snapshot: Snapshot) -> None:

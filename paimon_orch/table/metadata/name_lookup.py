@@ -25,7 +25,10 @@ def resolve_name(kind: str, text: str, list_names: Callable[[], Iterable[str]]) 
 
 
 def check_path_component(kind: str, name: str) -> str:
-    """Return a name; raises :class:`InputError` if no file or directory can have it."""
-    if not name or "/" in name or "\0" in name:
-        raise InputError(f"{kind} name {name!r} must not be empty or contain a slash")
+    """Return a name; raises :class:`InputError` if no file or directory can have it.
+
+    The name may be empty: an object store can have the object ``tag-``.
+    """
+    if "/" in name or "\0" in name:
+        raise InputError(f"{kind} name {name!r} must not contain a slash")
     return name

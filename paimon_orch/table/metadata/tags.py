@@ -13,6 +13,7 @@ from typing import Any
 from paimon_orch.errors import InputError, NotFoundError, wrap_decode_errors
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.text import encode_json, parse_json_object
+from paimon_orch.format.times import parse_duration
 from paimon_orch.storage.concurrency import map_concurrently
 from paimon_orch.table.metadata.name_lookup import check_path_component, resolve_name
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
@@ -171,7 +172,8 @@ class Tags:
         if time_retained is None:
             return snapshot, data
         value = _parse_json_object(data, store.path(snapshot.id))
-        return snapshot, self._encode_with_retention(value, time_retained)
+        retained = parse_duration("time_retained", time_retained)
+        return snapshot, self._encode_with_retention(value, retained)
 
     def _encode_with_retention(self, value: dict[str, Any], time_retained: timedelta) -> bytes:
         if time_retained <= timedelta(0):

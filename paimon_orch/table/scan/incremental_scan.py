@@ -5,6 +5,8 @@ See docs/format/incremental-and-streaming-reads.md#incremental-reads.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import index
+from typing import Any
 
 import pyarrow as pa
 
@@ -70,8 +72,7 @@ class SnapshotRange:
                 _check_snapshot_order(before.id, after.id)
                 return cls("diff", before=before, after=after)
             start, end = before.id, after.id
-        if isinstance(start, str) or isinstance(end, str):
-            raise InputError(f"{start!r} and {end!r} must be two snapshot ids or two tags")
+        start, end = _convert_ids(start, end)
         _check_snapshot_order(start, end)
         if by_ids == "diff":
             # before the first snapshot, the table is empty
@@ -83,6 +84,13 @@ class SnapshotRange:
                 read_snapshot_or_changelog(store, number) for number in range(start + 1, end + 1)
             ),
         )
+
+
+def _convert_ids(start: Any, end: Any) -> tuple[int, int]:
+    try:
+        return index(start), index(end)  # also of NumPy
+    except TypeError:
+        raise InputError(f"{start!r} and {end!r} must be two snapshot ids or two tags") from None
 
 
 def find_range_between_times(

@@ -268,10 +268,21 @@ def test_partitions_without_work_are_one_decision(tmp_path: Path) -> None:
     assert skip.reason == "partitions without files to compact: 3"
 
 
+def test_durations_are_texts_or_timedeltas() -> None:
+    request = MaintenanceRequest(idle_for="2 h", visible_within=timedelta(minutes=5))
+    assert (request.idle_time, request.visibility_wait) == (
+        timedelta(hours=2),
+        timedelta(minutes=5),
+    )
+
+
 @pytest.mark.parametrize(
     "fields",
     [
         {"idle_for": "soon"},
+        {"idle_for": "30"},
+        {"visible_within": timedelta(days=-1)},
+        {"visible_within": 3_600},
         {"expiring_within": "1 x"},
         {"reads": {"*": -1.0}},
         {"history_table": None, "budgets": MaintenanceBudgets(max_bytes_per_hour="1 gb")},

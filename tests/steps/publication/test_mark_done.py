@@ -8,21 +8,26 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.tables import table_of
 
 from paimon_orch import Catalog, Table
 from paimon_orch.errors import InputError, NotFoundError, UnsupportedError
+from paimon_orch.orchestration.step_runs import run_declared_step
 from paimon_orch.steps import mark_done
+from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.publication.mark_done import MarkDoneRequest, plan
 
 
 @pytest.fixture
 def table(tmp_path: Path) -> Table:
-    return Catalog(str(tmp_path)).create_table(
+    table = Catalog(str(tmp_path)).create_table(
         "db.t",
         "dt STRING, hr INT, v INT",
         partition_by=["dt", "hr"],
         options={"partition.mark-done-action": "success-file"},
     )
+    table.append(table_of("dt hr v", [("a", 5, 0), (None, 7, 0), ("a", 1, 0), ("a", 2, 0)]))
+    return table
 
 
 def marked(table: Table) -> set[str]:
@@ -61,6 +66,29 @@ def test_an_action_that_needs_java_is_refused(tmp_path: Path) -> None:
     )
     with pytest.raises(UnsupportedError, match="Java class"):
         mark_done(table, ["p=1"])
+
+
+def test_a_partition_that_does_not_exist_is_refused_by_every_front_end(table: Table) -> None:
+    message = "db.t has no partition dt=a/hr=6"
+    with pytest.raises(NotFoundError, match=message):
+        mark_done(table, ["dt=a/hr=5", "dt=a/hr=6"])
+    with pytest.raises(NotFoundError, match=message):
+        plan(table, MarkDoneRequest(partitions=["dt=a/hr=6"]))
+    with pytest.raises(NotFoundError, match=message):
+        run_declared_step(
+            "mark-done",
+            table,
+            {"partitions": ["dt=a/hr=6"]},
+            InProcessExecutor(),
+            dry_run=True,
+        )
+    assert marked(table) == set()
+
+
+def test_a_partition_whose_rows_were_deleted_is_marked(table: Table) -> None:
+    table.drop_partitions(["dt=a/hr=5"])
+    mark_done(table, ["dt=a/hr=5"])
+    assert marked(table) == {"dt=a/hr=5"}
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from support.recorded_partitions import RecordedPartitions, through_catalog
 from support.storage_state import read_storage_state
 from support.tables import levels_of, new_table, rows_of, table_of
 
-from paimon_orch.errors import InputError
+from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.format.bucket.hash_index import decode_hash_index
 from paimon_orch.format.manifest.index_manifest import HASH_INDEX
 from paimon_orch.steps.cleanup.quarantine import Quarantine
@@ -193,6 +193,35 @@ def test_levels_that_readers_do_not_merge_any_more_are_merged_as_before(
     table.upsert(table_of("k v w", [(9, 9, 9)]))
     compact(table, InProcessExecutor(), strategy="minor")
     assert rows_of(table) == [*expected, (9, 9, 9)]
+    assert examine_opened_table(table) == []
+
+
+@pytest.mark.parametrize("options", [{}, {"merge_engine": "partial-update"}, SUMS])
+def test_a_compaction_is_refused_before_such_levels_are_repaired(
+    tmp_path: Path, options: dict[str, str]
+) -> None:
+    table = stop_to_merge_levels(tmp_path, newer=VECTORS, **options)
+    table.upsert(table_of("k v w", [(2, 1, 1), (3, 1, 1)]))
+    before = table.snapshot()
+
+    with pytest.raises(UnsupportedError, match=r"paimon-orch repair .* first. Nothing was changed"):
+        compact(table, InProcessExecutor(), strategy="minor")
+    if options:
+        with pytest.raises(UnsupportedError, match="overlapping files on several levels"):
+            compact(table, InProcessExecutor(), strategy="full")
+    assert table.snapshot() == before
+
+
+@pytest.mark.parametrize("options", [{}, {"changelog_producer": "full-compaction"}])
+def test_a_full_compaction_keeps_the_newest_row_of_such_levels(
+    tmp_path: Path, options: dict[str, str]
+) -> None:
+    table = stop_to_merge_levels(tmp_path, newer=VECTORS, **options)
+
+    compact(table, InProcessExecutor(), strategy="full")
+
+    unchanged = [(k, 10 * k, k) for k in (0, 1, 4, 5)]
+    assert rows_of(table) == sorted([*unchanged, (2, 7, None), (3, 90, 5)])
     assert examine_opened_table(table) == []
 
 
