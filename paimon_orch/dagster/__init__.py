@@ -18,7 +18,7 @@
 
 from paimon_orch.optional_packages import require_package
 
-require_package("dagster", __name__)
+require_package("dagster", __name__, install="paimon-orch[dagster]")
 
 from paimon_orch.dagster.components.database_component import PaimonDatabaseComponent
 from paimon_orch.dagster.components.table_component import PaimonTableComponent
