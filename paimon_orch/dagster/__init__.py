@@ -47,6 +47,7 @@ from paimon_orch.dagster.schedules import (
 )
 from paimon_orch.dagster.sensor import build_latest_snapshot_sensor
 from paimon_orch.dagster.table_asset import build_table_asset
+from paimon_orch.orchestration.openlineage import emit_lineage
 from paimon_orch.orchestration.partition_keys import PartitionKeys
 from paimon_orch.steps.compaction.policy import CompactionPolicy
 
@@ -77,3 +78,5 @@ __all__ = [
     "build_sync_partitions_job",
     "build_table_asset",
 ]
+
+emit_lineage()  # a run is a process that imports its definitions
