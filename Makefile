@@ -7,7 +7,7 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 DEV_INSTALLED := .venv/.installed-dev
 OLDEST := .venv/oldest
-OLDEST_EXTRAS := connect,demo,hdfs,hive,iceberg-rest,jdbc-mysql,jdbc-postgres,metrics,postgres,s3,sketches
+OLDEST_EXTRAS := demo,hdfs,hive,iceberg-rest,jdbc-mysql,jdbc-postgres,metrics,openlineage,postgres,s3,sketches
 OLDEST_TESTS := spark/test_every_step.py spark/datasource/test_stream_write.py \
 	spark/datasource/test_batch_read.py::test_the_format_is_registered_in_a_session_that_looked_up_formats_before \
 	format/bytes format/file_index/test_vectors.py format/test_deletion_vector.py \
@@ -103,8 +103,7 @@ dist: install-dev ## build the wheel and the sdist, and check them in environmen
 	$(BIN)/python -m build --no-isolation
 	$(BIN)/twine check --strict dist/*
 	rm -rf "$(CORE)" && $(BIN)/python -m venv --without-pip "$(CORE)"
-	$(BIN)/python -m pip --python "$(CORE)/bin/python" install --no-compile --quiet -c constraints.txt -r requirements-core.txt
-	$(BIN)/python -m pip --python "$(CORE)/bin/python" install --no-compile --quiet --no-deps dist/*.whl
+	$(BIN)/python -m pip --python "$(CORE)/bin/python" install --no-compile --quiet -c constraints.txt dist/*.whl
 	cd "$(CORE)" && bin/paimon-orch --version && bin/paimon-orch create lake db.t --columns "id BIGINT" \
 		&& echo '{"id": 1}' > rows.json && bin/paimon-orch ingest lake db.t --from rows.json \
 		&& bin/paimon-orch compact lake db.t && bin/paimon-orch read lake db.t
@@ -112,7 +111,8 @@ dist: install-dev ## build the wheel and the sdist, and check them in environmen
 sbom: dist ## list the packages of an installation in build/sbom.cdx.json, in the format of CycloneDX
 	$(BIN)/python -m pip install --no-compile --quiet -c constraints.txt -e '.[sbom]'
 	rm -rf "$(PLUGIN)" && $(BIN)/python -m venv --without-pip "$(PLUGIN)"
-	$(BIN)/python -m pip --python "$(PLUGIN)/bin/python" install --no-compile --quiet -c constraints.txt dist/*.whl
+	$(BIN)/python -m pip --python "$(PLUGIN)/bin/python" install --no-compile --quiet -c constraints.txt \
+		"$$(echo dist/*.whl)[dagster,spark]"
 	mkdir -p build
 	$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible \
 		--output-file build/sbom.cdx.json "$(PLUGIN)/bin/python"

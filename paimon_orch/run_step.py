@@ -116,7 +116,8 @@ def _open_pipes() -> Iterator["PipesContext | None"]:
     if _PIPES_VARIABLE not in os.environ:
         yield None
         return
-    require_package("dagster_pipes", "a report to Dagster", package="dagster-pipes")
+    name = "dagster-pipes"
+    require_package("dagster_pipes", "a report to Dagster", install=name, package=name)
     from dagster_pipes import open_dagster_pipes
 
     with open_dagster_pipes() as pipes:

@@ -6,22 +6,24 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 from support.light_environment import (
-    CORE,
     find_distributions,
     make_light_environment,
     read_requirements,
 )
+from support.lower_bounds import OF_DEVELOPMENT
 
 COLUMNS = "id BIGINT NOT NULL, name STRING"
 OPTIONS = ["bucket=1", "deletion-vectors.enabled=true"]
 
 LIST_REFUSALS = """
-import importlib, json, pkgutil
+import importlib, json, pkgutil, sys
 import paimon_orch
 from paimon_orch import Catalog, MissingPackageError
 from paimon_orch.files.stats.analyze_columns import DistinctCounter
 
+EMPTY = Catalog(sys.argv[1]).create_table("db.t", "id INT").scan()
 ACTIONS = {
     "airflow": lambda: importlib.import_module("paimon_orch.airflow.hooks"),
     "spark": lambda: importlib.import_module("paimon_orch.spark"),
@@ -32,6 +34,7 @@ ACTIONS = {
     "hive": lambda: Catalog(metastore="hive", uri="thrift://host:9083", warehouse="/lake"),
     "jdbc": lambda: Catalog(metastore="jdbc", uri="jdbc:sqlite:/c.db", warehouse="/lake"),
     "sketches": DistinctCounter,
+    "pandas": EMPTY.to_pandas,
 }
 messages = {}
 for name, action in ACTIONS.items():
@@ -66,12 +69,33 @@ def run_command(python: Path, *arguments: str) -> str:
     return run(python, "-m", "paimon_orch.cli", *arguments)
 
 
-def test_core_requirements_are_dependencies_of_the_package(repository: Path) -> None:
-    project = tomllib.loads((repository / "pyproject.toml").read_text())["project"]
+def test_an_installation_without_extras_has_neither_pandas_nor_spark_nor_dagster() -> None:
+    installed = find_distributions(read_requirements()).keys()
 
-    assert set(read_requirements(CORE)) <= set(project["dependencies"])
-    without = find_distributions(read_requirements(CORE)).keys()
-    assert without.isdisjoint({"dagster", "datasketches", "pandas", "pyspark", "sqlalchemy"})
+    assert installed.isdisjoint({"dagster", "datasketches", "pandas", "pyspark", "sqlalchemy"})
+
+
+def test_packages_that_own_the_folder_of_pyspark_are_installed_by_different_extras() -> None:
+    def names(*extras: str) -> set[str]:
+        return {Requirement(text).name for text in read_requirements(*extras)}
+
+    assert names("airflow").isdisjoint({"pandas", "pyspark", "pyspark-client"})
+    assert names("connect") & {"pyspark", "pyspark-client"} == {"pyspark-client"}
+    assert names("all", "spark") & {"pyspark", "pyspark-client"} == {"pyspark"}
+
+
+def test_the_extra_all_contains_each_extra_of_users_except_connect(repository: Path) -> None:
+    extras = tomllib.loads((repository / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    pending, contained = ["all"], set[str]()
+    for extra in pending:
+        own = [each for each in map(Requirement, extras[extra]) if each.name == "paimon-orch"]
+        new = {name for each in own for name in each.extras} - contained
+        contained |= new
+        pending += new
+
+    assert contained == extras.keys() - {"all", "connect"} - OF_DEVELOPMENT
 
 
 @pytest.mark.slow
@@ -97,15 +121,18 @@ def test_tables_are_created_loaded_compacted_and_read(python: Path, tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_features_that_need_another_package_name_the_command_to_install_it(python: Path) -> None:
-    messages = json.loads(run(python, "-c", LIST_REFUSALS))
+def test_features_that_need_another_package_name_the_command_to_install_it(
+    python: Path, tmp_path: Path
+) -> None:
+    messages = json.loads(run(python, "-c", LIST_REFUSALS, str(tmp_path)))
 
     installs = {name: message.partition("; run: ")[2] for name, message in messages.items()}
     assert installs == {
         "airflow": "pip install 'paimon-orch[airflow]'",
-        "spark": "pip install 'paimon-orch'",
-        "dagster": "pip install 'paimon-orch'",
-        "demo": "pip install 'paimon-orch'",
+        "spark": "pip install 'paimon-orch[spark]'",
+        "dagster": "pip install 'paimon-orch[dagster]'",
+        "demo": "pip install 'paimon-orch[demo]'",
+        "pandas": "pip install 'pandas'",
         "s3": "pip install 'paimon-orch[s3]'",
         "gcs": "pip install 'gcsfs'",
         "hive": "pip install 'paimon-orch[hive]'",

@@ -380,6 +380,10 @@ def _read_settings(
         _split_options("--catalog-option", catalog_options),
     )
     configure_logs(verbose=verbose)
+    # The overview of the commands does not need this import.
+    from paimon_orch.orchestration.openlineage import emit_lineage
+
+    emit_lineage()
 
 
 def configure_logs(*, verbose: bool) -> None:

@@ -18,7 +18,7 @@
 
 from paimon_orch.optional_packages import require_package
 
-require_package("dagster", __name__)
+require_package("dagster", __name__, install="paimon-orch[dagster]")
 
 from paimon_orch.dagster.components.database_component import PaimonDatabaseComponent
 from paimon_orch.dagster.components.table_component import PaimonTableComponent
@@ -47,6 +47,7 @@ from paimon_orch.dagster.schedules import (
 )
 from paimon_orch.dagster.sensor import build_latest_snapshot_sensor
 from paimon_orch.dagster.table_asset import build_table_asset
+from paimon_orch.orchestration.openlineage import emit_lineage
 from paimon_orch.orchestration.partition_keys import PartitionKeys
 from paimon_orch.steps.compaction.policy import CompactionPolicy
 
@@ -77,3 +78,5 @@ __all__ = [
     "build_sync_partitions_job",
     "build_table_asset",
 ]
+
+emit_lineage()  # a run is a process that imports its definitions

@@ -2,4 +2,4 @@
 
 from paimon_orch.optional_packages import require_package
 
-require_package("pandas", "the demo")
+require_package("pandas", "the demo", install="paimon-orch[demo]")

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from paimon_orch.orchestration.openlineage import emit_lineage
 from paimon_orch.safe_text import get_logger
 from paimon_orch.steps.common.executor import Executor
 from paimon_orch.steps.common.step_registry import load_declaration
@@ -24,6 +25,7 @@ def run_declared_step(
     in a dry run. Raises :class:`InputError` for wrong arguments, and for a step that asks if
     ``dry_run`` is None.
     """
+    emit_lineage()
     declaration = load_declaration(step)
     declaration.require_decision(step, dry_run=dry_run)
     request = declaration.build_request(table, arguments)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from paimon_orch.spark.sort_compact import sort_table
     from paimon_orch.spark.update_and_merge import merge_into, preview_merge, update
 
-require_package("pyspark", __name__)
+require_package("pyspark", __name__, install="paimon-orch[spark]")
 
 # these modules are imported on first use, because they import PySpark, and workers need few of them
 _MODULE_BY_NAME = {

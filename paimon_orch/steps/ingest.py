@@ -153,7 +153,7 @@ def run_ingest(
     table: Table, plan: WritePlan, write: Callable[[], Sequence[CommitMessage]]
 ) -> IngestResult:
     """Write rows by ``write`` and commit them, unless the commit id is already committed."""
-    metrics = StepMetrics("ingest into", table.identifier)
+    metrics = StepMetrics("ingest into", table)
     builder = WriteBuilder(plan.state or table.load(), commit_id=plan.commit_id)
     with metrics.record_errors():
         committed = builder.find_committed()
@@ -163,7 +163,9 @@ def run_ingest(
         else:
             result = commit(table, plan, write())
     has_commit = committed is None and result.snapshot_id is not None
-    metrics.record_success(result.count_io(), is_committed=has_commit)
+    metrics.record_success(
+        result.count_io(), is_committed=has_commit, snapshot_id=result.snapshot_id
+    )
     return replace(result, duration_seconds=metrics.seconds, attempts=1)
 
 

@@ -111,11 +111,13 @@ def save_example(airflow: Airflow, number: int) -> Path:
     return folder / "example.py"
 
 
-def run_dag(airflow: Airflow, file: Path) -> dict[str, str]:
-    """Run the DAG of the page, and return the states of its tasks."""
-    printed = airflow.run(airflow_dag.__file__, str(file), "maintain_orders")
+def run_dag(
+    airflow: Airflow, file: Path, dag: str = "maintain_orders", state: str = "success"
+) -> dict[str, str]:
+    """Run a DAG of the page, and return the states of its tasks."""
+    printed = airflow.run(airflow_dag.__file__, str(file), dag)
     run = json.loads(printed.splitlines()[-1])
-    assert run["state"] == "success", printed
+    assert run["state"] == state, printed
     return {f"{task}[{index}]": state for task, index, state in run["tasks"]}
 
 
@@ -142,9 +144,39 @@ def test_the_dag_of_the_page_compacts_the_due_partitions(airflow: Airflow, order
     }
 
 
+def test_the_dag_of_a_catalog_maintains_the_selected_tables(
+    airflow: Airflow, orders: Table, tmp_path: Path
+) -> None:
+    catalog = Catalog(str(tmp_path))
+    columns = "day STRING, id BIGINT"
+    # A commit of this table would be refused, because an external system would not learn of it.
+    refused = {"metadata.iceberg.storage": "hive-catalog"}
+    damaged = catalog.create_table(
+        "shop.damaged", columns, primary_key=["id"], options={"bucket": "1", **refused}
+    )
+    other = catalog.create_table("stage.rows", columns, primary_key=["id"], options={"bucket": "1"})
+    for table in (orders, other, damaged.allow(stale_external=True)):
+        upsert(table, "2026-01-01")
+        upsert(table, "2026-01-01")
+
+    states = run_dag(airflow, save_example(airflow, 1), "maintain_shop", "failed")
+
+    assert states == {
+        "find_tables[-1]": "success",
+        "maintain.compact[0]": "failed",
+        "maintain.expire_snapshots[0]": "upstream_failed",
+        "maintain.compact[1]": "success",
+        "maintain.expire_snapshots[1]": "success",
+    }
+    assert orders.scan().rows_not_visible == 0
+    newest = orders.stores.snapshots.latest_id()
+    assert orders.stores.snapshots.ids() == [newest]
+    assert other.stores.snapshots.latest_id() == 2
+
+
 def test_the_example_of_the_hook_runs(airflow: Airflow, orders: Table) -> None:
     upsert(orders, "2026-01-01")
 
-    printed = airflow.run(str(save_example(airflow, 1)))
+    printed = airflow.run(str(save_example(airflow, 2)))
 
     assert "['orders'] {'id': 0, 'columns': [{'name': 'day'" in printed

@@ -1,5 +1,7 @@
 """An environment with Airflow and this package's wheel, without Dagster and Spark, kept in the cache.
 
+It also has the client of Spark Connect, which Airflow's Spark provider requires.
+
 Its pytest runs the tests of ``tests/airflow_provider/inside``; the tests of this project start it.
 """
 
@@ -12,10 +14,11 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from support.light_environment import CORE, ROOT, read_requirements
+from support.light_environment import ROOT, read_requirements
 from support.peers.downloads import python_environment, run
 
 _VARIABLE = "AIRFLOW_VERSION"
+_SPARK_PROVIDER = "apache-airflow-providers-apache-spark==6.3.4"
 INSIDE = ROOT / "tests" / "airflow_provider" / "inside"
 
 
@@ -27,9 +30,9 @@ def airflow_version() -> str:
 def airflow_python() -> Path:
     """Return the interpreter of the environment; builds it if it does not exist."""
     pins = _read_pins()
-    core = [_pin(text, pins) for text in read_requirements(CORE)]
-    pytest = f"pytest=={pins['pytest']}"
-    return python_environment("airflow", [f"apache-airflow=={airflow_version()}", *core, pytest])
+    own = [_pin(text, pins) for text in read_requirements("connect")]
+    others = [_SPARK_PROVIDER, f"pytest=={pins['pytest']}"]
+    return python_environment("airflow", [f"apache-airflow=={airflow_version()}", *own, *others])
 
 
 def _read_pins() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Environments with the packages of ``requirements-core.txt`` only: no PySpark and no Dagster.
+"""Environments with the packages of an installation without extras: no PySpark and no Dagster.
 
 The packages are links into the environment of the tests, so an environment takes a second and no
 download.
@@ -7,6 +7,7 @@ download.
 from __future__ import annotations
 
 import sys
+import tomllib
 import venv
 from collections.abc import Iterable, Iterator
 from importlib.metadata import Distribution, distribution
@@ -16,14 +17,16 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[2]
-CORE = ROOT / "requirements-core.txt"
 PACKAGES = ("paimon_orch", "pyspark_paimon")
 
 
-def read_requirements(path: Path) -> list[str]:
-    """Return the requirements of a file without its comments."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    return [line for line in lines if line and not line.startswith("#")]
+def read_requirements(*extras: str) -> list[str]:
+    """Return the requirements of the package, with those that extras add."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    requirements: list[str] = [*project["dependencies"]]
+    for extra in extras:
+        requirements += project["optional-dependencies"][extra]
+    return requirements
 
 
 def find_distributions(requirements: Iterable[str]) -> dict[str, Distribution]:
@@ -57,11 +60,11 @@ def link_packages(site: Path, requirements: Iterable[str]) -> None:
 
 
 def make_light_environment(root: Path) -> Path:
-    """Create an environment with this package and the core requirements; return its Python."""
+    """Create an environment with this package and its requirements; return its Python."""
     venv.EnvBuilder(symlinks=True, with_pip=False).create(root)
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     site = root / "lib" / version / "site-packages"
-    link_packages(site, read_requirements(CORE))
+    link_packages(site, read_requirements())
     for name in PACKAGES:
         (site / name).symlink_to(ROOT / name)
     return root / "bin" / "python"

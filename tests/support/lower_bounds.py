@@ -16,14 +16,14 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[2]
-_OF_DEVELOPMENT = {"benchmarks", "dev", "docs", "mutation", "sbom"}
+OF_DEVELOPMENT = {"benchmarks", "dev", "docs", "mutation", "sbom"}
 
 
 def read_requirements(*, development: bool = True) -> Iterator[Requirement]:
     """Yield the direct dependencies, with those of the extras."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    names = extras.keys() if development else extras.keys() - _OF_DEVELOPMENT
+    names = extras.keys() if development else extras.keys() - OF_DEVELOPMENT
     texts = [*project["dependencies"], *(text for name in names for text in extras[name])]
     yield from (each for each in map(Requirement, texts) if each.name != project["name"])
 

@@ -307,7 +307,7 @@ def _run(
         try:
             return _run_here(load)
         except SparkRequiredError as error:
-            if runner.kind is ExecutorKind.LOCAL or not is_installed("pyspark"):
+            if runner.kind is ExecutorKind.LOCAL or not is_installed("pyspark.core"):
                 raise
             logger.info("the files are loaded on Spark: %s", error)
     return _run_on_spark(load, master, progress)

@@ -16,12 +16,13 @@ from traceback import walk_tb
 
 import platformdirs
 from py4j.protocol import Py4JError
-from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
+from pyspark.util import is_remote_only
 
 from paimon_orch.errors import InputError, TransientError
+from paimon_orch.optional_packages import require_package
 from paimon_orch.safe_text import get_logger
 from paimon_orch.spark.datasource.register import register
 from paimon_orch.spark.session import package_archive as archive
@@ -32,6 +33,9 @@ from paimon_orch.spark.session.master_url import (
     hide_parameters,
     require_reachable,
 )
+
+if not is_remote_only():  # the client of Spark Connect has no contexts
+    from pyspark import SparkContext
 
 logger = get_logger(__name__)
 
@@ -89,6 +93,12 @@ def spark_session(
     if not submitted:
         _check_address(master, remote)
     if not submitted and (remote is None or remote.startswith("local")):
+        require_package(
+            "pyspark.core",
+            f"Spark on {remote or master}",
+            install="paimon-orch[spark]",
+            package="pyspark",
+        )
         java = find_java(use_vector_module=use_vector_module)
         os.environ["JAVA_HOME"] = str(java.home)
         logger.info("Spark runs on %s", java)
@@ -179,6 +189,8 @@ def stop_session(session: SparkSession) -> None:
 
 def stop_jvm() -> None:
     """Stop the JVM that this process started, with its jobs; without a JVM, do nothing."""
+    if is_remote_only():
+        return
     process = getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001 - there is no public name
     if process is not None:
         _stop_process(process)
@@ -195,7 +207,8 @@ def _stop_started_processes(interrupt: BaseException) -> None:
             if isinstance(value, subprocess.Popen):
                 _stop_process(value)
     stop_jvm()
-    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
+    if not is_remote_only():
+        SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
 
 
 def _stop_process(process: "subprocess.Popen[bytes]") -> None:
@@ -301,7 +314,7 @@ def add_task_retries(master: str) -> str:
 
 def _describe_start_failure(target: str, error: Exception) -> str:
     if isinstance(error, ImportError):
-        remedy = "Spark Connect needs more packages: pip install 'paimon-orch[connect]'."
+        remedy = "Spark Connect needs more packages: pip install 'pyspark[connect]'."
     else:
         remedy = "Check the address, JAVA_HOME, and the output of Spark above."
     address, _ = _split_target(target)

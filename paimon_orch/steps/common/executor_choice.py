@@ -27,7 +27,7 @@ class ChoosingExecutor(ForwardingExecutor):
     """Runs each job on the executor that its size and the user's choice require.
 
     ``auto`` chooses Spark if a Spark master is given, in programs that ``spark-submit`` started, and
-    for work of more than 256 MB if PySpark is installed.
+    for work of more than 256 MB if PySpark is installed, and not only its client of Spark Connect.
     """
 
     make_spark: Callable[[], Executor]
@@ -50,7 +50,7 @@ class ChoosingExecutor(ForwardingExecutor):
         is_submitted = _SUBMIT_VARIABLE in os.environ
         if self.has_master or is_submitted:
             return False
-        return (work_bytes or 0) <= MAX_LOCAL_BYTES or not is_installed("pyspark")
+        return (work_bytes or 0) <= MAX_LOCAL_BYTES or not is_installed("pyspark.core")
 
     def choose_executor(self, unit_count: int, work_bytes: int | None) -> Executor:
         """Return the executor for a job; Spark is not started for a job without units."""

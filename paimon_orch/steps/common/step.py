@@ -212,7 +212,7 @@ class PlanAttempts(Generic[PlanT]):
     ) -> None:
         self._label, self._plan, self._replan = _build_label(title, table), plan, replan
         self._retrying = retry_on_conflict(self._label, max_attempts=max_attempts)
-        self._metrics, self._number = StepMetrics(title, table.identifier), 0
+        self._metrics, self._number = StepMetrics(title, table), 0
 
     def __iter__(self) -> Iterator[AttemptManager]:
         with self._metrics.record_errors():
@@ -230,7 +230,11 @@ class PlanAttempts(Generic[PlanT]):
 
     def complete(self, outcome: OutcomeT) -> OutcomeT:
         """Return the outcome with the duration and the number of all attempts."""
-        self._metrics.record_success(outcome.count_io(), is_committed=bool(self._plan))
+        self._metrics.record_success(
+            outcome.count_io(),
+            is_committed=bool(self._plan),
+            snapshot_id=getattr(outcome, "snapshot_id", None),
+        )
         return replace(outcome, duration_seconds=self._metrics.seconds, attempts=self._number)
 
 

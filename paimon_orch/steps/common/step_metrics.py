@@ -1,4 +1,4 @@
-"""Metrics of steps for OpenTelemetry; see docs/operations.md#opentelemetry.
+"""Metrics of steps for OpenTelemetry, and observers of steps; see docs/operations.md#opentelemetry.
 
 Metrics are recorded only if the process has already imported ``opentelemetry.metrics``. Whoever
 configures a meter provider imports it, so this module neither imports nor needs the package.
@@ -6,10 +6,12 @@ configures a meter provider imports it, so this module neither imports nor needs
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Protocol
+
+from paimon_orch.table.table import Table
 
 _API = "opentelemetry.metrics"
 _PREPOSITIONS = (" of", " into")
@@ -30,17 +32,46 @@ class StepIo:
     bytes_deleted: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+class StepObserver(Protocol):
+    """Observes one execution of a step, which has started. Its methods raise no errors."""
+
+    def complete(self, io: StepIo, snapshot_id: int | None) -> None:
+        """Observe the end of the step; the snapshot is the one that it created, if that is known."""
+        ...
+
+    def fail(self, error: BaseException) -> None:
+        """Observe that the step failed."""
+        ...
+
+
+_observe: list[Callable[[str, Table], StepObserver]] = []
+
+
+def observe_steps(start: Callable[[str, Table], StepObserver]) -> None:
+    """Call a function with the name and the table of each step that this process starts."""
+    if start not in _observe:
+        _observe.append(start)
+
+
+@dataclass(slots=True)
 class StepMetrics:
-    """Records the end of one execution of a step."""
+    """Records one execution of a step, from the creation of this object to its end."""
 
     title: str
     """A verb phrase such as ``compact`` or ``expire snapshots of``."""
-    table: str
-    start: float = field(default_factory=time.monotonic)
+    table: Table
+    start: float = field(init=False, default_factory=time.monotonic)
+    observers: list[StepObserver] = field(init=False)
 
-    def record_success(self, io: StepIo, *, is_committed: bool) -> None:
+    def __post_init__(self) -> None:
+        self.observers = [start(self.step, self.table) for start in _observe]
+
+    def record_success(
+        self, io: StepIo, *, is_committed: bool, snapshot_id: int | None = None
+    ) -> None:
         """Record that the step ended without an error."""
+        for observer in self.observers:
+            observer.complete(io, snapshot_id)
         meter = _find_meter()
         if meter is None:
             return
@@ -68,6 +99,8 @@ class StepMetrics:
             raise
 
     def _record_failure(self, error: BaseException) -> None:
+        for observer in self.observers:
+            observer.fail(error)
         meter = _find_meter()
         if meter is not None:
             outcome = {"paimon.outcome": "failed", "error.type": type(error).__name__}
@@ -79,11 +112,16 @@ class StepMetrics:
         return time.monotonic() - self.start
 
     @property
-    def _attributes(self) -> dict[str, str]:
+    def step(self) -> str:
+        """Return the name of the step, such as ``expire snapshots``."""
         step = self.title
         for preposition in _PREPOSITIONS:
             step = step.removesuffix(preposition)
-        return {"paimon.step": step, "paimon.table": self.table}
+        return step
+
+    @property
+    def _attributes(self) -> dict[str, str]:
+        return {"paimon.step": self.step, "paimon.table": self.table.identifier}
 
     def _record_duration(self, meter: Any, attributes: dict[str, str]) -> None:
         duration = meter.create_histogram(

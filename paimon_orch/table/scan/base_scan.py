@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from paimon_orch.errors import InputError
 from paimon_orch.format.display import Displayable
 from paimon_orch.format.types.data_types import MAX_LENGTH, AtomicType, Field, TypeRoot
 from paimon_orch.format.types.predicate import Predicate
+from paimon_orch.optional_packages import require_package
 from paimon_orch.table.filter.row_filter import RowFilter
 from paimon_orch.table.filter.variant_column import VariantColumn, compute_columns
 
@@ -58,16 +58,16 @@ class BaseScan(Displayable, ABC):
         return pa.Table.from_batches(self.to_batches(), self.arrow_schema)
 
     def to_pandas(self) -> "pd.DataFrame":
-        """Read everything into pandas."""
+        """Read everything into pandas, which must be installed."""
+        require_package("pandas", "to_pandas", install="pandas")
         frame: pd.DataFrame = self.to_arrow().to_pandas()
         return frame
 
     def to_polars(self) -> "pl.DataFrame":
         """Read everything into Polars, which must be installed."""
-        try:
-            import polars as pl
-        except ModuleNotFoundError as error:
-            raise InputError("to_polars needs the package polars: pip install polars") from error
+        require_package("polars", "to_polars", install="polars")
+        import polars as pl
+
         return pl.DataFrame(self.to_arrow())
 
 

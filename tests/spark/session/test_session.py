@@ -218,7 +218,7 @@ def test_the_error_of_a_failed_start_names_the_server_and_a_fix(
 
     monkeypatch.setattr("paimon_orch.spark.session.session._start_connect", refuse)
 
-    with pytest.raises(InputError, match=r"sc://nowhere did not start.*paimon-orch\[connect\]"):
+    with pytest.raises(InputError, match=r"sc://nowhere did not start.*pyspark\[connect\]"):
         spark_session(remote="sc://nowhere")
 
 

@@ -11,6 +11,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -133,7 +134,8 @@ def _versions() -> Iterator[str]:
     yield _line("Python", project["requires-python"], ", ".join(pythons))
     pins = _read_pins()
     extras = project["optional-dependencies"]
-    listed = [*project["dependencies"], *extras["s3"], *extras["iceberg-rest"]]
+    of_extras = [extras[name] for name in ("dagster", "spark", "s3", "iceberg-rest")]
+    listed = [*project["dependencies"], *chain(*of_extras)]
     for name in ("pyspark", "dagster", "pyarrow", "numpy", "pandas", "s3fs"):
         [requirement] = [r for r in map(Requirement, listed) if r.name == name]
         oldest = [lower_bound(requirement)] if name != "s3fs" else []  # `make oldest` has no S3

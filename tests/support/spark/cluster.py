@@ -1,6 +1,6 @@
 """Spark servers from the PySpark distribution: a standalone cluster and a Spark Connect server.
 
-The workers' Python is a separate environment with the packages of ``requirements-core.txt`` and
+The workers' Python is a separate environment with the packages that this package requires and
 datasketches. It has neither PySpark, which Spark sends, nor this package, which has to be sent.
 """
 
@@ -21,7 +21,7 @@ from typing import Any
 
 import pyspark
 import pytest
-from support.light_environment import CORE, link_packages, read_requirements
+from support.light_environment import link_packages, read_requirements
 from support.peers.protocol import PeerProcess
 
 from paimon_orch.spark import find_java
@@ -49,7 +49,7 @@ def make_environment(root: Path, *more: str) -> Path:
     (packages / "hold.py").write_text((HERE / "hold.py").read_text())
     (packages / "control").mkdir()
     (packages / "workers.pth").write_text("import hold; hold.install()\n")
-    link_packages(packages, [*read_requirements(CORE), "datasketches", *more])
+    link_packages(packages, [*read_requirements(), "datasketches", *more])
     return root / "bin" / "python"
 
 
