@@ -237,6 +237,17 @@ class Table:
         )
         return build_incremental_scan(self.stores, request)
 
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return the rows of the newest snapshot as an Arrow stream, as :meth:`scan` does.
+
+        >>> duckdb.sql("SELECT count(*) FROM orders")
+        """
+        return self.scan().__arrow_c_stream__(requested_schema)
+
+    def __arrow_c_schema__(self) -> object:
+        """Return the schema of the rows of the newest snapshot."""
+        return self.scan().__arrow_c_schema__()
+
     def system(self, name: str) -> "SystemTable":
         """Return a system table: ``snapshots``, ``files``, ``audit_log`` and others."""
         from paimon_orch.table.system_table import SystemTable
