@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from paimon_orch.errors import InputError
@@ -42,6 +43,7 @@ from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.table_stores import TableStores
 
 if TYPE_CHECKING:  # imported on first use, because many commands only read metadata
+    from paimon_orch.steps.compaction.compact import CompactionResult, CompactionStrategy
     from paimon_orch.table.commit.commit import CommitId
     from paimon_orch.table.scan.incremental_scan import IncrementalScan
     from paimon_orch.table.scan.scan import Scan
@@ -145,6 +147,14 @@ class Table:
         """
         snapshots = self.stores.snapshots
         return snapshots.latest() if snapshot_id is None else snapshots.get(snapshot_id)
+
+    def snapshots(self) -> list[Snapshot]:
+        """Read all snapshots that have not expired, the oldest first."""
+        return self.history()[::-1]
+
+    def history(self, limit: int | None = None) -> list[Snapshot]:
+        """Read the snapshots that have not expired, the newest first, at most ``limit``."""
+        return list(islice(self.stores.snapshots.walk_back(), limit))
 
     def files(self, snapshot: Snapshot | None = None) -> list[BucketSplit]:
         """Return all live files of a snapshot (default: the newest) by bucket, level 0 included."""
@@ -289,13 +299,22 @@ class Table:
         return WriteBuilder(self.stores.load(with_lists=True), commit_id=commit_id).write(rows)
 
     def delete(
-        self, rows: "ArrowStreamExportable", *, commit_id: "CommitId | None" = None
+        self,
+        rows: "ArrowStreamExportable | str | Predicate",
+        *,
+        commit_id: "CommitId | None" = None,
     ) -> Snapshot | None:
-        """Delete rows of a primary-key table by key.
+        """Delete rows that match a filter, or rows of a primary-key table by key.
 
-        ``rows`` needs only the columns of the key, the partition and ``sequence.field``. The column
-        of ``rowkind.field`` is ignored: all rows are deletes.
+        ``rows`` is an SQL condition, an expression of :func:`paimon_orch.col`, or Arrow data with
+        the columns of the key, the partition and ``sequence.field``. The column of
+        ``rowkind.field`` is ignored: all rows are deletes. A filter runs in this process; use
+        :func:`paimon_orch.steps.delete` to run it on Spark, and for its errors.
+
+        >>> table.delete("status = 'VOID'")
         """
+        if isinstance(rows, str | Predicate):
+            return self._delete_matching(rows, commit_id)
         from paimon_orch.table.write.arrow_input import to_arrow_table
         from paimon_orch.table.write.conform_rows import complete_rows_to_delete
         from paimon_orch.table.write.write_builder import WriteBuilder
@@ -303,10 +322,40 @@ class Table:
         state = self.stores.load(with_lists=True)
         if not state.schema.primary_keys:
             raise InputError(
-                f"{self.identifier} has no primary key; its rows can only be deleted by a filter"
+                f"{self.identifier} has no primary key; its rows can only be deleted by a filter: "
+                'table.delete("id = 3")'
             )
         deletes = complete_rows_to_delete(to_arrow_table(rows), state.schema)
         return WriteBuilder(state, commit_id=commit_id).write(deletes, kind=RowKind.DELETE)
+
+    def _delete_matching(
+        self, where: str | Predicate, commit_id: "CommitId | None"
+    ) -> Snapshot | None:
+        if commit_id is not None:
+            raise InputError(
+                "a delete by a filter takes no commit_id: repeated, it deletes the rows that match then"
+            )
+        from paimon_orch.steps import InProcessExecutor, delete
+
+        snapshot_id = delete(self, InProcessExecutor(), where).snapshot_id
+        return None if snapshot_id is None else self.snapshot(snapshot_id)
+
+    def compact(
+        self,
+        *,
+        partitions: "Sequence[str | PartitionSpec] | None" = None,
+        where: str | None = None,
+        strategy: "CompactionStrategy" = "minor",
+    ) -> "CompactionResult":
+        """Compact the table, or some partitions, in this process.
+
+        See :func:`paimon_orch.steps.compact`, which also runs on Spark.
+
+        >>> table.compact(strategy="full")
+        """
+        from paimon_orch.steps import compact
+
+        return compact(self, partitions=partitions, where=where, strategy=strategy)
 
     def overwrite(
         self,
