@@ -2,7 +2,8 @@
 
 import re
 import time
-from datetime import timedelta
+from datetime import date, datetime, timedelta
+from typing import Any
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.options import value_type
@@ -46,6 +47,25 @@ def parse_timestamp(name: str, text: str) -> int:
             "2026-01-31T12:00:00, or epoch milliseconds"
         )
     return int(moment.timestamp() * 1000)
+
+
+def to_epoch_millis(name: str, value: Any) -> int | None:
+    """Return a time of the Python API in epoch milliseconds; None remains None.
+
+    It is a number of them, ISO 8601, a date or a datetime; without a zone, in the local one.
+    """
+    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    if isinstance(value, str):
+        return parse_timestamp(name, value)
+    if isinstance(value, date) and not isinstance(value, datetime):
+        value = datetime(value.year, value.month, value.day)
+    if isinstance(value, datetime):
+        return int(value.timestamp() * 1000)
+    raise InputError(
+        f"{name} must be epoch milliseconds, ISO 8601 such as '2026-01-31T12:00:00', a date or a "
+        f"datetime, not {value!r}"
+    )
 
 
 def parse_cutoff(name: str, text: str, now_millis: int | None = None) -> int:

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
+from datetime import date
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from paimon_orch.errors import InputError
 from paimon_orch.files.batch_sizes import DEFAULT_BATCH_SIZES, BatchSizes
+from paimon_orch.format.argument_checks import check_names, check_text, to_whole_number
 from paimon_orch.format.display import format_html
 from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
 from paimon_orch.format.options.secret_options import hide_secrets
@@ -14,6 +16,7 @@ from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.row.row_kind import RowKind
 from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.format.times import to_epoch_millis
 from paimon_orch.format.types.data_types import type_to_sql
 from paimon_orch.format.types.predicate import Predicate
 from paimon_orch.storage import FileIO
@@ -50,6 +53,9 @@ if TYPE_CHECKING:  # imported on first use, because many commands only read meta
     from paimon_orch.table.system_table import SystemTable
     from paimon_orch.table.table_state import TableState
     from paimon_orch.table.write.arrow_input import ArrowStreamExportable
+
+TimeArgument = int | str | date | None
+"""Epoch milliseconds, ISO 8601, a date or a datetime; without a zone, in the local one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +151,7 @@ class Table:
 
         Raises :class:`NotFoundError` for an id that does not exist.
         """
+        snapshot_id = to_whole_number("snapshot_id", snapshot_id)
         snapshots = self.stores.snapshots
         return snapshots.latest() if snapshot_id is None else snapshots.get(snapshot_id)
 
@@ -154,7 +161,8 @@ class Table:
 
     def history(self, limit: int | None = None) -> list[Snapshot]:
         """Read the snapshots that have not expired, the newest first, at most ``limit``."""
-        return list(islice(self.stores.snapshots.walk_back(), limit))
+        count = to_whole_number("limit", limit)
+        return list(islice(self.stores.snapshots.walk_back(), count))
 
     def files(self, snapshot: Snapshot | None = None) -> list[BucketSplit]:
         """Return all live files of a snapshot (default: the newest) by bucket, level 0 included."""
@@ -173,8 +181,8 @@ class Table:
         order_by: str | Sequence[str] | None = None,
         snapshot_id: int | None = None,
         tag: str | None = None,
-        timestamp: int | None = None,
-        watermark: int | None = None,
+        timestamp: TimeArgument = None,
+        watermark: TimeArgument = None,
         merge_level_0: bool | None = None,
     ) -> "Scan":
         """Describe a read of one snapshot; data is read when rows are requested from the scan.
@@ -184,8 +192,8 @@ class Table:
         ``filter`` is an SQL condition or an expression of :func:`paimon_orch.col`. ``order_by`` is
         for example ``"price desc nulls last, id"``; ``limit`` returns the first rows in that order.
 
-        At most one of ``snapshot_id``, ``tag``, ``timestamp`` (epoch milliseconds; the newest
-        snapshot that is not later) and ``watermark`` (the oldest snapshot that has reached it)
+        At most one of ``snapshot_id``, ``tag``, ``timestamp`` (epoch milliseconds, ISO 8601, a date
+        or a datetime; the newest snapshot that is not later) and ``watermark`` (the oldest snapshot that has reached it)
         selects the snapshot; the default is the newest. Time travel reads with the schema of that
         snapshot.
 
@@ -197,11 +205,15 @@ class Table:
         """
         from paimon_orch.table.scan.scan_builder import ScanRequest, build_scan
 
+        if columns is not None:
+            check_names("columns", columns)
+        if order_by is not None and not isinstance(order_by, str):
+            check_names("order_by", order_by)
         request = ScanRequest(
-            selector=SnapshotSelector(snapshot_id, tag, timestamp, watermark),
+            selector=_select_snapshot(snapshot_id, tag, timestamp, watermark),
             columns=columns,
             filter=filter,
-            limit=limit,
+            limit=to_whole_number("limit", limit),
             order_by=order_by,
             merge_level_0=merge_level_0,
         )
@@ -237,6 +249,13 @@ class Table:
             build_incremental_scan,
         )
 
+        for name, value in (("start", start), ("end", end)):
+            if not isinstance(value, str):
+                to_whole_number(name, value)
+            if value is None:
+                raise InputError(f"{name} must be the id of a snapshot or a tag, not None")
+        if columns is not None:
+            check_names("columns", columns)
         request = IncrementalRequest(
             start=start,
             end=end,
@@ -389,8 +408,8 @@ class Table:
         snapshot_id: int | None = None,
         *,
         tag: str | None = None,
-        timestamp: int | None = None,
-        watermark: int | None = None,
+        timestamp: TimeArgument = None,
+        watermark: TimeArgument = None,
         delete_tags: bool = False,
     ) -> Snapshot:
         """Roll back to a snapshot, selected as in :meth:`scan`; return that snapshot.
@@ -400,7 +419,7 @@ class Table:
         snapshots have tags and ``delete_tags`` is not set, or if the newest options would show
         other rows of the snapshot's files; the table is then unchanged.
         """
-        selector = SnapshotSelector(snapshot_id, tag, timestamp, watermark)
+        selector = _select_snapshot(snapshot_id, tag, timestamp, watermark)
         planned = self.plan_rollback(selector)
         planned.check_tags(delete_tags=delete_tags)
         return self.run_rollback(planned)
@@ -481,6 +500,19 @@ class Table:
     def plan_partition_drop(self, partitions: Iterable[str | PartitionSpec]) -> "PartitionDropPlan":
         """Return what :meth:`drop_partitions` deletes; changes nothing, and raises its errors."""
         return _plan_partition_drop(self.load(), partitions)
+
+
+def _select_snapshot(
+    snapshot_id: int | None, tag: str | None, timestamp: TimeArgument, watermark: TimeArgument
+) -> SnapshotSelector:
+    if tag is not None:
+        check_text("tag", tag, "2026-01-31")
+    return SnapshotSelector(
+        to_whole_number("snapshot_id", snapshot_id),
+        tag,
+        to_epoch_millis("timestamp", timestamp),
+        to_epoch_millis("watermark", watermark),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
