@@ -32,11 +32,25 @@ if TYPE_CHECKING:
     from paimon_orch.files.variant_access import variant_get
     from paimon_orch.table.commit.commit import CommitId
     from paimon_orch.table.filter.expression import col
+    from paimon_orch.table.schema_change.schema_changes import (
+        AddColumn,
+        DropColumn,
+        MoveColumn,
+        RenameColumn,
+        ResetOption,
+        SetOption,
+        UpdateColumnComment,
+        UpdateComment,
+        UpdateDefault,
+        UpdateNullability,
+        UpdateType,
+    )
     from paimon_orch.table.table import Table
 
 __version__ = "0.2.0"
 __all__ = [
     "AccessDeniedError",
+    "AddColumn",
     "AlreadyExistsError",
     "CancelledError",
     "Catalog",
@@ -45,17 +59,27 @@ __all__ = [
     "CommitId",
     "CommitOutcomeUnknownError",
     "CorruptFileError",
+    "DropColumn",
     "InputError",
     "LockTimeoutError",
     "MissingFileError",
     "MissingPackageError",
+    "MoveColumn",
     "NotAllowedError",
     "NotFoundError",
     "PaimonError",
+    "RenameColumn",
+    "ResetOption",
+    "SetOption",
     "StorageError",
     "Table",
     "TransientError",
     "UnsupportedError",
+    "UpdateColumnComment",
+    "UpdateComment",
+    "UpdateDefault",
+    "UpdateNullability",
+    "UpdateType",
     "col",
     "variant_get",
 ]
@@ -66,6 +90,22 @@ _MODULES = {
     "Table": "table.table",
     "col": "table.filter.expression",
     "variant_get": "files.variant_access",
+    **dict.fromkeys(
+        (
+            "AddColumn",
+            "DropColumn",
+            "MoveColumn",
+            "RenameColumn",
+            "ResetOption",
+            "SetOption",
+            "UpdateColumnComment",
+            "UpdateComment",
+            "UpdateDefault",
+            "UpdateNullability",
+            "UpdateType",
+        ),
+        "table.schema_change.schema_changes",
+    ),
 }  # the other names are errors
 
 

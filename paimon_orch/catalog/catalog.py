@@ -3,6 +3,7 @@
 See docs/format/catalogs.md.
 """
 
+import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -22,6 +23,7 @@ from paimon_orch.catalog.identifier import BRANCH_SEPARATOR, TableIdentifier, ch
 from paimon_orch.catalog.named_catalogs import describe_unconfigured_name
 from paimon_orch.catalog.open_backend import open_backend, resolve_options
 from paimon_orch.errors import AlreadyExistsError, InputError, NotFoundError
+from paimon_orch.format.argument_checks import check_names, check_text, to_option_texts
 from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.paths import MAIN_BRANCH, TablePaths
@@ -64,7 +66,7 @@ class Catalog:
 
     def __init__(
         self,
-        uri: str | None = None,
+        uri: str | os.PathLike[str] | None = None,
         *,
         allowances: Allowances = NO_ALLOWANCES,
         allowed_external_paths: Iterable[str] = (),
@@ -92,6 +94,9 @@ class Catalog:
         add to them.
         """
         self.allowances = allowances
+        if uri is not None:
+            uri = os.fspath(uri) if isinstance(uri, os.PathLike) else uri
+            check_text("the location of a catalog", uri, "/lake")
         self.name, resolved = resolve_options(uri, options)
         """The name in the configuration, or None."""
         for option, values in (
@@ -230,6 +235,7 @@ class Catalog:
 
     def open(self, identifier: str) -> "Table | SystemTable":
         """Return a table, a branch, or a system table, for example ``db.t$files``."""
+        check_text("a table name", identifier, "database.table")
         name, separator, system = identifier.rpartition("$")
         if not separator or system.startswith(BRANCH_SEPARATOR[1:]):
             return self.table(identifier)
@@ -262,7 +268,7 @@ class Catalog:
         *,
         primary_key: Sequence[str] = (),
         partition_by: Sequence[str] = (),
-        options: Mapping[str, str] | None = None,
+        options: Mapping[str, str | int | float | bool] | None = None,
         comment: str | None = None,
         if_not_exists: bool = False,
     ) -> Table:
@@ -274,7 +280,14 @@ class Catalog:
         a rule of the format. Logs a warning for each option that is unknown or that some step will
         refuse.
         """
-        values = {**self._table_defaults, **(options or {})}
+        check_names("primary_key", primary_key)
+        check_names("partition_by", partition_by)
+        if not isinstance(columns, str | pa.Schema):
+            raise InputError(
+                "columns must be text, such as 'id BIGINT NOT NULL, v DOUBLE', or an Arrow schema, "
+                f"not {columns!r}"
+            )
+        values = {**self._table_defaults, **to_option_texts(options or {})}
         location = values.pop(_LOCATION_OPTION, None)
         fields = parse_columns(columns) if isinstance(columns, str) else to_paimon_fields(columns)
         schema = build_table_schema(
@@ -432,9 +445,17 @@ class Catalog:
         from paimon_orch.table.schema_change.indexed_columns import (
             check_no_index_of_changed_columns,
         )
-        from paimon_orch.table.schema_change.schema_changes import SetOption
+        from paimon_orch.table.schema_change.schema_changes import SchemaChange, SetOption
 
-        table, changes = self.table(identifier), list(changes)
+        table = self.table(identifier)
+        given: Any = changes
+        changes = list(given) if isinstance(given, Iterable) else [given]
+        for change in changes:
+            if not isinstance(change, SchemaChange):
+                raise InputError(
+                    "changes must be a list of schema changes, such as "
+                    f"[AddColumn(column='note', type='STRING')]; {change!r} is none"
+                )
         table.stores.check_step(StepKind.ALTER)
         check_deletion_vectors_change(table, changes)
         check_no_index_of_changed_columns(table, changes)

@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass, replace
 
 from paimon_orch.errors import InputError
+from paimon_orch.format.argument_checks import check_text
 from paimon_orch.format.paths import MAIN_BRANCH
 
 BRANCH_SEPARATOR = "$branch_"
@@ -25,6 +26,7 @@ class TableIdentifier:
 
         Raises :class:`InputError` for any other text.
         """
+        check_text("a table name", text, "database.table")
         name, _, branch = text.partition(BRANCH_SEPARATOR)
         parts = name.split(".")
         if len(parts) != 2 or not all(_NAME_PATTERN.fullmatch(part) for part in parts):

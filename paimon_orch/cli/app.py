@@ -75,6 +75,7 @@ _COMMANDS: Mapping[str, IndexEntry] = MappingProxyType(
         "drop-partitions": IndexEntry("row_level", Panel.WRITE, "Delete whole partitions."),
         "truncate": IndexEntry("row_level", Panel.WRITE, "Delete all rows."),
         "read": IndexEntry("read", Panel.READ, "Print the rows of a table."),
+        "sql": IndexEntry("sql", Panel.READ, "Print the result of an SQL query over tables."),
         "describe": IndexEntry(
             "describe",
             Panel.READ,

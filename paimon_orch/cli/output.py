@@ -1,4 +1,4 @@
-"""Writes rows as JSON, JSON lines, CSV, Parquet or a table on the terminal.
+"""Writes rows as JSON, JSON lines, CSV, Parquet, an Arrow stream or a table on the terminal.
 
 Bytes that are not UTF-8 become U+FFFD in text columns, as in Java. Years before 1 or after 9999
 have a sign and at least four digits (``+10000-01-01``), as in ISO 8601.
@@ -7,17 +7,21 @@ have a sign and at least four digits (``+10000-01-01``), as in ISO 8601.
 import base64
 import json
 import math
+import sys
 from collections.abc import Iterable, Iterator
 from datetime import date, datetime, time
 from decimal import Decimal
+from enum import StrEnum
 from functools import partial
 from io import BytesIO
-from typing import IO, Any
+from pathlib import Path
+from typing import IO, Annotated, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import typer
 from pyarrow import csv
 
 from paimon_orch.cli.screen import escape_json, print_lines
@@ -30,6 +34,62 @@ from paimon_orch.safe_text import escape_line
 
 _MAX_TABLE_ROWS = 100
 _FIRST_YEAR, _LAST_YEAR = 1, 9999  # the first and last year of Python's dates
+
+
+class OutputFormat(StrEnum):
+    """The formats for printing rows."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    VERTICAL = "vertical"
+    JSON = "json"
+    JSONL = "jsonl"
+    CSV = "csv"
+    PARQUET = "parquet"
+    ARROW = "arrow"
+
+
+FormatOption = Annotated[OutputFormat, typer.Option("--format", help="Output format.")]
+OutputOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Write to a file, in the format of its suffix: .json, .jsonl, .csv, .parquet, .arrow.",
+        show_default="stdout",
+    ),
+]
+
+
+def choose_format(form: OutputFormat, output: Path | None, *, as_json: bool) -> OutputFormat:
+    """Return the format that ``--format``, ``--json`` and the suffix of ``--output`` select."""
+    if as_json and form not in (OutputFormat.TABLE, OutputFormat.JSON):
+        raise InputError(f"--json and --format {form} cannot be combined")
+    if as_json:
+        return OutputFormat.JSON
+    layouts = (OutputFormat.TABLE, OutputFormat.WIDE, OutputFormat.VERTICAL)
+    if output is None or form not in layouts:
+        return form
+    suffix = output.suffix.removeprefix(".").lower()
+    written = [x for x in OutputFormat if x not in layouts]
+    if form != OutputFormat.TABLE or suffix not in written:
+        raise InputError(
+            f"--output {output}: choose how to write it with --format {', '.join(written)}"
+        )
+    return OutputFormat(suffix)
+
+
+def write_result(reader: pa.RecordBatchReader, form: OutputFormat, output: Path | None) -> None:
+    """Write rows to a file, by default stdout; a file that is not complete is removed."""
+    if output is None:
+        write_rows(reader, form.value, sys.stdout.buffer)
+        return
+    try:
+        with output.open("wb") as sink:
+            write_rows(reader, form.value, sink)
+    except BaseException:
+        if output.is_file():  # and no device
+            output.unlink()
+        raise
 
 
 def to_json_value(value: Any) -> Any:
@@ -62,12 +122,12 @@ def encode_json_lines(batches: Iterable[pa.RecordBatch]) -> Iterator[str]:
 
 
 def write_rows(reader: pa.RecordBatchReader, form: str, sink: IO[bytes]) -> None:
-    """Write rows as ``json``, ``jsonl``, ``csv``, ``parquet`` or a :class:`Layout` of text.
+    """Write rows as ``json``, ``jsonl``, ``csv``, ``parquet``, ``arrow`` or a :class:`Layout`.
 
     A layout prints the first 100 rows and the number of rows. All formats use bounded memory.
-    VARIANT is JSON text, except in Parquet.
+    VARIANT is JSON text, except in Parquet and Arrow.
     """
-    if form != "parquet":
+    if form not in ("parquet", "arrow"):
         reader = _format_variants(reader)
     if form == "json":
         _write_json_array(reader, sink)
@@ -78,6 +138,8 @@ def write_rows(reader: pa.RecordBatchReader, form: str, sink: IO[bytes]) -> None
         _write_csv(reader, sink)
     elif form == "parquet":
         _write_parquet(reader, sink)
+    elif form == "arrow":
+        _write_arrow_stream(reader, sink)
     else:
         _print_table(reader, Layout(form))
     sink.flush()
@@ -152,14 +214,25 @@ def _convert_csv_column(column: pa.Array) -> pa.Array:
 
 
 def _write_parquet(reader: pa.RecordBatchReader, sink: IO[bytes]) -> None:
-    if sink.isatty():
-        raise InputError(
-            "Parquet is binary; redirect it to a file: ... --format parquet > rows.parquet"
-        )
+    _refuse_terminal(sink, "parquet")
     with pq.ParquetWriter(sink, reader.schema) as writer:
         for batch in reader:
             columns = list(map(_replace_invalid_text, batch.columns))
             writer.write_batch(pa.record_batch(columns, schema=reader.schema))
+
+
+def _write_arrow_stream(reader: pa.RecordBatchReader, sink: IO[bytes]) -> None:
+    _refuse_terminal(sink, "arrow")
+    with pa.ipc.new_stream(sink, reader.schema) as writer:
+        for batch in reader:
+            writer.write_batch(batch)
+
+
+def _refuse_terminal(sink: IO[bytes], form: str) -> None:
+    if sink.isatty():
+        raise InputError(
+            f"{form.capitalize()} is binary; write it to a file: ... --output rows.{form}"
+        )
 
 
 def _print_table(reader: pa.RecordBatchReader, layout: Layout) -> None:

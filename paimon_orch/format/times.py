@@ -2,7 +2,7 @@
 
 import re
 import time
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from operator import index
 from typing import Any
 
@@ -12,6 +12,9 @@ from paimon_orch.format.options import value_type
 # epoch milliseconds in March 1973 and on the last day of 9999
 _MIN_MILLIS, _MAX_MILLIS = 10**11, 253_402_214_400_000
 _DURATION = re.compile(r"\s*\d+\s*[A-Za-z]+\s*")
+
+TimeArgument = int | str | date | None
+"""Epoch milliseconds, ISO 8601, a date or a datetime; local times without a zone."""
 
 
 def parse_duration(name: str, value: object) -> timedelta:
@@ -61,14 +64,16 @@ def to_epoch_millis(name: str, value: Any) -> int:
     """
     if isinstance(value, str):
         return parse_timestamp(name, value)
+    if isinstance(value, date) and not isinstance(value, datetime):
+        value = datetime(value.year, value.month, value.day)
     if isinstance(value, datetime):
         return int(value.timestamp() * 1000)
     try:
         return index(value)  # also of NumPy
     except TypeError:
         raise InputError(
-            f"{name} {value!r} is not a point in time; write epoch milliseconds, ISO 8601 or a "
-            "datetime"
+            f"{name} {value!r} is not a point in time; write epoch milliseconds, ISO 8601, a "
+            "date or a datetime"
         ) from None
 
 

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from datetime import datetime
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from paimon_orch.errors import InputError
 from paimon_orch.files.batch_sizes import DEFAULT_BATCH_SIZES, BatchSizes
+from paimon_orch.format.argument_checks import check_names, check_text, to_whole_number
 from paimon_orch.format.display import format_html
 from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
 from paimon_orch.format.options.secret_options import hide_secrets
@@ -14,6 +15,7 @@ from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.row.row_kind import RowKind
 from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.format.times import TimeArgument
 from paimon_orch.format.types.data_types import type_to_sql
 from paimon_orch.format.types.predicate import Predicate
 from paimon_orch.storage import FileIO
@@ -43,6 +45,7 @@ from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.table_stores import TableStores
 
 if TYPE_CHECKING:  # imported on first use, because many commands only read metadata
+    from paimon_orch.steps.compaction.compact import CompactionResult, CompactionStrategy
     from paimon_orch.table.commit.commit import CommitId
     from paimon_orch.table.scan.incremental_scan import IncrementalScan
     from paimon_orch.table.scan.scan import Scan
@@ -144,8 +147,18 @@ class Table:
 
         Raises :class:`NotFoundError` for an id that does not exist.
         """
+        snapshot_id = to_whole_number("snapshot_id", snapshot_id)
         snapshots = self.stores.snapshots
         return snapshots.latest() if snapshot_id is None else snapshots.get(snapshot_id)
+
+    def snapshots(self) -> list[Snapshot]:
+        """Read all snapshots that have not expired, the oldest first."""
+        return self.history()[::-1]
+
+    def history(self, limit: int | None = None) -> list[Snapshot]:
+        """Read the snapshots that have not expired, the newest first, at most ``limit``."""
+        count = to_whole_number("limit", limit)
+        return list(islice(self.stores.snapshots.walk_back(), count))
 
     def files(self, snapshot: Snapshot | None = None) -> list[BucketSplit]:
         """Return all live files of a snapshot (default: the newest) by bucket, level 0 included."""
@@ -164,8 +177,8 @@ class Table:
         order_by: str | Sequence[str] | None = None,
         snapshot_id: int | None = None,
         tag: str | None = None,
-        timestamp: int | datetime | None = None,
-        watermark: int | None = None,
+        timestamp: TimeArgument = None,
+        watermark: TimeArgument = None,
         merge_level_0: bool | None = None,
     ) -> "Scan":
         """Describe a read of one snapshot; data is read when rows are requested from the scan.
@@ -175,8 +188,8 @@ class Table:
         ``filter`` is an SQL condition or an expression of :func:`paimon_orch.col`. ``order_by`` is
         for example ``"price desc nulls last, id"``; ``limit`` returns the first rows in that order.
 
-        At most one of ``snapshot_id``, ``tag``, ``timestamp`` (epoch milliseconds or a datetime; the
-        newest snapshot that is not later) and ``watermark`` (the oldest snapshot that has reached it)
+        At most one of ``snapshot_id``, ``tag``, ``timestamp`` (epoch milliseconds, ISO 8601, a date
+        or a datetime; the newest snapshot that is not later) and ``watermark`` (the oldest snapshot that has reached it)
         selects the snapshot; the default is the newest. Time travel reads with the schema of that
         snapshot.
 
@@ -188,11 +201,15 @@ class Table:
         """
         from paimon_orch.table.scan.scan_builder import ScanRequest, build_scan
 
+        if columns is not None:
+            check_names("columns", columns)
+        if order_by is not None and not isinstance(order_by, str):
+            check_names("order_by", order_by)
         request = ScanRequest(
-            selector=SnapshotSelector.of(snapshot_id, tag, timestamp, watermark),
+            selector=_select_snapshot(snapshot_id, tag, timestamp, watermark),
             columns=columns,
             filter=filter,
-            limit=limit,
+            limit=to_whole_number("limit", limit),
             order_by=order_by,
             merge_level_0=merge_level_0,
         )
@@ -228,6 +245,13 @@ class Table:
             build_incremental_scan,
         )
 
+        for name, value in (("start", start), ("end", end)):
+            if not isinstance(value, str):
+                to_whole_number(name, value)
+            if value is None:
+                raise InputError(f"{name} must be the id of a snapshot or a tag, not None")
+        if columns is not None:
+            check_names("columns", columns)
         request = IncrementalRequest(
             start=start,
             end=end,
@@ -237,6 +261,17 @@ class Table:
             merge_level_0=merge_level_0,
         )
         return build_incremental_scan(self.stores, request)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return the rows of the newest snapshot as an Arrow stream, as :meth:`scan` does.
+
+        >>> duckdb.sql("SELECT count(*) FROM orders")
+        """
+        return self.scan().__arrow_c_stream__(requested_schema)
+
+    def __arrow_c_schema__(self) -> object:
+        """Return the schema of the rows of the newest snapshot."""
+        return self.scan().__arrow_c_schema__()
 
     def system(self, name: str) -> "SystemTable":
         """Return a system table: ``snapshots``, ``files``, ``audit_log`` and others."""
@@ -279,13 +314,22 @@ class Table:
         return WriteBuilder(self.stores.load(with_lists=True), commit_id=commit_id).write(rows)
 
     def delete(
-        self, rows: "ArrowStreamExportable", *, commit_id: "CommitId | None" = None
+        self,
+        rows: "ArrowStreamExportable | str | Predicate",
+        *,
+        commit_id: "CommitId | None" = None,
     ) -> Snapshot | None:
-        """Delete rows of a primary-key table by key.
+        """Delete rows that match a filter, or rows of a primary-key table by key.
 
-        ``rows`` needs only the columns of the key, the partition and ``sequence.field``. The column
-        of ``rowkind.field`` is ignored: all rows are deletes.
+        ``rows`` is an SQL condition, an expression of :func:`paimon_orch.col`, or Arrow data with
+        the columns of the key, the partition and ``sequence.field``. The column of
+        ``rowkind.field`` is ignored: all rows are deletes. A filter runs in this process; use
+        :func:`paimon_orch.steps.delete` to run it on Spark, and for its errors.
+
+        >>> table.delete("status = 'VOID'")
         """
+        if isinstance(rows, str | Predicate):
+            return self._delete_matching(rows, commit_id)
         from paimon_orch.table.write.arrow_input import to_arrow_table
         from paimon_orch.table.write.conform_rows import complete_rows_to_delete
         from paimon_orch.table.write.write_builder import WriteBuilder
@@ -293,10 +337,40 @@ class Table:
         state = self.stores.load(with_lists=True)
         if not state.schema.primary_keys:
             raise InputError(
-                f"{self.identifier} has no primary key; its rows can only be deleted by a filter"
+                f"{self.identifier} has no primary key; its rows can only be deleted by a filter: "
+                'table.delete("id = 3")'
             )
         deletes = complete_rows_to_delete(to_arrow_table(rows), state.schema)
         return WriteBuilder(state, commit_id=commit_id).write(deletes, kind=RowKind.DELETE)
+
+    def _delete_matching(
+        self, where: str | Predicate, commit_id: "CommitId | None"
+    ) -> Snapshot | None:
+        if commit_id is not None:
+            raise InputError(
+                "a delete by a filter takes no commit_id: repeated, it deletes the rows that match then"
+            )
+        from paimon_orch.steps import InProcessExecutor, delete
+
+        snapshot_id = delete(self, InProcessExecutor(), where).snapshot_id
+        return None if snapshot_id is None else self.snapshot(snapshot_id)
+
+    def compact(
+        self,
+        *,
+        partitions: "Sequence[str | PartitionSpec] | None" = None,
+        where: str | None = None,
+        strategy: "CompactionStrategy" = "minor",
+    ) -> "CompactionResult":
+        """Compact the table, or some partitions, in this process.
+
+        See :func:`paimon_orch.steps.compact`, which also runs on Spark.
+
+        >>> table.compact(strategy="full")
+        """
+        from paimon_orch.steps import compact
+
+        return compact(self, partitions=partitions, where=where, strategy=strategy)
 
     def overwrite(
         self,
@@ -330,8 +404,8 @@ class Table:
         snapshot_id: int | None = None,
         *,
         tag: str | None = None,
-        timestamp: int | datetime | None = None,
-        watermark: int | None = None,
+        timestamp: TimeArgument = None,
+        watermark: TimeArgument = None,
         delete_tags: bool = False,
     ) -> Snapshot:
         """Roll back to a snapshot, selected as in :meth:`scan`; return that snapshot.
@@ -341,7 +415,7 @@ class Table:
         snapshots have tags and ``delete_tags`` is not set, or if the newest options would show
         other rows of the snapshot's files; the table is then unchanged.
         """
-        selector = SnapshotSelector.of(snapshot_id, tag, timestamp, watermark)
+        selector = _select_snapshot(snapshot_id, tag, timestamp, watermark)
         planned = self.plan_rollback(selector)
         planned.check_tags(delete_tags=delete_tags)
         return self.run_rollback(planned)
@@ -422,6 +496,16 @@ class Table:
     def plan_partition_drop(self, partitions: Iterable[str | PartitionSpec]) -> "PartitionDropPlan":
         """Return what :meth:`drop_partitions` deletes; changes nothing, and raises its errors."""
         return _plan_partition_drop(self.load(), partitions)
+
+
+def _select_snapshot(
+    snapshot_id: int | None, tag: str | None, timestamp: TimeArgument, watermark: TimeArgument
+) -> SnapshotSelector:
+    if tag is not None:
+        check_text("tag", tag, "2026-01-31")
+    return SnapshotSelector.of(
+        to_whole_number("snapshot_id", snapshot_id), tag, timestamp, watermark
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

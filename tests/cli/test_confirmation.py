@@ -163,7 +163,17 @@ OTHER_TABLES = {"database drop", "drop-global-index", "expire-changelogs"}
 """Commands whose questions other tests of this module show."""
 ASK_NOT = {
     "these read": {
-        *("catalogs", "tables", "database list", "read", "describe", "history", "count", "inspect"),
+        *(
+            "catalogs",
+            "tables",
+            "database list",
+            "read",
+            "sql",
+            "describe",
+            "history",
+            "count",
+            "inspect",
+        ),
         *("maintenance-history", "doctor", "check", "tag list", "branch list", "consumer list"),
         "quarantine list",
     },

@@ -66,6 +66,7 @@ PAGES = {
     "docs/how-to/backfill-compaction.md": PageSetup(tables=("lake.orders",)),
     "docs/how-to/catalogs.md": PageSetup(tables=("db.orders",)),
     "docs/how-to/compose.md": PageSetup(),
+    "docs/how-to/duckdb-and-polars.md": PageSetup(follows="docs/getting-started.md"),
     "docs/how-to/flink-writes.md": PageSetup(),
     "docs/how-to/from-cron-to-dagster.md": PageSetup(),
     "docs/how-to/load-files.md": PageSetup(),

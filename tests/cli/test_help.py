@@ -26,6 +26,7 @@ DELETES_NOTHING = {
         "maintenance-history",
         "read",
         "rename",
+        "sql",
     ),
     *("branch list", "database list", "quarantine list", "tag list", "tables"),
     *("tag create", "tag rename", "branch rename", "consumer list"),

@@ -1,8 +1,6 @@
 """The command ``read``: prints the rows of a table or of a system table."""
 
 import re
-import sys
-from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -23,29 +21,23 @@ from paimon_orch.cli.common import (
     parse_optional_timestamp,
 )
 from paimon_orch.cli.help_page import Panel
-from paimon_orch.cli.output import write_rows
+from paimon_orch.cli.output import (
+    FormatOption,
+    OutputFormat,
+    OutputOption,
+    choose_format,
+    write_result,
+)
 from paimon_orch.cli.registration import register_command
 from paimon_orch.errors import InputError
 
 _EXAMPLES = [
     "read /lake db.orders --where \"status = 'OPEN'\" --limit 10",
-    "read /lake db.orders --snapshot 12 --format csv > orders.csv",
+    "read /lake db.orders --snapshot 12 --output orders.csv",
     "read /lake 'db.orders$snapshots' --json",
     "read /lake 'db.orders$files' --format wide | less -S",
     "read /lake sys.partitions --order-by 'file_count desc'",
 ]
-
-
-class OutputFormat(StrEnum):
-    """The formats for printing rows."""
-
-    TABLE = "table"
-    WIDE = "wide"
-    VERTICAL = "vertical"
-    JSON = "json"
-    JSONL = "jsonl"
-    CSV = "csv"
-    PARQUET = "parquet"
 
 
 _Columns = Annotated[
@@ -68,8 +60,6 @@ _Order = Annotated[
 _Branch = Annotated[
     str | None, typer.Option(metavar="BRANCH", help="Branch to read.", show_default="main")
 ]
-_Format = Annotated[OutputFormat, typer.Option("--format", help="Output format.")]
-
 
 _COMMA = re.compile(r",(?=(?:[^()']|'[^']*'|\((?:[^()']|'[^']*')*\))*$)")
 """A comma that is not an argument separator: what follows has balanced parentheses and quotes."""
@@ -94,21 +84,22 @@ def read(
     watermark: Watermark = None,
     branch: _Branch = None,
     merge_level_0: MergeLevel0 = None,
-    form: _Format = OutputFormat.TABLE,
+    form: FormatOption = OutputFormat.TABLE,
+    output: OutputOption = None,
     as_json: AsJson = False,
 ) -> None:
     """Print the rows of a table.
 
     The format table prints the first 100 rows in columns, or with one value per line if they are
     wider than the terminal; wide always prints columns, and vertical one value per line. The format
-    json, or --json, prints one JSON array, and jsonl one JSON object per row. DATABASE.TABLE$NAME
+    json, or --json, prints one JSON array, and jsonl one JSON object per row; arrow is an Arrow IPC
+    stream. DATABASE.TABLE$NAME
     reads a system table, such as $snapshots, $files or $partitions; sys.tables, sys.partitions and
     sys.all_table_options are system tables of the catalog.
     """
     if branch == "":
         raise InputError("--branch is empty; omit it to read main")
-    if as_json and form not in (OutputFormat.TABLE, OutputFormat.JSON):
-        raise InputError(f"--json and --format {form} cannot be combined")
+    chosen = choose_format(form, output, as_json=as_json)
     identifier = table if branch is None else f"{table}$branch_{branch}"
     opened = open_readable(ctx, location, identifier)
     scan = opened.scan(
@@ -123,7 +114,7 @@ def read(
         merge_level_0=merge_level_0,
     )
     note_rows_not_visible(opened, scan)
-    write_rows(scan.to_reader(), "json" if as_json else form.value, sys.stdout.buffer)
+    write_result(scan.to_reader(), chosen, output)
 
 
 def _split_columns(text: str) -> list[str]:

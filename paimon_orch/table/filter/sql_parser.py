@@ -1,9 +1,10 @@
 """Parses filters in SQL: ``status = 'PENDING' and dt >= '2026-01-01'``."""
 
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import ROUND_FLOOR, Context, Decimal
 
 import pyarrow as pa
 import sqlglot
@@ -55,6 +56,9 @@ _TIMESTAMP_TYPES = (
     exp.DType.TIMESTAMPNTZ,
     exp.DType.TIMESTAMPTZ,
 )
+_MISSING_PART = re.compile(r"Required keyword: '\w+' missing for <class '[^']*'>")
+_WIDE = Context(prec=100, Emin=-1000, Emax=1000)
+"""For numbers of 38 digits that are compared with longer ones."""
 VARIANT_GET = "variant_get"
 _VARIANT_GET_FORM = f"{VARIANT_GET}(column, 'path', 'type')"
 _SUPPORTED_SYNTAX = (
@@ -71,7 +75,7 @@ def parse_filter(text: str, schema: TableSchema) -> Predicate:
         tree = sqlglot.parse_one(shortened, dialect="spark")
         return _FilterTranslator(shortened, schema, lists).translate(tree)
     except SqlglotError as error:
-        first = str(error).splitlines()[0]
+        first = _MISSING_PART.sub("a value or a condition is missing", str(error).splitlines()[0])
         raise InputError(
             f"filter {shorten(shortened)!r} is not a valid SQL condition: {first}"
         ) from error
@@ -157,7 +161,11 @@ class _FilterTranslator:
                     (low, self._build_leaf(node.this, Operator.LESS_OR_EQUAL, node.args["high"]))
                 )
             case exp.Like():
-                return self._translate_like(node)
+                return self._translate_like(node, self._parse_literal_text(node.expression))
+            case exp.Escape(this=exp.Like() as like, expression=escape):
+                pattern = self._parse_literal_text(like.expression)
+                test = self._translate_like(like, self._convert_escapes(pattern, escape.name))
+                return Not(test) if like.args.get("negate") else test
             case exp.Column() | exp.Bracket() | exp.Anonymous():
                 return self._build_leaf(node, Operator.EQUAL, exp.true())
         if type(node) in _COMPARISONS:
@@ -173,14 +181,29 @@ class _FilterTranslator:
             return self._resolve_column(node.this).build_leaf(Operator.IS_NULL)
         raise self._build_error(f"{node.sql()!r} is not supported")
 
-    def _translate_like(self, node: exp.Like) -> Predicate:
+    def _translate_like(self, node: exp.Like, pattern: str) -> Predicate:
         tested = self._resolve_column(node.this)
         field = tested.field
         if not pa.types.is_string(to_arrow_type(field.type)):
             raise self._build_error(f"LIKE needs text, but column {field.name!r} has another type")
-        return tested.build_leaf(
-            Operator.LIKE, pa.scalar(self._parse_literal_text(node.expression))
-        )
+        return tested.build_leaf(Operator.LIKE, pa.scalar(pattern))
+
+    def _convert_escapes(self, pattern: str, escape: str) -> str:
+        """Return a pattern whose escape character is the backslash, as in one without ESCAPE."""
+        if len(escape) != 1:
+            raise self._build_error(f"ESCAPE needs one character, not {escape!r}")
+        converted, characters = "", iter(pattern)
+        for character in characters:
+            if character == escape:
+                character = next(characters, "")  # noqa: PLW2901 - the escaped character
+                if character not in ("%", "_", escape):
+                    raise self._build_error(
+                        f"in {pattern!r}, {escape!r} must precede %, _ or itself"
+                    )
+                converted += f"\\{character}" if character in "%_\\" else character
+            else:
+                converted += "\\\\" if character == "\\" else character
+        return converted
 
     def _translate_in(self, node: exp.In) -> Predicate:
         tested, items = self._resolve_column(node.this), node.expressions
@@ -194,14 +217,29 @@ class _FilterTranslator:
             return tested.build_leaf(
                 Operator.IN, *self._parse_long_list(self._lists[first.name], tested.field)
             )
-        values = (self._parse_literal(item, tested.field) for item in items)
+        exact = [item for item in items if _find_floor(item, tested.field) is None]
+        if not exact:
+            return self._build_leaf(node.this, Operator.EQUAL, first)
+        values = (self._parse_literal(item, tested.field) for item in exact)
         return tested.build_leaf(Operator.IN, *values)
 
     def _build_leaf(self, tested: exp.Expr, op: Operator, value: exp.Expr) -> Predicate:
         resolved = self._resolve_column(tested)
         if isinstance(value, exp.Null):
             raise self._build_error("no value equals NULL; use IS NULL")
-        return resolved.build_leaf(op, self._parse_literal(value, resolved.field))
+        floor = _find_floor(value, resolved.field)
+        if floor is None:
+            return resolved.build_leaf(op, self._parse_literal(value, resolved.field))
+        number = self._parse_literal(floor, resolved.field)
+        below = resolved.build_leaf(Operator.LESS_OR_EQUAL, number)
+        above = resolved.build_leaf(Operator.GREATER, number)
+        match op:
+            case Operator.LESS | Operator.LESS_OR_EQUAL:
+                return below
+            case Operator.GREATER | Operator.GREATER_OR_EQUAL:
+                return above
+        # no number equals the constant, and a comparison with null stays unknown
+        return disjoin((below, above)) if op == Operator.NOT_EQUAL else conjoin((below, above))
 
     def _resolve_column(self, node: exp.Expr) -> _TestedColumn:
         key, column = None, node
@@ -241,7 +279,11 @@ class _FilterTranslator:
         raise self._build_error(f"{node.sql()!r} is not a constant")
 
     def _parse_literal(self, node: exp.Expr, field: Field) -> "pa.Scalar[pa.DataType]":
-        text, target = self._parse_literal_text(node), to_arrow_type(field.type)
+        target = to_arrow_type(field.type)
+        if isinstance(node, exp.HexString) and pa.types.is_binary(target):
+            with suppress(ValueError):
+                return pa.scalar(bytes.fromhex(node.name), target)
+        text = self._parse_literal_text(node)
         try:
             return cast_exactly(_build_scalar(node, text, target), target)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ArithmeticError, ValueError) as error:
@@ -257,6 +299,25 @@ class _FilterTranslator:
             if not constants.is_text and pa.types.is_floating(target):
                 return list(texts.cast(pa.int64()).cast(target))  # refuses inexact numbers
         return [self._parse_literal(node, field) for node in constants.build_nodes()]
+
+
+def _find_floor(node: exp.Expr, field: Field) -> exp.Expr | None:
+    """Return the next smaller number of a column if a constant has more digits than its scale."""
+    kind = to_arrow_type(field.type)
+    if not (pa.types.is_integer(kind) or pa.types.is_decimal(kind)):
+        return None
+    literal = node.this if isinstance(node, exp.Neg) else node
+    if not isinstance(literal, exp.Literal) or literal.is_string:
+        return None
+    scale = kind.scale if isinstance(kind, pa.Decimal128Type) else 0
+    with suppress(ArithmeticError):  # no number, or one of too many digits: an error of the literal
+        number = Decimal(literal.name)
+        number = number if literal is node else number.copy_negate()
+        floor = number.quantize(Decimal(1).scaleb(-scale), ROUND_FLOOR, _WIDE)
+        if floor != number:
+            positive = exp.Literal.number(format(abs(floor), "f"))
+            return exp.Neg(this=positive) if floor < 0 else positive
+    return None
 
 
 def _build_scalar(node: exp.Expr, text: str, target: pa.DataType) -> "pa.Scalar[pa.DataType]":

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from paimon_orch.errors import InputError, NotFoundError, wrap_decode_errors
+from paimon_orch.format.argument_checks import check_text
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.text import encode_json, parse_json_object
 from paimon_orch.format.times import parse_duration
@@ -59,6 +60,7 @@ class Tags:
 
     def _get_new_path(self, name: str) -> str:
         """Return the path of a new tag; raises :class:`InputError` for an invalid name."""
+        check_text("a tag name", name, "2026-01-31")
         if not _TAG_NAME.fullmatch(name):
             raise InputError(f"tag name {name!r} must not be blank or contain a slash")
         return self.path(name)

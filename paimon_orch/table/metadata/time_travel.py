@@ -5,12 +5,11 @@ See docs/format/time-travel.md.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 from operator import attrgetter
 
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.format.snapshot import Snapshot
-from paimon_orch.format.times import to_epoch_millis
+from paimon_orch.format.times import TimeArgument, to_epoch_millis
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 
 NO_WATERMARK = -(2**63)
@@ -38,12 +37,16 @@ class SnapshotSelector:
         cls,
         snapshot_id: int | None,
         tag: str | None,
-        timestamp: int | datetime | None,
-        watermark: int | None,
+        timestamp: TimeArgument,
+        watermark: TimeArgument,
     ) -> "SnapshotSelector":
         """Return the selector for the arguments of a call; a time without a zone is local."""
-        millis = None if timestamp is None else to_epoch_millis("timestamp", timestamp)
-        return cls(snapshot_id, tag, millis, watermark)
+        times = {"timestamp": timestamp, "watermark": watermark}
+        millis = {
+            name: None if value is None else to_epoch_millis(name, value)
+            for name, value in times.items()
+        }
+        return cls(snapshot_id, tag, millis["timestamp"], millis["watermark"])
 
     def __bool__(self) -> bool:
         return bool(self._list_set_fields())

@@ -53,6 +53,17 @@ class BaseScan(Displayable, ABC):
         """Return a record batch reader, which Polars and DuckDB accept."""
         return pa.RecordBatchReader.from_batches(self.arrow_schema, self.to_batches())
 
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return the rows as an Arrow stream, in bounded memory; each call reads them again.
+
+        >>> duckdb.sql("SELECT count(*) FROM scan")
+        """
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+    def __arrow_c_schema__(self) -> object:
+        """Return the schema of the rows; DuckDB asks for it before it reads them."""
+        return self.arrow_schema.__arrow_c_schema__()
+
     def to_arrow(self) -> pa.Table:
         """Read everything into one Arrow table."""
         return pa.Table.from_batches(self.to_batches(), self.arrow_schema)

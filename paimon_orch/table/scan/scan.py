@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -67,6 +68,10 @@ from paimon_orch.table.scan.scan_planner import (
 from paimon_orch.table.scan.top_n_files import select_top_n_splits
 from paimon_orch.table.scan.unseen_rows import Visibility
 from paimon_orch.table.table_label import TableLabel
+
+if TYPE_CHECKING:
+    import polars as pl
+    from duckdb import DuckDBPyConnection, DuckDBPyRelation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -403,6 +408,30 @@ class Scan(BaseScan):
         batches = whole.read_splits(splits)
         rows = sort_batches(batches, self.order, self.limit, whole.arrow_schema)
         return (batch.select(self.arrow_schema.names) for batch in rows)
+
+    def to_polars_lazy(self) -> "pl.LazyFrame":
+        """Return a lazy frame of Polars, which reads the columns and files that a query needs.
+
+        Tests of columns of integers, decimals, text, dates, timestamps and booleans skip files, and
+        so does ``head`` without a test; Polars computes all other expressions.
+
+        >>> table.scan().to_polars_lazy().filter(pl.col("id") < 3).select("id").collect()
+        """
+        from paimon_orch.table.scan.polars_frame import build_lazy_frame
+
+        return build_lazy_frame(self)
+
+    def to_duckdb(self, connection: "DuckDBPyConnection", name: str) -> "DuckDBPyRelation":
+        """Register the rows as a view of DuckDB, which reads the columns and files that a query needs.
+
+        Tests of the same columns as in :meth:`to_polars_lazy` skip files.
+
+        >>> table.scan().to_duckdb(connection, "orders").filter("id < 3").fetchall()
+        """
+        from paimon_orch.table.scan.arrow_dataset import ScanDataset
+
+        connection.register(name, ScanDataset(self))
+        return connection.view(name)
 
     def count(self) -> int:
         """Count the rows; reads only metadata where no merge and no filter is needed."""
