@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import cache
 from typing import Any, Generic, TypeVar
 
 import dagster as dg
@@ -310,7 +311,7 @@ def _build_maintenance_asset(
     work: _Work[C],
 ) -> dg.AssetsDefinition:
     """Return an asset whose runs call ``work`` for groups of partitions of an existing table."""
-    run_config_class = build_config_class(config_class, build_allowance_config(options.allowances))
+    run_config_class = _get_run_config_class(config_class, options.allowances)
 
     @asset_decorator(
         table,
@@ -345,6 +346,14 @@ def _build_maintenance_asset(
             yield from options.execute(context, run)
 
     return maintenance_asset
+
+
+@cache
+def _get_run_config_class(
+    config_class: type[AssetRunConfig], allowances: Allowances
+) -> type[AssetRunConfig]:
+    """Return the class of the run config with these defaults; the assets of many tables share it."""
+    return build_config_class(config_class, build_allowance_config(allowances))
 
 
 def _run_in_groups(run: MaintenanceAssetRun[C]) -> Metadata:
