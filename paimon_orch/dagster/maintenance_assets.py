@@ -311,7 +311,7 @@ def _build_maintenance_asset(
     work: _Work[C],
 ) -> dg.AssetsDefinition:
     """Return an asset whose runs call ``work`` for groups of partitions of an existing table."""
-    run_config_class = _get_run_config_class(config_class, options.allowances)
+    run_config_class, config_schema = _get_run_config(config_class, options.allowances)
 
     @asset_decorator(
         table,
@@ -321,14 +321,14 @@ def _build_maintenance_asset(
         owners=spec.owners,
         partitions_def=spec.partitions_def,
         backfill_policy=dg.BackfillPolicy.multi_run(options.max_partitions_per_run),
+        config_schema=config_schema,
     )
     def maintenance_asset(
         context: dg.AssetExecutionContext,
-        config: run_config_class,  # type: ignore[valid-type]
         paimon: PaimonCatalogResource,
         spark: SparkSessionResource,
     ) -> Iterator[dg.MaterializeResult]:  # type: ignore[type-arg]  # there is no value
-        run_config: C = config
+        run_config = run_config_class(**context.op_execution_context.op_config)
         with raise_dagster_errors(table, context, options.retry_policy):
             opened = run_config.load_table(paimon, table)
             run = MaintenanceAssetRun(
@@ -349,11 +349,13 @@ def _build_maintenance_asset(
 
 
 @cache
-def _get_run_config_class(
-    config_class: type[AssetRunConfig], allowances: Allowances
-) -> type[AssetRunConfig]:
-    """Return the class of the run config with these defaults; the assets of many tables share it."""
-    return build_config_class(config_class, build_allowance_config(allowances))
+def _get_run_config(config_class: type[C], allowances: Allowances) -> tuple[type[C], Any]:
+    """Return the class of the run config with these defaults, and its schema.
+
+    The assets of all tables share them, because Dagster takes milliseconds to derive a schema.
+    """
+    run_config_class = build_config_class(config_class, build_allowance_config(allowances))
+    return run_config_class, run_config_class.to_config_schema()
 
 
 def _run_in_groups(run: MaintenanceAssetRun[C]) -> Metadata:

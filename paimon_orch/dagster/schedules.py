@@ -1,7 +1,7 @@
 """Factories of schedules for compactions and maintenance jobs."""
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import dagster as dg
@@ -176,14 +176,12 @@ def _build_requests(tables: Sequence[str], run_config: Mapping[str, Any]) -> dic
     if not tables:
         return {"run_config": run_config}
 
-    def request_runs(context: dg.ScheduleEvaluationContext) -> list[dg.RunRequest]:
+    def request_runs(context: dg.ScheduleEvaluationContext) -> Iterator[dg.RunRequest]:
         time = context.scheduled_execution_time.isoformat()
-        return [
-            dg.RunRequest(
+        for table in tables:
+            yield dg.RunRequest(
                 f"{table}:{time}", run_config, tags=_LATER_THAN_COMPACTIONS, partition_key=table
             )
-            for table in tables
-        ]
 
     return {"execution_fn": request_runs}
 

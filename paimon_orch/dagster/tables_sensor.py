@@ -79,6 +79,8 @@ def _adopt_cursors(
 
     A cursor of another table with the same name has no effect: it names the table's path and time.
     """
+    if context.instance.schedule_storage is None:  # an instance in memory keeps no cursors
+        return TablesCursor()
     names = {
         definition_name("latest_snapshot", table, watched.key_prefix): table
         for table, watched in tables.items()
