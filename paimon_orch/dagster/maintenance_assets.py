@@ -41,8 +41,15 @@ from paimon_orch.dagster.spark_links import (
     build_progress_logger,
     build_spark_link_metadata,
 )
-from paimon_orch.errors import CorruptFileError, InputError, UnsupportedError
+from paimon_orch.errors import (
+    CancelledError,
+    CorruptFileError,
+    InputError,
+    PaimonError,
+    UnsupportedError,
+)
 from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
+from paimon_orch.orchestration.error_handling import may_succeed_again
 from paimon_orch.orchestration.partition_keys import PartitionKeys
 from paimon_orch.orchestration.run_reports import (
     build_compaction_report,
@@ -167,8 +174,8 @@ def build_compaction_asset(  # noqa: PLR0913 - keywords of a factory
     without ``partitions_def``. Each commit covers at most ``max_partitions_per_run`` partitions. If
     there are no files to compact, the run logs this and commits nothing. ``allowances`` are the
     defaults of the run config. With ``checks``, the limits of
-    :func:`~paimon_orch.dagster.build_paimon_table_checks`, a run that succeeds evaluates these
-    checks of the table, except ``file_references``. ``execute`` replaces
+    :func:`~paimon_orch.dagster.build_paimon_table_checks`, a run evaluates these checks of the
+    table, except ``file_references``. ``execute`` replaces
     :func:`execute_asset_run`, which it may call. Runs require the resources ``paimon`` and
     ``spark``.
     """
@@ -247,12 +254,23 @@ class MaintenanceAssetRun(Generic[C]):
     work: "_Work[C]"
 
     def execute(self) -> dg.MaterializeResult:  # type: ignore[type-arg]  # there is no value
-        """Process the partitions of the run, evaluate the checks, and return the result."""
-        metadata = _run_in_groups(self)
+        """Process the partitions of the run, evaluate the checks, and return the result.
+
+        The checks are also evaluated if the run fails, unless it will be retried.
+        """
+        try:
+            metadata = _run_in_groups(self)
+        except PaimonError as error:
+            if not (isinstance(error, CancelledError) or may_succeed_again(error)):
+                self._evaluate_checks()
+            raise
+        self._evaluate_checks()
+        return dg.MaterializeResult(metadata=metadata)
+
+    def _evaluate_checks(self) -> None:
         if self.checks is not None:
             for evaluation in self.checks.build_evaluations(self.table, self.context.log):
                 self.context.log_event(evaluation)
-        return dg.MaterializeResult(metadata=metadata)
 
     def refresh(self) -> "MaintenanceAssetRun[C]":
         """Return the run with the present state of the table, for its next group of partitions."""
