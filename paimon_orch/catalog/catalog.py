@@ -120,6 +120,13 @@ class Catalog:
     def __repr__(self) -> str:
         return f"Catalog({self.uri!r})"
 
+    @property
+    def waits_for_network(self) -> bool:
+        """Return whether the catalog, or its store, answers over a network."""
+        if isinstance(self.backend, FileSystemBackend):
+            return self.backend.io.capabilities.has_slow_requests
+        return True
+
     def require_exists(self) -> None:
         """Raise :class:`NotFoundError` if the location of the catalog does not exist."""
         self.backend.require_exists()

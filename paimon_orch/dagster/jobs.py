@@ -1,4 +1,4 @@
-"""Factories of jobs that maintain a whole table.
+"""Factories of jobs that maintain whole tables: a table for each job, or for each partition of it.
 
 Each job has one op, ``<action>``, whose config can request a dry run. The op reports its metrics in
 an observation of the table's asset. The ``config`` of a factory is the maintenance policy of the
@@ -7,7 +7,8 @@ run config of the job's schedule.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self
 
 import dagster as dg
 
@@ -23,9 +24,14 @@ from paimon_orch.dagster.maintenance_ops import (
     C,
     DeletionConfig,
     MaintenanceOp,
-    RemoveOrphanFilesConfig,
 )
-from paimon_orch.dagster.names import TABLE_TAG, definition_name, pool_name, table_asset_key
+from paimon_orch.dagster.names import (
+    TABLE_TAG,
+    join_definition_name,
+    pool_name,
+    split_table_name,
+    table_asset_key,
+)
 from paimon_orch.dagster.resources import (
     ExecutorChoice,
     PaimonCatalogResource,
@@ -58,7 +64,9 @@ def build_expire_snapshots_job(
     module require the resources ``paimon`` and ``spark``; Spark only starts for large work, or if
     ``executor`` is ``spark``.
     """
-    return _build_maintenance_job(EXPIRE_SNAPSHOTS, table, config or {}, key_prefix)
+    return build_maintenance_job(
+        EXPIRE_SNAPSHOTS, JobScope.of_table(table, key_prefix), config or {}
+    )
 
 
 def build_remove_orphan_files_job(
@@ -72,8 +80,9 @@ def build_remove_orphan_files_job(
     The job deletes unreferenced files or moves them to quarantine. If the table is damaged, the job
     fails and removes no file. Runs from the launchpad are dry runs by default.
     """
-    policy = {"older_than": RemoveOrphanFilesConfig().older_than, **(config or {})}
-    return _build_maintenance_job(REMOVE_ORPHAN_FILES, table, policy, key_prefix)
+    return build_maintenance_job(
+        REMOVE_ORPHAN_FILES, JobScope.of_table(table, key_prefix), config or {}
+    )
 
 
 def build_expire_partitions_job(
@@ -86,7 +95,9 @@ def build_expire_partitions_job(
 
     Runs from the launchpad are dry runs by default.
     """
-    return _build_maintenance_job(EXPIRE_PARTITIONS, table, config or {}, key_prefix)
+    return build_maintenance_job(
+        EXPIRE_PARTITIONS, JobScope.of_table(table, key_prefix), config or {}
+    )
 
 
 def build_compact_manifests_job(
@@ -96,7 +107,9 @@ def build_compact_manifests_job(
     key_prefix: Sequence[str] = (),
 ) -> dg.JobDefinition:
     """Return the job ``compact_manifests__<database>__<table>``, which merges small manifests."""
-    return _build_maintenance_job(COMPACT_MANIFESTS, table, config or {}, key_prefix)
+    return build_maintenance_job(
+        COMPACT_MANIFESTS, JobScope.of_table(table, key_prefix), config or {}
+    )
 
 
 def build_sync_iceberg_job(
@@ -110,7 +123,7 @@ def build_sync_iceberg_job(
     Commits publish their snapshots, so the job is needed only after a failure, or after commits of
     writers without Iceberg metadata.
     """
-    return _build_maintenance_job(SYNC_ICEBERG, table, config or {}, key_prefix)
+    return build_maintenance_job(SYNC_ICEBERG, JobScope.of_table(table, key_prefix), config or {})
 
 
 def build_sync_partitions_job(
@@ -124,7 +137,9 @@ def build_sync_partitions_job(
     The job adds the partitions that the table's catalog lacks. Commits report their partitions, so
     it is needed only after a failure, or after commits of writers without the catalog.
     """
-    return _build_maintenance_job(SYNC_PARTITIONS, table, config or {}, key_prefix)
+    return build_maintenance_job(
+        SYNC_PARTITIONS, JobScope.of_table(table, key_prefix), config or {}
+    )
 
 
 def build_mark_done_job(
@@ -137,54 +152,128 @@ def build_mark_done_job(
 
     The launchpad config ``partitions`` names the partitions.
     """
-    return _build_maintenance_job(MARK_DONE, table, config or {}, key_prefix)
+    return build_maintenance_job(MARK_DONE, JobScope.of_table(table, key_prefix), config or {})
 
 
-def get_op_config(job: dg.JobDefinition) -> dict[str, Any]:
-    """Return the default config of a maintenance job's op, including ``dry_run``."""
-    run_config = job.run_config or {}
-    config: dict[str, Any] = run_config["ops"][job.tags[ACTION_TAG]]["config"]
-    return dict(config)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobScope:
+    """The tables of a job: one table, or several, which are the partitions of the job."""
+
+    name: tuple[str, ...]
+    """The parts of the job's name after the action."""
+    title: str
+    """The tables in the description of the job."""
+    key_prefix: Sequence[str]
+    tables: tuple[str, ...]
+    is_partitioned: bool
+
+    @classmethod
+    def of_table(cls, table: str, key_prefix: Sequence[str]) -> Self:
+        """Return the scope of a job for one table."""
+        return cls(
+            name=(*key_prefix, *split_table_name(table)),
+            title=f"`{table}`",
+            key_prefix=key_prefix,
+            tables=(table,),
+            is_partitioned=False,
+        )
+
+    @classmethod
+    def of_tables(cls, name: str, tables: Sequence[str], key_prefix: Sequence[str]) -> Self:
+        """Return the scope of a job with a partition for each table."""
+        return cls(
+            name=(*key_prefix, name),
+            title=f"a table of `{name}`, which is the partition of the run,",
+            key_prefix=key_prefix,
+            tables=tuple(tables),
+            is_partitioned=True,
+        )
+
+    def get_table(self, context: dg.OpExecutionContext) -> str:
+        """Return the table of a run."""
+        if not self.is_partitioned:
+            return self.tables[0]
+        if not context.has_partition_key:
+            raise dg.Failure(
+                "the run has no partition; select a table as the partition of the run",
+                allow_retries=False,
+            )
+        return context.partition_key
 
 
-def _build_maintenance_job(
-    base_op: MaintenanceOp[C], table: str, policy: Mapping[str, Any], key_prefix: Sequence[str]
+def build_maintenance_job(
+    base_op: MaintenanceOp[C], scope: JobScope, policy: Mapping[str, Any]
 ) -> dg.JobDefinition:
+    """Return the job of an op for one table, or for several tables as its partitions."""
     maintenance_op = base_op.with_policy(policy)
     action = maintenance_op.action
-    name, asset = definition_name(action, table, key_prefix), table_asset_key(table, key_prefix)
-    description = maintenance_op.description.format(table=table)
+    name = join_definition_name(action, *scope.name)
+    description = maintenance_op.description.format(table=scope.title)
 
     @dg.op(
         name=f"{name}_op",  # ops and jobs share one namespace
         description=description,
         out=dg.Out(dg.Nothing),
         config_schema=maintenance_op.config.to_fields_dict(),
-        pool=pool_name(table),
+        # An op has one pool, so the runs of several tables are limited by their tag.
+        pool=None if scope.is_partitioned else pool_name(scope.tables[0]),
     )
     def perform(
         context: dg.OpExecutionContext, paimon: PaimonCatalogResource, spark: SparkSessionResource
     ) -> None:
+        table = scope.get_table(context)
         config = maintenance_op.config(**context.op_config)
         with raise_dagster_errors(table, context):
             loaded = config.load_table(paimon, table)
             metadata = _perform(context, maintenance_op, config, loaded, spark)
+        asset = table_asset_key(table, scope.key_prefix)
         context.log_event(dg.AssetObservation(asset, description=action, metadata=metadata))
+
+    defaults = maintenance_op.config()
+    op_config = {field: getattr(defaults, field) for field in maintenance_op.shown} | dict(policy)
+    run_config = {"ops": {action: {"config": op_config}}}
+    table_tag = {} if scope.is_partitioned else {TABLE_TAG: scope.tables[0]}
 
     @dg.job(
         name=name,
         description=description,
-        tags={TABLE_TAG: table, ACTION_TAG: action},
-        run_tags={TABLE_TAG: table},
-        config={
-            "ops": {action: {"config": {"dry_run": maintenance_op.config().dry_run, **policy}}}
-        },
+        tags={**table_tag, ACTION_TAG: action},
+        run_tags=table_tag,
+        config=_build_partitioned_config(scope, run_config) if scope.is_partitioned else run_config,
         executor_def=dg.in_process_executor,
     )
     def maintenance() -> None:
         perform.alias(action)()
 
     return maintenance
+
+
+def _build_partitioned_config(
+    scope: JobScope, run_config: Mapping[str, Any]
+) -> dg.PartitionedConfig[dg.StaticPartitionsDefinition]:
+    """Return the config of a job whose partitions are tables; each run has the tag of its table."""
+    return dg.PartitionedConfig(
+        partitions_def=dg.StaticPartitionsDefinition(scope.tables),
+        run_config_for_partition_key_fn=lambda _: run_config,
+        tags_for_partition_key_fn=lambda table: {TABLE_TAG: table},
+    )
+
+
+def list_job_tables(job: dg.JobDefinition) -> list[str]:
+    """Return the tables that are the partitions of a job, or none for the job of one table."""
+    return [] if job.partitions_def is None else [*job.partitions_def.get_partition_keys()]
+
+
+def get_op_config(job: dg.JobDefinition) -> dict[str, Any]:
+    """Return the default config of a maintenance job's op, including ``dry_run``."""
+    partitioned = job.partitioned_config
+    run_config = (
+        job.run_config
+        if partitioned is None
+        else partitioned.get_run_config_for_partition_key(list_job_tables(job)[0])
+    )
+    config: dict[str, Any] = (run_config or {})["ops"][job.tags[ACTION_TAG]]["config"]
+    return dict(config)
 
 
 def _perform(

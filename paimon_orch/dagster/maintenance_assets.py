@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import cache
 from typing import Any, Generic, TypeVar
 
 import dagster as dg
@@ -40,8 +41,15 @@ from paimon_orch.dagster.spark_links import (
     build_progress_logger,
     build_spark_link_metadata,
 )
-from paimon_orch.errors import CorruptFileError, InputError, UnsupportedError
+from paimon_orch.errors import (
+    CancelledError,
+    CorruptFileError,
+    InputError,
+    PaimonError,
+    UnsupportedError,
+)
 from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
+from paimon_orch.orchestration.error_handling import may_succeed_again
 from paimon_orch.orchestration.partition_keys import PartitionKeys
 from paimon_orch.orchestration.run_reports import (
     build_compaction_report,
@@ -166,8 +174,8 @@ def build_compaction_asset(  # noqa: PLR0913 - keywords of a factory
     without ``partitions_def``. Each commit covers at most ``max_partitions_per_run`` partitions. If
     there are no files to compact, the run logs this and commits nothing. ``allowances`` are the
     defaults of the run config. With ``checks``, the limits of
-    :func:`~paimon_orch.dagster.build_paimon_table_checks`, a run that succeeds evaluates these
-    checks of the table, except ``file_references``. ``execute`` replaces
+    :func:`~paimon_orch.dagster.build_paimon_table_checks`, a run evaluates these checks of the
+    table, except ``file_references``. ``execute`` replaces
     :func:`execute_asset_run`, which it may call. Runs require the resources ``paimon`` and
     ``spark``.
     """
@@ -246,12 +254,23 @@ class MaintenanceAssetRun(Generic[C]):
     work: "_Work[C]"
 
     def execute(self) -> dg.MaterializeResult:  # type: ignore[type-arg]  # there is no value
-        """Process the partitions of the run, evaluate the checks, and return the result."""
-        metadata = _run_in_groups(self)
+        """Process the partitions of the run, evaluate the checks, and return the result.
+
+        The checks are also evaluated if the run fails, unless it will be retried.
+        """
+        try:
+            metadata = _run_in_groups(self)
+        except PaimonError as error:
+            if not (isinstance(error, CancelledError) or may_succeed_again(error)):
+                self._evaluate_checks()
+            raise
+        self._evaluate_checks()
+        return dg.MaterializeResult(metadata=metadata)
+
+    def _evaluate_checks(self) -> None:
         if self.checks is not None:
             for evaluation in self.checks.build_evaluations(self.table, self.context.log):
                 self.context.log_event(evaluation)
-        return dg.MaterializeResult(metadata=metadata)
 
     def refresh(self) -> "MaintenanceAssetRun[C]":
         """Return the run with the present state of the table, for its next group of partitions."""
@@ -310,7 +329,7 @@ def _build_maintenance_asset(
     work: _Work[C],
 ) -> dg.AssetsDefinition:
     """Return an asset whose runs call ``work`` for groups of partitions of an existing table."""
-    run_config_class = build_config_class(config_class, build_allowance_config(options.allowances))
+    run_config_class, config_schema = _get_run_config(config_class, options.allowances)
 
     @asset_decorator(
         table,
@@ -320,14 +339,14 @@ def _build_maintenance_asset(
         owners=spec.owners,
         partitions_def=spec.partitions_def,
         backfill_policy=dg.BackfillPolicy.multi_run(options.max_partitions_per_run),
+        config_schema=config_schema,
     )
     def maintenance_asset(
         context: dg.AssetExecutionContext,
-        config: run_config_class,  # type: ignore[valid-type]
         paimon: PaimonCatalogResource,
         spark: SparkSessionResource,
     ) -> Iterator[dg.MaterializeResult]:  # type: ignore[type-arg]  # there is no value
-        run_config: C = config
+        run_config = run_config_class(**context.op_execution_context.op_config)
         with raise_dagster_errors(table, context, options.retry_policy):
             opened = run_config.load_table(paimon, table)
             run = MaintenanceAssetRun(
@@ -345,6 +364,16 @@ def _build_maintenance_asset(
             yield from options.execute(context, run)
 
     return maintenance_asset
+
+
+@cache
+def _get_run_config(config_class: type[C], allowances: Allowances) -> tuple[type[C], Any]:
+    """Return the class of the run config with these defaults, and its schema.
+
+    The assets of all tables share them, because Dagster takes milliseconds to derive a schema.
+    """
+    run_config_class = build_config_class(config_class, build_allowance_config(allowances))
+    return run_config_class, run_config_class.to_config_schema()
 
 
 def _run_in_groups(run: MaintenanceAssetRun[C]) -> Metadata:

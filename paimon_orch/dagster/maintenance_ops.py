@@ -142,9 +142,11 @@ class MaintenanceOp(Generic[C]):
     action: str
     """The name of the op."""
     description: str
-    """The description of the op: a template with the field ``table``."""
+    """The description of the op: a template with the field ``table``, a table or several."""
     config: type[C]
     """The class of the op's config; its defaults are the policy of the job."""
+    shown: tuple[str, ...] = ("dry_run",)
+    """The fields that the launchpad shows even if the policy does not set them."""
 
     def load_step(self) -> "MaintenanceStep[C, Any]":
         """Import the library, and return the functions of the step."""
@@ -190,41 +192,42 @@ class MaintenanceOp(Generic[C]):
 
 EXPIRE_SNAPSHOTS = MaintenanceOp(
     action="expire_snapshots",
-    description="Deletes expired snapshots of `{table}` and the files that only they reference.",
+    description="Deletes expired snapshots of {table} and the files that only they reference.",
     config=ExpireSnapshotsConfig,
 )
 REMOVE_ORPHAN_FILES = MaintenanceOp(
     action="remove_orphan_files",
-    description="Deletes unreferenced files of `{table}`. Fails without deleting anything if the "
+    description="Deletes unreferenced files of {table}. Fails without deleting anything if the "
     "table is damaged.",
     config=RemoveOrphanFilesConfig,
+    shown=("dry_run", "older_than"),
 )
 EXPIRE_PARTITIONS = MaintenanceOp(
     action="expire_partitions",
-    description="Drops expired partitions of `{table}`.",
+    description="Drops expired partitions of {table}.",
     config=ExpirePartitionsConfig,
 )
 COMPACT_MANIFESTS = MaintenanceOp(
     action="compact_manifests",
-    description="Merges small manifests of `{table}`. Data files do not change.",
+    description="Merges small manifests of {table}. Data files do not change.",
     config=CompactManifestsConfig,
 )
 SYNC_ICEBERG = MaintenanceOp(
     action="sync_iceberg",
-    description="Publishes the newest snapshot of `{table}` as Iceberg metadata, unless its commit "
+    description="Publishes the newest snapshot of {table} as Iceberg metadata, unless its commit "
     "has done that. Fails for a table without the option metadata.iceberg.storage.",
     config=SyncIcebergConfig,
 )
 
 SYNC_PARTITIONS = MaintenanceOp(
     action="sync_partitions",
-    description="Adds the partitions or tags of `{table}` that its catalog lacks. Fails for a "
+    description="Adds the partitions or tags of {table} that its catalog lacks. Fails for a "
     "table that the catalog shows without partitions.",
     config=SyncPartitionsConfig,
 )
 MARK_DONE = MaintenanceOp(
     action="mark_done",
-    description="Marks partitions of `{table}` as done by the actions of the table's option "
+    description="Marks partitions of {table} as done by the actions of the table's option "
     "partition.mark-done-action.",
     config=MarkDoneConfig,
 )

@@ -57,7 +57,12 @@ def pool_name(table: str) -> str:
 
 def definition_name(action: str, table: str, prefix: Sequence[str] = ()) -> str:
     """Return the name of a sensor, job or schedule, such as ``latest_snapshot__lake__orders``."""
-    return _sanitize_name("__".join([action, *table_asset_key(table, prefix).path]))
+    return join_definition_name(action, *table_asset_key(table, prefix).path)
+
+
+def join_definition_name(*parts: str) -> str:
+    """Return the parts as one name that Dagster accepts."""
+    return _sanitize_name("__".join(parts))
 
 
 def check_table_name(table: str) -> None:

@@ -114,21 +114,6 @@ class CompactionTarget:
             asset_selection=[key],  # the page of runs shows it as the target
         )
 
-    def limit_pool(self) -> None:
-        """Give the table's pool the default limit of the instance, if the pool is new.
-
-        Dagster 1.13 does this when it starts the first runs of a pool. With ``granularity: run``,
-        it starts all of them together.
-        """
-        instance, pool = self.evaluation_context.instance, pool_name(self.table.identifier)
-        storage = instance.event_log_storage
-        if (
-            instance.global_op_concurrency_default_limit
-            and storage.supports_global_concurrency_limits
-            and pool not in storage.get_concurrency_keys()  # a user may have set another limit
-        ):
-            storage.initialize_concurrency_limit_to_default(pool)
-
     def build_partitions_requests(
         self, present: Collection[str], touched: Collection[str] | None
     ) -> list[DynamicPartitionsRequest]:
@@ -166,3 +151,22 @@ class CompactionTarget:
             if outdated:
                 requests.append(definition.build_delete_request(sorted(outdated)))
         return requests
+
+
+def limit_pools(instance: dg.DagsterInstance, tables: Collection[str]) -> None:
+    """Give the pools of tables the default limit of the instance, if they are new.
+
+    Dagster 1.13 does this when it starts the first runs of a pool. With ``granularity: run``, it
+    starts all of them together.
+    """
+    storage = instance.event_log_storage
+    if (
+        not tables
+        or not instance.global_op_concurrency_default_limit
+        or not storage.supports_global_concurrency_limits
+    ):
+        return
+    existing = storage.get_concurrency_keys()  # a user may have set other limits
+    for pool in map(pool_name, tables):
+        if pool not in existing:
+            storage.initialize_concurrency_limit_to_default(pool)

@@ -1,12 +1,12 @@
 """Factories of schedules for compactions and maintenance jobs."""
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import dagster as dg
 
-from paimon_orch.dagster.jobs import ACTION_TAG, get_op_config
+from paimon_orch.dagster.jobs import ACTION_TAG, get_op_config, list_job_tables
 from paimon_orch.dagster.maintenance_assets import MAX_PARTITIONS_PER_RUN
 from paimon_orch.dagster.maintenance_ops import (
     COMPACT_MANIFESTS,
@@ -23,7 +23,7 @@ from paimon_orch.dagster.names import (
 )
 from paimon_orch.dagster.resources import PaimonCatalogResource
 from paimon_orch.dagster.run_config import load_table_with_allowances
-from paimon_orch.dagster.run_requests import CompactionTarget
+from paimon_orch.dagster.run_requests import CompactionTarget, limit_pools
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
 from paimon_orch.orchestration.changes_since_cursor import CompactionDecider
@@ -40,6 +40,9 @@ _DEFAULT_CRON = {
     REMOVE_ORPHAN_FILES.action: "{minute} 5 * * 0",
     SYNC_ICEBERG.action: "{minute} * * * *",
 }
+
+_LATER_THAN_COMPACTIONS = {"dagster/priority": "-1"}
+"""The tag of runs that are requested for all tables of a component at once."""
 
 
 def build_compaction_schedule(  # noqa: PLR0913 - keywords of a factory
@@ -119,7 +122,7 @@ def _build_tick_requests(
     suffixes = dict.fromkeys(["", *(decision.partition for decision in due)], suffix)
     runs = target.plan_runs(due)
     if len(runs) > 1:
-        target.limit_pool()
+        limit_pools(context.instance, [table.identifier])
     return [
         target.build_run_request(run, run.build_run_key(table.identifier, origin, suffixes))
         for run in runs
@@ -134,7 +137,7 @@ def build_maintenance_schedules(
     execution_timezone: str = "UTC",
     default_status: dg.DefaultScheduleStatus = dg.DefaultScheduleStatus.STOPPED,
 ) -> list[dg.ScheduleDefinition]:
-    """Return a schedule for each maintenance job.
+    """Return a schedule for each maintenance job; a job of several tables gets a run for each table.
 
     Its runs have the config of the job with ``dry_run: false``, so a dry run from the launchpad
     shows what the schedule will do. ``config`` overrides the run config of schedules by action, for
@@ -151,20 +154,36 @@ def build_maintenance_schedules(
         )
     schedules = []
     for job in jobs:
-        action, table = job.tags[ACTION_TAG], job.tags[TABLE_TAG]
+        action = job.tags[ACTION_TAG]
         op_config = {**get_op_config(job), "dry_run": False, **config.get(action, {})}
         MAINTENANCE_OPS[action].check_config(op_config)
+        minute = compute_schedule_minute(job.tags.get(TABLE_TAG, job.name))
         schedule = dg.ScheduleDefinition(
             name=f"{job.name}_schedule",
             job=job,
-            cron_schedule=cron[action].format(minute=compute_schedule_minute(table)),
-            run_config={"ops": {action: {"config": op_config}}},
+            cron_schedule=cron[action].format(minute=minute),
             execution_timezone=execution_timezone,
             default_status=default_status,
             description=f"{job.description} {'Dry run.' if op_config['dry_run'] else ''}".strip(),
+            **_build_requests(list_job_tables(job), {"ops": {action: {"config": op_config}}}),
         )
         schedules.append(schedule)
     return schedules
+
+
+def _build_requests(tables: Sequence[str], run_config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the argument of a schedule that requests its run, or a run for each table."""
+    if not tables:
+        return {"run_config": run_config}
+
+    def request_runs(context: dg.ScheduleEvaluationContext) -> Iterator[dg.RunRequest]:
+        time = context.scheduled_execution_time.isoformat()
+        for table in tables:
+            yield dg.RunRequest(
+                f"{table}:{time}", run_config, tags=_LATER_THAN_COMPACTIONS, partition_key=table
+            )
+
+    return {"execution_fn": request_runs}
 
 
 def compute_schedule_minute(table: str) -> int:

@@ -1,14 +1,19 @@
 """A sensor that requests compactions after commits of any engine."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
 
 import dagster as dg
 
 from paimon_orch.dagster.health_checks import Limit, TableChecks
 from paimon_orch.dagster.maintenance_assets import MAX_PARTITIONS_PER_RUN
-from paimon_orch.dagster.names import compaction_asset_key, definition_name, table_asset_key
+from paimon_orch.dagster.names import (
+    compaction_asset_key,
+    definition_name,
+    table_asset_key,
+)
+from paimon_orch.dagster.partitions_definitions import DynamicPartitionsRequest, PartitionsDef
 from paimon_orch.dagster.resources import PaimonCatalogResource
 from paimon_orch.dagster.run_metadata import (
     build_column_schema,
@@ -16,25 +21,21 @@ from paimon_orch.dagster.run_metadata import (
     build_row_count_metadata,
     to_metadata,
 )
-from paimon_orch.dagster.run_requests import CompactionTarget
+from paimon_orch.dagster.run_requests import CompactionTarget, limit_pools
 from paimon_orch.errors import NotFoundError, PaimonError, raise_if_temporary
 from paimon_orch.format.display import format_count
 from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
 from paimon_orch.format.snapshot import Snapshot
-from paimon_orch.orchestration.changes_since_cursor import (
-    ChangesSinceCursor,
-    CompactionDecider,
-    collect_changes,
-)
+from paimon_orch.orchestration.changes_since_cursor import ChangesSinceCursor
 from paimon_orch.orchestration.cursor import Cursor
+from paimon_orch.orchestration.planned_runs import PlannedRun
 from paimon_orch.orchestration.run_reports import RunReport
 from paimon_orch.orchestration.table_tick import (
-    TableTick,
     explain_no_run,
     find_compaction_refusal,
-    open_table_with_news,
     postpone_runs,
 )
+from paimon_orch.orchestration.table_watch import TableEvaluation, TableWatch
 from paimon_orch.safe_text import clean_line
 from paimon_orch.steps.compaction.policy import CompactionPolicy
 from paimon_orch.steps.inspection.inspect import inspect_snapshot
@@ -43,9 +44,154 @@ from paimon_orch.table.table_state import TableState
 
 SnapshotEvent = dg.AssetObservation | dg.AssetMaterialization
 
+MAX_REQUESTS_PER_TICK = 25
 _MAX_LOGGED_DECISIONS = 50
 _MAX_MANIFEST_BYTES = 16 << 20
 """Ticks of all sensors share one process, so they do not read more than this for checks and sizes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchedTable:
+    """A table of a sensor: how its commits are evaluated and reported."""
+
+    table: str
+    partitions_def: PartitionsDef | None = None
+    policy: CompactionPolicy | None = None
+    allowances: Allowances = NO_ALLOWANCES
+    key_prefix: Sequence[str] = ()
+    max_snapshots_per_tick: int = 100
+    max_partitions_per_run: int = MAX_PARTITIONS_PER_RUN
+    checks: TableChecks | None = None
+    report_as: Literal["observation", "materialization"] = "observation"
+    request_runs: bool = True
+
+    @property
+    def watch(self) -> TableWatch:
+        """How changes are found and decided."""
+        return TableWatch(
+            table=self.table,
+            policy=self.policy or CompactionPolicy(),
+            max_snapshots=self.max_snapshots_per_tick,
+            allowances=self.allowances,
+            compacts_partitions=self.partitions_def is not None,
+        )
+
+    def plan_tick(
+        self, context: dg.SensorEvaluationContext, evaluation: TableEvaluation, *, is_first: bool
+    ) -> "TableTick | None":
+        """Return the events and runs for the changes of the table, or None without a snapshot.
+
+        The decisions are logged. ``is_first`` says that there is no cursor of the table.
+        """
+        changes = evaluation.changes
+        if changes is None:
+            return None
+        target = CompactionTarget(
+            table=evaluation.table,
+            state=evaluation.state,
+            partitions_def=self.partitions_def,
+            key_prefix=self.key_prefix,
+            max_partitions_per_run=self.max_partitions_per_run,
+            evaluation_context=context,
+        )
+        _log_decisions(context, target.table, changes, is_first=is_first)
+        events = _build_asset_events(
+            target, changes, materialized=self.report_as == "materialization"
+        )
+        plan = TableTick.plan if self.request_runs else TableTick.plan_report
+        tick = plan(target, changes, events)
+        if self.checks and not tick.runs and (changes.data_snapshots or is_first):
+            evaluations = _evaluate_checks(context, self.checks, target)
+            tick = replace(tick, events=(*tick.events, *evaluations))
+        return tick
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableTick:
+    """The changes of a table in one tick, with the runs that they need."""
+
+    target: CompactionTarget
+    changes: ChangesSinceCursor
+    events: Sequence[SnapshotEvent | dg.AssetCheckEvaluation]
+    partitions_requests: Sequence[DynamicPartitionsRequest]
+    no_run_reason: str
+    runs: Sequence[PlannedRun] = ()
+
+    @classmethod
+    def plan(
+        cls, target: CompactionTarget, changes: ChangesSinceCursor, events: Sequence[SnapshotEvent]
+    ) -> Self:
+        """Return the runs for the partitions to compact.
+
+        If the table's options do not allow compaction, there is no run, since it would fail; the
+        table is evaluated again after the ``max_wait`` of the policy.
+        """
+        partitions_requests = target.build_partitions_requests(
+            [decision.partition for decision in changes.decisions], changes.touched_partitions
+        )
+        runs = target.plan_runs([d for d in changes.decisions if d.compact], partitions_requests)
+        refusal = find_compaction_refusal(target.state) if runs else ""
+        if refusal:
+            target.evaluation_context.log.warning("%s", refusal)
+            runs = []
+        return cls(
+            target=target,
+            changes=changes,
+            events=events,
+            partitions_requests=partitions_requests,
+            no_run_reason=refusal or explain_no_run(target.table, changes),
+            runs=runs,
+        )
+
+    @classmethod
+    def plan_report(
+        cls, target: CompactionTarget, changes: ChangesSinceCursor, events: Sequence[SnapshotEvent]
+    ) -> Self:
+        """Return no runs, and the newest event for each partition that changed."""
+        paths = [decision.partition for decision in changes.decisions]
+        requests = target.build_partitions_requests(paths, changes.touched_partitions)
+        newest = list(events[-1:])
+        if newest and target.partitions_def is not None:
+            keys = target.find_partition_keys(paths, requests).values()
+            newest = [newest[0]._replace(partition=key) for key in sorted(keys)]
+        return cls(
+            target=target,
+            changes=replace(changes, cursor=replace(changes.cursor, waiting={})),
+            events=newest,
+            partitions_requests=requests,
+            no_run_reason=f"{target.table.identifier}: reported the changes up to snapshot "
+            f"{changes.cursor.handled.snapshot_id}",
+        )
+
+    @property
+    def needs_pool_limit(self) -> bool:
+        """Whether runs of the table may start together before Dagster limits its pool.
+
+        After the first evaluation, a user may launch a backfill before the sensor requests a run.
+        """
+        is_partitioned = self.target.partitions_def is not None
+        return len(self.runs) > 1 or bool(is_partitioned and self.changes.whole_table_reason)
+
+    def build_result(self, limit: int) -> dg.SensorResult:
+        """Return the result with at most ``limit`` run requests.
+
+        Other requests remain pending in the cursor.
+        """
+        target, cursor = self.target, self.changes.cursor
+        suffixes = cursor.pending if target.partitions_def else {"": self.changes.run_key_suffix}
+        requests = [
+            target.build_run_request(
+                run, run.build_run_key(target.table.identifier, cursor.table, suffixes)
+            )
+            for run in self.runs[:limit]
+        ]
+        return dg.SensorResult(
+            run_requests=requests,
+            skip_reason=None if requests else self.no_run_reason,
+            cursor=postpone_runs(cursor, self.runs[limit:], suffixes).to_json(),
+            dynamic_partitions_requests=self.partitions_requests,
+            asset_events=self.events,
+        )
 
 
 def build_latest_snapshot_sensor(  # noqa: PLR0913 - keywords of a factory
@@ -57,7 +203,7 @@ def build_latest_snapshot_sensor(  # noqa: PLR0913 - keywords of a factory
     key_prefix: Sequence[str] = (),
     minimum_interval_seconds: int = 30,
     max_snapshots_per_tick: int = 100,
-    max_requests_per_tick: int = 25,
+    max_requests_per_tick: int = MAX_REQUESTS_PER_TICK,
     max_partitions_per_run: int = MAX_PARTITIONS_PER_RUN,
     checks: Mapping[str, Limit] | None = None,
     report_as: Literal["observation", "materialization"] = "observation",
@@ -86,157 +232,86 @@ def build_latest_snapshot_sensor(  # noqa: PLR0913 - keywords of a factory
     ``file_references``, if they request no run, which evaluates them too, and if the manifests
     are smaller than 16 MB.
     """
-    table_checks = None if checks is None else TableChecks.of(table, checks, key_prefix)
-    is_materialized = report_as == "materialization"
-    action = "Requests compaction of partitions" if request_runs else "Reports the partitions"
+    watched = WatchedTable(
+        table=table,
+        partitions_def=partitions_def,
+        policy=policy,
+        allowances=allowances,
+        key_prefix=key_prefix,
+        max_snapshots_per_tick=max_snapshots_per_tick,
+        max_partitions_per_run=max_partitions_per_run,
+        checks=None if checks is None else TableChecks.of(table, checks, key_prefix),
+        report_as=report_as,
+        request_runs=request_runs,
+    )
+    return build_watch_sensor(
+        watched,
+        minimum_interval_seconds=minimum_interval_seconds,
+        max_requests_per_tick=max_requests_per_tick,
+        default_status=default_status,
+    )
+
+
+def build_watch_sensor(
+    watched: WatchedTable,
+    *,
+    minimum_interval_seconds: int,
+    max_requests_per_tick: int = MAX_REQUESTS_PER_TICK,
+    default_status: dg.DefaultSensorStatus,
+) -> dg.SensorDefinition:
+    """Return the sensor of one table."""
+    table, key_prefix = watched.table, watched.key_prefix
     target_asset = dg.AssetSelection.assets(compaction_asset_key(table, key_prefix))
 
     @dg.sensor(
         name=definition_name("latest_snapshot", table, key_prefix),
-        description=f"{action} of `{table}` that new snapshots changed.",
-        target=target_asset if request_runs else None,
+        description=f"{describe_action(watched)} of `{table}` that new snapshots changed.",
+        target=target_asset if watched.request_runs else None,
         minimum_interval_seconds=minimum_interval_seconds,
         default_status=default_status,
     )
     def latest_snapshot(
         context: dg.SensorEvaluationContext, paimon: PaimonCatalogResource
     ) -> dg.SensorResult | dg.SkipReason:
-        opened = _open_table(context.cursor, paimon, table, policy, allowances)
-        if isinstance(opened, dg.SkipReason):
-            return opened
-        target = CompactionTarget(
-            table=opened.table,
-            state=opened.state,
-            partitions_def=partitions_def,
-            key_prefix=key_prefix,
-            max_partitions_per_run=max_partitions_per_run,
-            evaluation_context=context,
-        )
-        changes = _evaluate_changes(context, target, policy, max_snapshots_per_tick, opened.found)
-        if isinstance(changes, dg.SkipReason):
-            return changes
-        events = _build_asset_events(target, changes, materialized=is_materialized)
-        if request_runs:
-            result = _build_result(target, changes, max_requests_per_tick)
-        else:
-            result, events = _build_report(target, changes, events)
-        asset_events: list[SnapshotEvent | dg.AssetCheckEvaluation] = [*events]
-        is_new = changes.data_snapshots or context.cursor is None
-        if table_checks and is_new and not result.run_requests:
-            asset_events += _evaluate_checks(context, table_checks, target)
-        return result._replace(asset_events=asset_events)
+        cursor = Cursor.from_json(context.cursor)
+        try:
+            evaluation = watched.watch.evaluate(paimon.catalog(), cursor)
+        except NotFoundError as error:
+            return dg.SkipReason(str(error))
+        if evaluation is None:
+            number = None if cursor is None else cursor.handled.snapshot_id
+            return dg.SkipReason(f"{table}: snapshot {number} was already handled")
+        tick = watched.plan_tick(context, evaluation, is_first=context.cursor is None)
+        if tick is None:
+            return dg.SkipReason(f"{table} has no snapshot yet")
+        if tick.needs_pool_limit:
+            limit_pools(context.instance, [table])
+        return tick.build_result(max_requests_per_tick)
 
     return latest_snapshot
 
 
-def _open_table(
-    cursor_text: str | None,
-    paimon: PaimonCatalogResource,
-    table: str,
-    policy: CompactionPolicy | None,
-    allowances: Allowances,
-) -> TableTick | dg.SkipReason:
-    """Load the table, or return the reason to skip the tick if there is nothing new, or no table."""
-    cursor, policy = Cursor.from_json(cursor_text), policy or CompactionPolicy()
-    try:
-        tick = open_table_with_news(paimon.catalog(), table, cursor, policy, allowances)
-    except NotFoundError as error:
-        return dg.SkipReason(str(error))
-    if tick is None:
-        number = None if cursor is None else cursor.handled.snapshot_id
-        return dg.SkipReason(f"{table}: snapshot {number} was already handled")
-    return tick
-
-
-def _evaluate_changes(
-    context: dg.SensorEvaluationContext,
-    target: CompactionTarget,
-    policy: CompactionPolicy | None,
-    limit: int,
-    found: Mapping[int, Snapshot],
-) -> ChangesSinceCursor | dg.SkipReason:
-    """Log and return the changes since the cursor, or return the reason to skip the tick."""
-    table, cursor = target.table, Cursor.from_json(context.cursor)
-    if target.state.snapshot is None:
-        return dg.SkipReason(f"{table.identifier} has no snapshot yet")
-    decider = CompactionDecider(
-        table,
-        target.state,
-        policy or CompactionPolicy(),
-        can_compact_fully=target.can_compact_fully,
-    )
-    changes = collect_changes(decider, cursor, limit, found)
-    _log_decisions(context, table, changes)
-    return changes
+def describe_action(watched: WatchedTable) -> str:
+    """Return the first words of the description of a sensor."""
+    is_requesting = watched.request_runs
+    return "Requests compaction of partitions" if is_requesting else "Reports the partitions"
 
 
 def _log_decisions(
-    context: dg.SensorEvaluationContext, table: Table, changes: ChangesSinceCursor
+    context: dg.SensorEvaluationContext,
+    table: Table,
+    changes: ChangesSinceCursor,
+    *,
+    is_first: bool,
 ) -> None:
     """Log the decisions, at most :data:`_MAX_LOGGED_DECISIONS` of them."""
     if changes.whole_table_reason:
-        log = context.log.warning if context.cursor else context.log.info
+        log = context.log.info if is_first else context.log.warning
         log("%s: %s; evaluating all partitions", table.identifier, changes.whole_table_reason)
     for decision in changes.decisions[:_MAX_LOGGED_DECISIONS]:
         context.log.info("%s: %s", table.identifier, clean_line(str(decision)))
     if len(changes.decisions) > _MAX_LOGGED_DECISIONS:
         context.log.info("and %d other partitions", len(changes.decisions) - _MAX_LOGGED_DECISIONS)
-
-
-def _build_result(
-    target: CompactionTarget, changes: ChangesSinceCursor, limit: int
-) -> dg.SensorResult:
-    """Return the result of a tick, with at most ``limit`` run requests.
-
-    Other requests remain pending in the cursor. If the table's options do not allow compaction, no
-    run is requested, since it would fail; the table is evaluated again after the ``max_wait`` of
-    the policy.
-    """
-    cursor = changes.cursor
-    partitions_requests = target.build_partitions_requests(
-        [decision.partition for decision in changes.decisions], changes.touched_partitions
-    )
-    runs = target.plan_runs([d for d in changes.decisions if d.compact], partitions_requests)
-    refusal = find_compaction_refusal(target.state) if runs else ""
-    if refusal:
-        target.evaluation_context.log.warning("%s", refusal)
-        runs = []
-    suffixes = cursor.pending if target.partitions_def else {"": changes.run_key_suffix}
-    requests = [
-        target.build_run_request(
-            run, run.build_run_key(target.table.identifier, cursor.table, suffixes)
-        )
-        for run in runs[:limit]
-    ]
-    # After the first evaluation, a user may launch a backfill before the sensor requests a run.
-    is_backfill_possible = target.partitions_def is not None and changes.whole_table_reason
-    if is_backfill_possible or len(requests) > 1:
-        target.limit_pool()
-    return dg.SensorResult(
-        run_requests=requests,
-        skip_reason=None if requests else refusal or explain_no_run(target.table, changes),
-        cursor=postpone_runs(cursor, runs[limit:], suffixes).to_json(),
-        dynamic_partitions_requests=partitions_requests,
-    )
-
-
-def _build_report(
-    target: CompactionTarget, changes: ChangesSinceCursor, events: Sequence[SnapshotEvent]
-) -> tuple[dg.SensorResult, list[SnapshotEvent]]:
-    """Return the result of a tick that requests no run, and the newest event by partition."""
-    paths = [decision.partition for decision in changes.decisions]
-    partitions_requests = target.build_partitions_requests(paths, changes.touched_partitions)
-    newest = list(events[-1:])
-    if newest and target.partitions_def is not None:
-        keys = target.find_partition_keys(paths, partitions_requests).values()
-        newest = [newest[0]._replace(partition=key) for key in sorted(keys)]
-    result = dg.SensorResult(
-        skip_reason=f"{target.table.identifier}: reported the changes up to snapshot "
-        f"{changes.cursor.handled.snapshot_id}",
-        cursor=replace(changes.cursor, pending={}, waiting={}).to_json(),
-        dynamic_partitions_requests=partitions_requests,
-    )
-    return result, newest
 
 
 def _evaluate_checks(

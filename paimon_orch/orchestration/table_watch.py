@@ -4,12 +4,18 @@ from dataclasses import dataclass, field, replace
 
 from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.errors import NotFoundError
+from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
 from paimon_orch.format.options.table_option import StepKind
-from paimon_orch.orchestration.changes_since_cursor import CompactionDecider, collect_changes
+from paimon_orch.orchestration.changes_since_cursor import (
+    ChangesSinceCursor,
+    CompactionDecider,
+    collect_changes,
+)
 from paimon_orch.orchestration.cursor import Cursor
 from paimon_orch.orchestration.table_tick import find_compaction_refusal, open_table_with_news
 from paimon_orch.steps.compaction.policy import CompactionDecision, CompactionPolicy
 from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import TableState
 
 MAX_PARTITIONS = 1000
 """The number of due partitions in one report; the others follow in the next one."""
@@ -47,6 +53,16 @@ class TableNews:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class TableEvaluation:
+    """The changes of a table since a cursor."""
+
+    table: Table
+    state: TableState
+    changes: ChangesSinceCursor | None
+    """None for a table without snapshots."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableWatch:
     """A table whose commits are evaluated, and the policy that decides about its partitions."""
@@ -57,22 +73,39 @@ class TableWatch:
     max_snapshots: int = 100
     """The number of snapshots that one evaluation reads."""
     max_partitions: int = MAX_PARTITIONS
+    allowances: Allowances = NO_ALLOWANCES
+    compacts_partitions: bool = True
+    """Whether runs compact single partitions, so that one of them can be rewritten fully."""
+
+    def evaluate(self, catalog: Catalog, cursor: Cursor | None) -> TableEvaluation | None:
+        """Return the changes since the cursor, or None if nothing is new or overdue.
+
+        Reads no data files. If nothing is new, it takes one or two requests. Raises
+        :class:`NotFoundError` if there is no such table.
+        """
+        tick = open_table_with_news(catalog, self.table, cursor, self.policy, self.allowances)
+        if tick is None:
+            return None
+        if tick.state.snapshot is None:
+            return TableEvaluation(tick.table, tick.state, None)
+        is_full_allowed = self.compacts_partitions or not tick.state.schema.partition_keys
+        decider = CompactionDecider(
+            tick.table, tick.state, self.policy, can_compact_fully=is_full_allowed
+        )
+        changes = collect_changes(decider, cursor, self.max_snapshots, tick.found)
+        return TableEvaluation(tick.table, tick.state, changes)
 
     def poll(self, catalog: Catalog, cursor: Cursor | None) -> TableNews | None:
-        """Return the news since the cursor, or None if there are none, or no table or snapshot yet.
-
-        Reads no data files. If nothing is new, it takes one or two requests.
-        """
+        """Return the news since the cursor, or None if there are none, or no table or snapshot yet."""
         try:
-            tick = open_table_with_news(catalog, self.table, cursor, self.policy)
+            evaluation = self.evaluate(catalog, cursor)
         except NotFoundError:
             return None
-        if tick is None or tick.state.snapshot is None:
+        if evaluation is None or evaluation.changes is None:
             return None
-        decider = CompactionDecider(tick.table, tick.state, self.policy)
-        changes = collect_changes(decider, cursor, self.max_snapshots, tick.found)
+        changes = evaluation.changes
         due = tuple(decision for decision in changes.decisions if decision.compact)
-        refusal = find_compaction_refusal(tick.state) if due else ""
+        refusal = find_compaction_refusal(evaluation.state) if due else ""
         reported = () if refusal else due[: self.max_partitions]
         postponed = () if refusal else due[self.max_partitions :]
         pending = {each.partition: changes.cursor.pending[each.partition] for each in postponed}

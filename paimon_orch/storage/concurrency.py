@@ -68,9 +68,18 @@ def map_concurrently(io: FileIO, function: Callable[[T], R], items: Iterable[T])
     have a result that is not consumed yet. Raises the error of the first call that fails; calls
     that have started then end before it is raised.
     """
-    if not can_overlap(io):  # a worker that waits for other workers could block them
+    if can_overlap(io):
+        yield from overlap_calls(function, items)
+    else:  # a worker that waits for other workers could block them
         yield from map(function, items)
-        return
+
+
+def overlap_calls(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+    """Yield ``function(item)`` as :func:`map_concurrently` does if each call waits for the network.
+
+    The function itself sends its requests one after the other. Close the iterator to start no
+    further calls.
+    """
     pool, limit = _pool.get(), read_concurrency()
     pending = deque[Future[R]]()
     try:

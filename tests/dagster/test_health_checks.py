@@ -18,7 +18,14 @@ from paimon_orch.dagster import (
     build_paimon_table_checks,
 )
 from paimon_orch.dagster.resources import ExecutorChoice
-from paimon_orch.errors import InputError, StorageError
+from paimon_orch.errors import (
+    CancelledError,
+    CorruptFileError,
+    InputError,
+    PaimonError,
+    StorageError,
+    TransientError,
+)
 from paimon_orch.orchestration.health_limits import DEFAULT_LIMITS
 from paimon_orch.steps.inspection.health import TableHealth
 from paimon_orch.table.table import Table
@@ -137,6 +144,41 @@ def test_a_maintenance_run_evaluates_the_checks_of_its_table(
     assert results["snapshot_count"].metadata["paimon/value"].value == len(
         orders.stores.snapshots.ids()
     )
+
+
+@pytest.mark.parametrize(
+    ("error", "is_checked"),
+    [
+        (CorruptFileError("data-1", "is damaged"), True),
+        (TransientError("the store does not answer"), False),  # the run is retried
+        (CancelledError("terminated"), False),
+    ],
+)
+def test_a_compaction_that_fails_evaluates_the_checks(
+    orders: Table,
+    upsert: Upsert,
+    resources: dict[str, object],
+    instance: dg.DagsterInstance,
+    monkeypatch: pytest.MonkeyPatch,
+    error: PaimonError,
+    is_checked: bool,
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    upsert(orders, DAY)
+    monkeypatch.setattr("paimon_orch.dagster.maintenance_assets.run_compaction", fail)
+    asset = build_compaction_asset(
+        "lake.orders", checks={}, retry_policy=dg.RetryPolicy(max_retries=0)
+    )
+
+    result = dg.materialize([asset], instance=instance, resources=resources, raise_on_error=False)
+
+    assert not result.success
+    records = instance.get_records_for_run(
+        result.run_id, of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION
+    ).records
+    assert len(records) == (len(DEFAULT_LIMITS) if is_checked else 0)
 
 
 def test_a_compaction_succeeds_although_its_checks_cannot_be_evaluated(

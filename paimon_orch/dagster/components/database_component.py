@@ -1,7 +1,7 @@
 """The component of all tables of a database that match a pattern."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,10 +13,17 @@ from pydantic import BaseModel, Field
 from paimon_orch.dagster.components.asset_overrides import AssetOverrides
 from paimon_orch.dagster.components.attribute_rules import DATABASE_RULE
 from paimon_orch.dagster.components.component_attributes import TableAttributes
+from paimon_orch.dagster.components.maintenance_definitions import (
+    build_jobs,
+    build_schedules,
+    get_sensor_options,
+)
 from paimon_orch.dagster.components.partition_attributes import PartitionsAttributes
 from paimon_orch.dagster.components.table_component import PaimonTableComponent
+from paimon_orch.dagster.jobs import JobScope
 from paimon_orch.dagster.maintenance_assets import MaintenanceAssetRun
 from paimon_orch.dagster.names import TableAssetKind, check_table_name
+from paimon_orch.dagster.tables_sensor import build_tables_sensor
 from paimon_orch.errors import CorruptFileError, InputError, NotFoundError, UnsupportedError
 from paimon_orch.safe_text import get_logger
 
@@ -50,13 +57,19 @@ class PaimonDatabaseScaffolder(dg.Scaffolder[DatabaseScaffoldParams]):
 
 @dg.scaffold_with(PaimonDatabaseScaffolder)
 class PaimonDatabaseComponent(TableAttributes, dg.StateBackedComponent):
-    """The tables of a Paimon database that match a pattern; defines the same as a table component.
+    """The tables of a Paimon database that match a pattern.
 
-    Tables are discovered when Dagster refreshes the state of definitions, not when it loads them.
+    Each table has the assets and checks of a table component. One sensor evaluates the commits of
+    all tables, and each job has the tables as its partitions. Tables are discovered when Dagster refreshes the state of definitions, not when it loads them.
     Partitioned tables have dynamic partitions unless ``partitions`` is set.
     """
 
     database: Annotated[str, DATABASE_RULE] = Field(description="The name of the database.")
+    name: Annotated[str | None, DATABASE_RULE] = Field(
+        default=None,
+        description="Name of the sensor, the jobs and the schedules, after the action. Default: "
+        "the database. Components of the same database need different names.",
+    )
     select: list[str] = Field(
         default=["*"], description="Shell patterns of the names of tables to select."
     )
@@ -120,19 +133,58 @@ class PaimonDatabaseComponent(TableAttributes, dg.StateBackedComponent):
         return self.definitions(json.loads(state_path.read_text(encoding="utf-8")))
 
     def definitions(self, tables: Mapping[str, list[str]]) -> dg.Definitions:
-        """Return the definitions of tables; ``tables`` are the partition columns by table name."""
-        components = (
+        """Return the definitions of tables; ``tables`` are the partition columns by table name.
+
+        Tables whose component has the attributes of this one share a sensor, jobs and schedules.
+        The others, of a subclass that overrides :meth:`table_component`, have their own.
+        """
+        components = [
             self.table_component(f"{self.database}.{name}", partitioned=bool(columns))
             for name, columns in tables.items()
+        ]
+        shared = [each for each in components if self._has_same_attributes(each)]
+        own = [each for each in components if not self._has_same_attributes(each)]
+        return dg.Definitions.merge(
+            self._build_shared_definitions(shared),
+            *(table.definitions(self._build_overrides(table)) for table in own),
         )
-        return dg.Definitions.merge(*map(self._build_table_definitions, components))
 
-    def _build_table_definitions(self, table: PaimonTableComponent) -> dg.Definitions:
-        return table.definitions(
-            AssetOverrides(
-                lambda kind: self.get_asset_spec(kind, table),
-                lambda context, run: self.execute(context, run, table),
-            )
+    def _has_same_attributes(self, table: PaimonTableComponent) -> bool:
+        names = TableAttributes.model_fields.keys() - {"partitions"}
+        return all(getattr(table, name) == getattr(self, name) for name in names)
+
+    def _build_shared_definitions(self, tables: Sequence[PaimonTableComponent]) -> dg.Definitions:
+        """Return the assets of tables, and one sensor, one job of each action and one schedule."""
+        if not tables:
+            return dg.Definitions(resources=self.resources())
+        name = self.name or self.database
+        names = [table.table for table in tables]
+        jobs = build_jobs(self, JobScope.of_tables(name, names, self.key_prefix))
+        watched = [each for table in tables if (each := table.build_watched_table())]
+        sensor_name = [*self.key_prefix, name]
+        sensors = (
+            [build_tables_sensor(sensor_name, watched, **get_sensor_options(self))]
+            if watched
+            else []
+        )
+        compactions = [each for table in tables for each in table.build_compaction_schedules()]
+        return dg.Definitions(
+            assets=[
+                asset
+                for table in tables
+                for asset in table.build_assets(self._build_overrides(table))
+            ],
+            asset_checks=[check for table in tables for check in table.build_checks()],
+            jobs=jobs,
+            schedules=[*build_schedules(self, jobs), *compactions],
+            sensors=sensors,
+            resources=self.resources(),
+        )
+
+    def _build_overrides(self, table: PaimonTableComponent) -> AssetOverrides:
+        return AssetOverrides(
+            lambda kind: self.get_asset_spec(kind, table),
+            lambda context, run: self.execute(context, run, table),
         )
 
     def get_asset_spec(self, kind: TableAssetKind, table: PaimonTableComponent) -> dg.AssetSpec:

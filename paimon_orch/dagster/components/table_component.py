@@ -1,6 +1,6 @@
 """The component of a table: assets, a sensor or schedule, maintenance jobs and checks."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import dagster as dg
@@ -9,16 +9,14 @@ from pydantic import BaseModel, Field
 from paimon_orch.dagster.components.asset_overrides import AssetOverrides
 from paimon_orch.dagster.components.attribute_rules import TABLE_RULE
 from paimon_orch.dagster.components.component_attributes import TableAttributes
-from paimon_orch.dagster.components.maintenance_attributes import ScheduleAttributes
-from paimon_orch.dagster.components.translation import translate_spec
-from paimon_orch.dagster.health_checks import build_paimon_table_checks
-from paimon_orch.dagster.jobs import (
-    ACTION_TAG,
-    build_expire_partitions_job,
-    build_expire_snapshots_job,
-    build_remove_orphan_files_job,
-    build_sync_iceberg_job,
+from paimon_orch.dagster.components.maintenance_definitions import (
+    build_jobs,
+    build_schedules,
+    get_sensor_options,
 )
+from paimon_orch.dagster.components.translation import translate_spec
+from paimon_orch.dagster.health_checks import TableChecks, build_paimon_table_checks
+from paimon_orch.dagster.jobs import JobScope
 from paimon_orch.dagster.maintenance_assets import (
     MaintenanceAssetRun,
     build_compaction_asset,
@@ -26,16 +24,9 @@ from paimon_orch.dagster.maintenance_assets import (
     build_file_index_asset,
     build_file_index_spec,
 )
-from paimon_orch.dagster.maintenance_ops import (
-    EXPIRE_PARTITIONS,
-    EXPIRE_SNAPSHOTS,
-    REMOVE_ORPHAN_FILES,
-    SYNC_ICEBERG,
-)
 from paimon_orch.dagster.names import TableAssetKind, group_name, table_asset_key
-from paimon_orch.dagster.run_config import build_allowance_config
-from paimon_orch.dagster.schedules import build_compaction_schedule, build_maintenance_schedules
-from paimon_orch.dagster.sensor import build_latest_snapshot_sensor
+from paimon_orch.dagster.schedules import build_compaction_schedule
+from paimon_orch.dagster.sensor import WatchedTable, build_watch_sensor
 
 
 class TableScaffoldParams(BaseModel):
@@ -106,16 +97,17 @@ class PaimonTableComponent(TableAttributes, dg.Component):
 
         ``overrides`` are used instead of the methods of this component.
         """
-        self.freshness_policy()  # the policy is validated even if the asset is not defined here
-        jobs = self._build_jobs()
+        jobs = build_jobs(self, JobScope.of_table(self.table, self.key_prefix))
+        watched = self.build_watched_table()
+        sensors = (
+            [] if watched is None else [build_watch_sensor(watched, **get_sensor_options(self))]
+        )
         return dg.Definitions(
-            assets=self._build_assets(
-                overrides or AssetOverrides(self.get_asset_spec, self.execute)
-            ),
-            asset_checks=self._build_checks(),
+            assets=self.build_assets(overrides),
+            asset_checks=self.build_checks(),
             jobs=jobs,
-            schedules=self._build_schedules(jobs),
-            sensors=self._build_sensors(),
+            schedules=[*build_schedules(self, jobs), *self.build_compaction_schedules()],
+            sensors=sensors,
             resources=self.resources(),
         )
 
@@ -149,7 +141,12 @@ class PaimonTableComponent(TableAttributes, dg.Component):
             freshness_policy=self.freshness_policy(),
         )
 
-    def _build_assets(self, overrides: AssetOverrides) -> list[dg.AssetSpec | dg.AssetsDefinition]:
+    def build_assets(
+        self, overrides: AssetOverrides | None = None
+    ) -> list[dg.AssetSpec | dg.AssetsDefinition]:
+        """Return the assets of the table."""
+        self.freshness_policy()  # the policy is validated even if the asset is not defined here
+        overrides = overrides or AssetOverrides(self.get_asset_spec, self.execute)
         kinds = [TableAssetKind.TABLE] if self.external else []
         kinds.append(TableAssetKind.COMPACTION)
         if self.file_index:
@@ -176,86 +173,47 @@ class PaimonTableComponent(TableAttributes, dg.Component):
         )
         return asset.map_asset_specs(lambda _: spec)
 
-    def _build_checks(self) -> list[dg.AssetChecksDefinition]:
+    def build_checks(self) -> list[dg.AssetChecksDefinition]:
+        """Return the checks of the table, in one definition."""
         if self.checks is None:
             return []
         return [
             build_paimon_table_checks(self.table, limits=self.checks, key_prefix=self.key_prefix)
         ]
 
-    def _build_sensors(self) -> list[dg.SensorDefinition]:
+    def build_watched_table(self) -> WatchedTable | None:
+        """Return the table for a sensor, or None if no sensor evaluates its commits."""
         reports_only = self.trigger == "automation" and self.external
         if self.trigger != "sensor" and not reports_only:
-            return []
-        status = dg.DefaultSensorStatus
+            return None
         # Freshness policies and automation conditions ignore observations of external assets.
         is_materialized = reports_only or self.freshness is not None
-        sensor = build_latest_snapshot_sensor(
+        return WatchedTable(
+            table=self.table,
+            partitions_def=self._partitions_def,
+            policy=self.compaction.policy(),
+            allowances=self.allowances,
+            key_prefix=self.key_prefix,
+            max_partitions_per_run=self.max_partitions_per_run,
+            checks=None
+            if self.checks is None
+            else TableChecks.of(self.table, self.checks, self.key_prefix),
+            report_as="materialization" if is_materialized else "observation",
+            request_runs=not reports_only,
+        )
+
+    def build_compaction_schedules(self) -> list[dg.ScheduleDefinition]:
+        """Return the schedule of the compaction, if it is the trigger."""
+        if self.trigger != "schedule":
+            return []
+        status = dg.DefaultScheduleStatus
+        schedule = build_compaction_schedule(
             self.table,
             partitions_def=self._partitions_def,
             policy=self.compaction.policy(),
             allowances=self.allowances,
             key_prefix=self.key_prefix,
             max_partitions_per_run=self.max_partitions_per_run,
-            minimum_interval_seconds=self.sensor_interval_seconds,
-            checks=self.checks,
-            report_as="materialization" if is_materialized else "observation",
-            request_runs=not reports_only,
             default_status=status.RUNNING if self.running else status.STOPPED,
         )
-        return [sensor]
-
-    def _build_jobs(self) -> list[dg.JobDefinition]:
-        builders = {
-            EXPIRE_SNAPSHOTS.action: build_expire_snapshots_job,
-            REMOVE_ORPHAN_FILES.action: build_remove_orphan_files_job,
-            SYNC_ICEBERG.action: build_sync_iceberg_job,
-        }
-        if self.partition_expiration is not None:
-            builders[EXPIRE_PARTITIONS.action] = build_expire_partitions_job
-        policies = {
-            action: policy.job_config()
-            for action, policy in self._find_maintenance_policies().items()
-        }
-        allowances = build_allowance_config(self.allowances)
-        return [
-            build(
-                self.table, config=policies.get(action, {}) | allowances, key_prefix=self.key_prefix
-            )
-            for action, build in builders.items()
-        ]
-
-    def _find_maintenance_policies(self) -> dict[str, ScheduleAttributes]:
-        """Return the configured policies by action; only jobs with a policy have a schedule."""
-        policies = {
-            EXPIRE_SNAPSHOTS.action: self.snapshot_expiration,
-            REMOVE_ORPHAN_FILES.action: self.orphan_files,
-            EXPIRE_PARTITIONS.action: self.partition_expiration,
-            SYNC_ICEBERG.action: self.iceberg,
-        }
-        return {action: policy for action, policy in policies.items() if policy is not None}
-
-    def _build_schedules(self, jobs: Sequence[dg.JobDefinition]) -> list[dg.ScheduleDefinition]:
-        policies = self._find_maintenance_policies()
-        status = dg.DefaultScheduleStatus
-        default_status = status.RUNNING if self.running else status.STOPPED
-        schedules = build_maintenance_schedules(
-            [job for job in jobs if job.tags[ACTION_TAG] in policies],
-            cron={
-                name: policy.cron for name, policy in policies.items() if policy.cron is not None
-            },
-            config={name: {"dry_run": policy.dry_run} for name, policy in policies.items()},
-            default_status=default_status,
-        )
-        if self.trigger == "schedule":
-            compaction_schedule = build_compaction_schedule(
-                self.table,
-                partitions_def=self._partitions_def,
-                policy=self.compaction.policy(),
-                allowances=self.allowances,
-                key_prefix=self.key_prefix,
-                max_partitions_per_run=self.max_partitions_per_run,
-                default_status=default_status,
-            )
-            schedules.append(compaction_schedule)
-        return schedules
+        return [schedule]

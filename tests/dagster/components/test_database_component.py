@@ -1,5 +1,6 @@
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,12 @@ import dagster as dg
 import pytest
 from dagster.components.testing import create_defs_folder_sandbox
 
-from paimon_orch.dagster import PaimonCatalogResource, PaimonDatabaseComponent
+from paimon_orch.dagster import (
+    PaimonCatalogResource,
+    PaimonDatabaseComponent,
+    PaimonTableComponent,
+)
+from paimon_orch.dagster.jobs import get_op_config, list_job_tables
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.table.table import Table
 
@@ -127,48 +133,199 @@ def test_discovery_requires_a_warehouse(tmp_path: Path) -> None:
         discover(tmp_path)
 
 
-def test_each_table_has_the_definitions_of_a_table_component() -> None:
-    policy = {"retain_min": 3}
-    defs = component(warehouse="/lake", snapshot_expiration=policy).definitions(
-        {"items": [], "orders": ["dt", "region"]}
-    )
-
-    dg.Definitions.validate_loadable(defs)
-    assert partitions_of(defs, "items") is None
-    assert isinstance(partitions_of(defs, "orders"), dg.DynamicPartitionsDefinition)
-    names = {schedule.name for schedule in defs.schedules or []}
-    assert names == {
-        "expire_snapshots__lake__items_schedule",
-        "expire_snapshots__lake__orders_schedule",
-    }
-
-
-def test_each_name_in_a_list_of_the_ui_contains_its_table() -> None:
-    tables = {"orders": ["dt"], "items": []}
-    attributes: dict[str, Any] = {
-        "warehouse": "/lake",
-        "file_index": True,
-        "snapshot_expiration": {"retain_min": 3},
+def test_tables_share_a_sensor_jobs_and_schedules() -> None:
+    policies = {
+        "snapshot_expiration": {"retain_min": 3, "cron": "17 * * * *"},
         "orphan_files": {"older_than": "3 d"},
         "partition_expiration": {"expiration_time": "30 d"},
         "iceberg": {},
     }
-    by_trigger = [
-        component(trigger=trigger, **attributes).definitions(tables)
-        for trigger in ("sensor", "schedule")
+    defs = component(warehouse="/lake", key_prefix=["prod"], **policies).definitions(
+        {"items": [], "orders": ["dt", "region"]}
+    )
+
+    dg.Definitions.validate_loadable(defs)
+    actions = {"expire_snapshots", "remove_orphan_files", "expire_partitions", "sync_iceberg"}
+    assert {job.name for job in defs.jobs or []} == {f"{name}__prod__lake" for name in actions}
+    assert {schedule.name for schedule in defs.schedules or []} == {
+        f"{name}__prod__lake_schedule" for name in actions
+    }
+    assert [sensor.name for sensor in defs.sensors or []] == ["latest_snapshot__prod__lake"]
+    assert defs.resolve_schedule_def("expire_snapshots__prod__lake_schedule").cron_schedule == (
+        "17 * * * *"
+    )
+
+
+def test_assets_of_tables_keep_their_own_partitions() -> None:
+    defs = component(warehouse="/lake").definitions({"items": [], "orders": ["dt", "region"]})
+
+    assert partitions_of(defs, "items") is None
+    assert partitions_of(defs, "orders") == dg.DynamicPartitionsDefinition(
+        name="paimon/lake.orders"
+    )
+
+
+def test_each_asset_and_check_in_a_list_of_the_ui_contains_its_table() -> None:
+    tables = {"orders": ["dt"], "items": []}
+    defs = component(warehouse="/lake", file_index=True).definitions(tables)
+
+    lists = [
+        [key.path[-1] for key in defs.resolve_all_asset_keys()],
+        [check.node_def.name for check in defs.asset_checks or []],
+    ]
+    for names in lists:
+        assert len(names) == len(set(names))
+        assert all(any(table in name for table in tables) for name in names)
+
+
+def test_components_of_one_database_have_different_names() -> None:
+    defs = dg.Definitions.merge(
+        component(warehouse="/lake", name="hot").definitions({"orders": ["dt"]}),
+        component(warehouse="/lake", name="cold").definitions({"items": []}),
+    )
+
+    dg.Definitions.validate_loadable(defs)
+    assert {sensor.name for sensor in defs.sensors or []} == {
+        "latest_snapshot__hot",
+        "latest_snapshot__cold",
+    }
+
+
+@pytest.mark.parametrize(
+    ("attributes", "sensors", "schedules"),
+    [
+        ({"trigger": "automation"}, {"latest_snapshot__lake"}, set()),
+        ({"trigger": "none"}, set(), set()),
+        (
+            {"trigger": "schedule"},
+            set(),
+            {"compaction__lake__items_schedule", "compaction__lake__orders_schedule"},
+        ),
+    ],
+)
+def test_the_trigger_of_all_tables(
+    attributes: dict[str, Any], sensors: set[str], schedules: set[str]
+) -> None:
+    defs = component(warehouse="/lake", **attributes).definitions({"items": [], "orders": ["dt"]})
+
+    dg.Definitions.validate_loadable(defs)
+    assert {sensor.name for sensor in defs.sensors or []} == sensors
+    assert {schedule.name for schedule in defs.schedules or []} == schedules
+
+
+def test_a_database_without_tables_can_be_loaded() -> None:
+    defs = component(warehouse="/lake").definitions({})
+
+    dg.Definitions.validate_loadable(defs)
+    assert not defs.sensors
+    assert not defs.jobs
+
+
+class OwnPolicyComponent(PaimonDatabaseComponent):
+    def table_component(self, table: str, *, partitioned: bool) -> PaimonTableComponent:
+        component = super().table_component(table, partitioned=partitioned)
+        if table != "lake.audit":
+            return component
+        return component.model_copy(update={"snapshot_expiration": None})
+
+
+def test_a_table_with_other_attributes_has_a_sensor_and_jobs_of_its_own() -> None:
+    defs = OwnPolicyComponent.from_attributes_dict(
+        attributes={
+            "database": "lake",
+            "warehouse": "/lake",
+            "snapshot_expiration": {"retain_for": "1 h"},
+        }
+    ).definitions({"audit": ["dt"], "items": [], "orders": ["dt"]})
+
+    dg.Definitions.validate_loadable(defs)
+    assert {sensor.name for sensor in defs.sensors or []} == {
+        "latest_snapshot__lake",
+        "latest_snapshot__lake__audit",
+    }
+    job = defs.resolve_job_def("expire_snapshots__lake")
+    assert list_job_tables(job) == ["lake.items", "lake.orders"]
+    own = defs.resolve_job_def("expire_snapshots__lake__audit")
+    assert "retain_for" not in get_op_config(own)
+    assert [schedule.name for schedule in defs.schedules or []] == [
+        "expire_snapshots__lake_schedule"
     ]
 
-    for defs in by_trigger:
-        lists = [
-            [key.path[-1] for key in defs.resolve_all_asset_keys()],
-            [job.name for job in defs.jobs or []],
-            [schedule.name for schedule in defs.schedules or []],
-            [sensor.name for sensor in defs.sensors or []],
-            [check.node_def.name for check in defs.asset_checks or []],
-        ]
-        for names in lists:
-            assert len(names) == len(set(names))
-            assert all(any(table in name for table in tables) for name in names)
+
+def snapshot_ids(paimon: PaimonCatalogResource, table: str) -> list[int]:
+    return [*paimon.load_table(table).stores.snapshots.ids()]
+
+
+@pytest.fixture
+def expiring(
+    create: Create, paimon: PaimonCatalogResource, upsert: Callable[..., None]
+) -> dg.Definitions:
+    """A component of two tables with two snapshots each, of which one expires."""
+    for name in ("lake.items", "lake.orders"):
+        table = create(name, ())
+        upsert(table, "2026-01-01")
+        upsert(table, "2026-01-02")
+    policy = {"retain_min": 1, "retain_max": 1, "retain_for": "1 ms"}
+    return component(warehouse=paimon.warehouse, snapshot_expiration=policy).definitions(
+        {"items": [], "orders": []}
+    )
+
+
+def test_a_run_maintains_the_table_of_its_partition(
+    expiring: dg.Definitions,
+    paimon: PaimonCatalogResource,
+    resources: dict[str, object],
+    instance: dg.DagsterInstance,
+) -> None:
+    job = expiring.resolve_job_def("expire_snapshots__lake")
+    launchpad = job.get_run_config_for_partition_key("lake.items")
+    assert dg.validate_run_config(job, launchpad)
+    assert launchpad["ops"]["expire_snapshots"]["config"]["dry_run"] is True
+    options: dict[str, Any] = {
+        "partition_key": "lake.items",
+        "resources": resources,
+        "instance": instance,
+    }
+
+    planned = job.execute_in_process(**options)  # the launchpad's config
+    assert snapshot_ids(paimon, "lake.items") == [1, 2]
+    config = {"ops": {"expire_snapshots": {"config": {"dry_run": False}}}}
+    result = job.execute_in_process(config, **options)
+
+    assert snapshot_ids(paimon, "lake.items") == [2]
+    assert snapshot_ids(paimon, "lake.orders") == [1, 2]
+    assert planned.dagster_run.tags["paimon/table"] == "lake.items"
+    [event] = [e for e in result.all_events if e.is_asset_observation]
+    observation = event.asset_observation_data.asset_observation
+    assert observation.asset_key == dg.AssetKey(["lake", "items"])
+    assert observation.partition is None
+
+
+def test_a_run_without_a_partition_says_what_to_select(
+    expiring: dg.Definitions, resources: dict[str, object]
+) -> None:
+    job = expiring.resolve_job_def("expire_snapshots__lake")
+
+    with pytest.raises(dg.Failure, match="select a table as the partition of the run"):
+        job.execute_in_process(resources=resources)
+
+
+def test_the_schedule_requests_a_run_for_each_table(expiring: dg.Definitions) -> None:
+    repository = expiring.get_repository_def()
+    schedule = repository.get_schedule_def("expire_snapshots__lake_schedule")
+    time = datetime(2026, 1, 4, 3, tzinfo=UTC)
+
+    with dg.DagsterInstance.local_temp() as instance:
+        context = dg.build_schedule_context(instance, time, repository_def=repository)
+        requests = schedule.evaluate_tick(context).run_requests or []
+
+    assert [request.partition_key for request in requests] == ["lake.items", "lake.orders"]
+    assert len({request.run_key for request in requests}) == 2
+    for request in requests:
+        assert request.tags["paimon/table"] == request.partition_key
+        assert request.tags["dagster/priority"] == "-1"
+        config = request.run_config["ops"]["expire_snapshots"]["config"]
+        assert (config["dry_run"], config["retain_for"]) == (False, "1 ms")
 
 
 def test_given_partitions_apply_to_all_partitioned_tables() -> None:
