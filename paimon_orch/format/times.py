@@ -69,7 +69,7 @@ def to_epoch_millis(name: str, value: Any) -> int:
     if isinstance(value, datetime):
         return int(value.timestamp() * 1000)
     try:
-        return index(value)  # also of NumPy
+        return index(None if isinstance(value, bool) else value)  # also of NumPy
     except TypeError:
         raise InputError(
             f"{name} {value!r} is not a point in time; write epoch milliseconds, ISO 8601, a "
