@@ -4,7 +4,7 @@ import re
 import time
 from datetime import date, datetime, timedelta
 from operator import index
-from typing import Any
+from typing import Any, SupportsIndex
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.options import value_type
@@ -68,13 +68,12 @@ def to_epoch_millis(name: str, value: Any) -> int:
         value = datetime(value.year, value.month, value.day)
     if isinstance(value, datetime):
         return int(value.timestamp() * 1000)
-    try:
-        return index(None if isinstance(value, bool) else value)  # also of NumPy
-    except TypeError:
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex):  # also of NumPy
         raise InputError(
-            f"{name} {value!r} is not a point in time; write epoch milliseconds, ISO 8601, a "
-            "date or a datetime"
-        ) from None
+            f"{name} {value!r} is not a point in time; write epoch milliseconds, ISO 8601, a date or a "
+            "datetime"
+        )
+    return index(value)
 
 
 def parse_cutoff(name: str, text: object, now_millis: int | None = None) -> int:
