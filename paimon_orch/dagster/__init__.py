@@ -31,6 +31,7 @@ from paimon_orch.dagster.jobs import (
     build_expire_snapshots_job,
     build_mark_done_job,
     build_remove_orphan_files_job,
+    build_step_job,
     build_sync_iceberg_job,
     build_sync_partitions_job,
 )
@@ -74,6 +75,7 @@ __all__ = [
     "build_mark_done_job",
     "build_paimon_table_checks",
     "build_remove_orphan_files_job",
+    "build_step_job",
     "build_sync_iceberg_job",
     "build_sync_partitions_job",
     "build_table_asset",

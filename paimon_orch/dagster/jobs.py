@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import dagster as dg
 
+from paimon_orch.dagster.declared_ops import build_declared_op
 from paimon_orch.dagster.error_conversion import raise_dagster_errors
 from paimon_orch.dagster.maintenance_ops import (
     COMPACT_MANIFESTS,
@@ -153,6 +154,24 @@ def build_mark_done_job(
     The launchpad config ``partitions`` names the partitions.
     """
     return build_maintenance_job(MARK_DONE, JobScope.of_table(table, key_prefix), config or {})
+
+
+def build_step_job(
+    step: str,
+    table: str,
+    *,
+    config: Mapping[str, Any] | None = None,
+    key_prefix: Sequence[str] = (),
+) -> dg.JobDefinition:
+    """Return the job ``<step>__<database>__<table>`` of any declared step, such as ``analyze``.
+
+    The config has the arguments of the step, as ``paimon-orch <step> --help`` describes them. Runs
+    of a step that asks on the command line are dry runs by default. Raises :class:`NotFoundError`
+    for an unknown step, and :class:`InputError` for a config that it does not accept.
+    """
+    return build_maintenance_job(
+        build_declared_op(step), JobScope.of_table(table, key_prefix), config or {}
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

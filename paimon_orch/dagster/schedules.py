@@ -6,13 +6,13 @@ from typing import Any
 
 import dagster as dg
 
+from paimon_orch.dagster.declared_ops import find_op
 from paimon_orch.dagster.jobs import ACTION_TAG, get_op_config, list_job_tables
 from paimon_orch.dagster.maintenance_assets import MAX_PARTITIONS_PER_RUN
 from paimon_orch.dagster.maintenance_ops import (
     COMPACT_MANIFESTS,
     EXPIRE_PARTITIONS,
     EXPIRE_SNAPSHOTS,
-    MAINTENANCE_OPS,
     REMOVE_ORPHAN_FILES,
     SYNC_ICEBERG,
 )
@@ -147,16 +147,19 @@ def build_maintenance_schedules(
     removed on Sundays, each at a minute that is computed from the table's name.
     """
     cron, config = {**_DEFAULT_CRON, **(cron or {})}, config or {}
-    unknown = sorted({*cron, *config} - set(_DEFAULT_CRON))
+    actions = [*_DEFAULT_CRON, *({job.tags[ACTION_TAG] for job in jobs} - set(_DEFAULT_CRON))]
+    unknown = sorted({*cron, *config} - set(actions))
     if unknown:
         raise InputError(
-            f"unknown actions: {', '.join(unknown)}; the actions are {', '.join(_DEFAULT_CRON)}"
+            f"unknown actions: {', '.join(unknown)}; the actions are {', '.join(actions)}"
         )
     schedules = []
     for job in jobs:
         action = job.tags[ACTION_TAG]
+        if action not in cron:
+            raise InputError(f"{action} has no default schedule; set its cron")
         op_config = {**get_op_config(job), "dry_run": False, **config.get(action, {})}
-        MAINTENANCE_OPS[action].check_config(op_config)
+        find_op(action).check_config(op_config)
         minute = compute_schedule_minute(job.tags.get(TABLE_TAG, job.name))
         schedule = dg.ScheduleDefinition(
             name=f"{job.name}_schedule",

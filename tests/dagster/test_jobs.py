@@ -17,12 +17,14 @@ from paimon_orch.dagster import (
     build_expire_snapshots_job,
     build_mark_done_job,
     build_remove_orphan_files_job,
+    build_step_job,
     build_sync_iceberg_job,
     build_sync_partitions_job,
 )
 from paimon_orch.dagster.resources import ExecutorChoice
 from paimon_orch.errors import InputError
 from paimon_orch.steps.cleanup.quarantine import Quarantine
+from paimon_orch.steps.common.step_registry import find_steps, load_declaration
 from paimon_orch.steps.expiration import expire_snapshots
 from paimon_orch.steps.inspection.inspect import inspect
 from paimon_orch.table.table import Table
@@ -91,6 +93,49 @@ def read_observation(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
     ]
     assert observation.asset_key == dg.AssetKey(["lake", "orders"])
     return {key: value.value for key, value in observation.metadata.items()}
+
+
+@pytest.mark.parametrize("step", sorted(find_steps()))
+def test_each_declared_step_has_a_job_with_a_config_for_its_arguments(step: str) -> None:
+    job = build_step_job(step, "lake.orders")
+    declaration, action = load_declaration(step), step.replace("-", "_")
+
+    assert job.name == f"{action}__lake__orders"
+    config = (job.run_config or {})["ops"][action]["config"]
+    assert config["dry_run"] is declaration.asks
+    complete = config | {"dry_run": False}
+    assert dg.validate_run_config(job, {"ops": {action: {"config": complete}}})
+    definition: Any = job.nodes[0].definition
+    described = definition.config_schema.as_field().config_type.fields
+    for name, argument in declaration.arguments.items():
+        assert described[name].description == argument.argument.help
+
+
+def test_a_declared_step_is_planned_executed_and_reported(
+    snapshots: Table, resources: Mapping[str, object]
+) -> None:
+    job = build_step_job("expire-snapshots", "lake.orders", config={"retain_max": 3})
+
+    planned = read_observation(run(job, resources, retain_min=3))
+    before = len(snapshots.stores.snapshots.ids())
+    metadata = read_observation(run(job, resources, retain_min=3, dry_run=False))
+
+    assert (before, len(snapshots.stores.snapshots.ids())) == (12, 3)
+    assert planned["paimon/expire_snapshots_planned_snapshots"] == 9
+    assert metadata["paimon/expire_snapshots_snapshots"] == 9
+    with pytest.raises(dg.Failure, match="retain_max is 0; the minimum is 1"):
+        run(job, resources, retain_max=0)
+
+
+def test_the_plan_of_a_declared_step_is_shown_as_a_table(
+    orphan: Path, resources: Mapping[str, object]
+) -> None:
+    metadata = read_observation(
+        run(build_step_job("remove-orphan-files", "lake.orders"), resources)
+    )
+
+    assert [record.data for record in metadata["paimon/plan"].records] == [{"item": str(orphan)}]
+    assert orphan.exists()
 
 
 @pytest.mark.parametrize(

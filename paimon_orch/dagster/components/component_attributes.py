@@ -17,6 +17,7 @@ from paimon_orch.dagster.components.maintenance_attributes import (
     OrphanFilesAttributes,
     PartitionExpirationAttributes,
     SnapshotExpirationAttributes,
+    StepAttributes,
 )
 from paimon_orch.dagster.components.partition_attributes import PartitionsAttributes
 from paimon_orch.dagster.components.translation import TRANSLATION_HELP, Translation
@@ -237,6 +238,11 @@ class TableAttributes(CatalogAttributes):
         default=None,
         description="Schedule of the job sync_iceberg, which publishes stale Iceberg metadata. "
         "For tables with the option metadata.iceberg.storage.",
+    )
+    steps: dict[str, StepAttributes] = Field(
+        default={},
+        description="Jobs of other declared steps by their names, such as analyze; those with a "
+        "cron have a schedule.",
     )
     allow_stale_external: bool = Field(default=False, description=STALE_EXTERNAL_HELP)
     allow_unknown_options: bool = Field(default=False, description=UNKNOWN_OPTIONS_HELP)

@@ -119,6 +119,19 @@ class PartitionExpirationAttributes(ScheduleAttributes):
     )
 
 
+class StepAttributes(ScheduleAttributes):
+    """The arguments and the schedule of a declared step."""
+
+    dry_run: bool = Field(default=False, description="Whether scheduled runs are dry runs.")
+    arguments: dict[str, Any] = Field(
+        default={}, description="Arguments of the step, as in the config of its job."
+    )
+
+    def job_config(self) -> dict[str, Any]:
+        """Return the defaults of the job's config."""
+        return dict(self.arguments)
+
+
 class IcebergAttributes(ScheduleAttributes):
     """When stale Iceberg metadata is published, in addition to the publication by each commit."""
 

@@ -7,6 +7,7 @@ import dagster as dg
 
 from paimon_orch.dagster.components.component_attributes import TableAttributes
 from paimon_orch.dagster.components.maintenance_attributes import ScheduleAttributes
+from paimon_orch.dagster.declared_ops import build_declared_op
 from paimon_orch.dagster.jobs import ACTION_TAG, JobScope, build_maintenance_job
 from paimon_orch.dagster.maintenance_ops import (
     EXPIRE_PARTITIONS,
@@ -40,6 +41,7 @@ def build_jobs(attributes: TableAttributes, scope: JobScope) -> list[dg.JobDefin
     ops: list[MaintenanceOp[Any]] = [EXPIRE_SNAPSHOTS, REMOVE_ORPHAN_FILES, SYNC_ICEBERG]
     if attributes.partition_expiration is not None:
         ops.append(EXPIRE_PARTITIONS)
+    ops += map(build_declared_op, attributes.steps)
     policies = {
         action: policy.job_config() for action, policy in _find_policies(attributes).items()
     }
@@ -53,7 +55,12 @@ def build_schedules(
     attributes: TableAttributes, jobs: Sequence[dg.JobDefinition]
 ) -> list[dg.ScheduleDefinition]:
     """Return the schedules of the jobs that have a policy."""
-    policies = _find_policies(attributes)
+    declared = {name.replace("-", "_") for name in attributes.steps}
+    policies = {
+        action: policy
+        for action, policy in _find_policies(attributes).items()
+        if policy.cron is not None or action not in declared
+    }
     status = dg.DefaultScheduleStatus
     return build_maintenance_schedules(
         [job for job in jobs if job.tags[ACTION_TAG] in policies],
@@ -71,4 +78,5 @@ def _find_policies(attributes: TableAttributes) -> dict[str, ScheduleAttributes]
         EXPIRE_PARTITIONS.action: attributes.partition_expiration,
         SYNC_ICEBERG.action: attributes.iceberg,
     }
-    return {action: policy for action, policy in policies.items() if policy is not None}
+    declared = {name.replace("-", "_"): policy for name, policy in attributes.steps.items()}
+    return declared | {name: policy for name, policy in policies.items() if policy is not None}

@@ -12,7 +12,7 @@ from support.dagster.ticks import evaluate_sensor, scheduled_op_config
 
 from paimon_orch.dagster import CompactionPolicy, PaimonCatalogResource, PaimonTableComponent
 from paimon_orch.dagster.components.compaction_attributes import CompactionAttributes
-from paimon_orch.errors import InputError
+from paimon_orch.errors import InputError, PaimonError
 from paimon_orch.steps.inspection.inspect import inspect
 from paimon_orch.table.table import Table
 
@@ -77,6 +77,37 @@ def test_policies_become_the_config_of_the_schedules() -> None:
         "older_than": "7 d",
         "quarantine": False,
     }
+
+
+def test_any_declared_step_has_a_job_and_with_a_cron_a_schedule() -> None:
+    steps = {
+        "analyze": {"cron": "0 3 * * *", "arguments": {"columns": ["id"]}},
+        "rescale": {"arguments": {"bucket_num": 4}},
+    }
+
+    defs = load(steps=steps)
+
+    dg.Definitions.validate_loadable(defs)
+    assert {"analyze__lake__orders", "rescale__lake__orders"} <= {
+        job.name for job in defs.jobs or []
+    }
+    assert "rescale__lake__orders_schedule" not in {each.name for each in defs.schedules or []}
+    assert defs.resolve_schedule_def("analyze__lake__orders_schedule").cron_schedule == "0 3 * * *"
+    assert schedule_config(defs, "analyze") == {"dry_run": False, "columns": ["id"]}
+
+
+@pytest.mark.parametrize(
+    ("steps", "message"),
+    [
+        ({"analyse": {}}, "there is no step analyse"),
+        ({"rescale": {"arguments": {"buckets": 4}}}, "rescale has no config field buckets"),
+        ({"rescale": {"arguments": {"bucket_num": 0}}}, "bucket_num is 0; the minimum is 1"),
+        ({"expire-tags": {"arguments": {"older_than": "soon"}}}, "older_than 'soon' is neither"),
+    ],
+)
+def test_a_wrong_step_is_refused_when_definitions_load(steps: dict[str, Any], message: str) -> None:
+    with pytest.raises(PaimonError, match=message):
+        load(steps=steps)
 
 
 def test_iceberg_metadata_is_published_by_a_schedule_if_the_attribute_is_set() -> None:

@@ -123,6 +123,44 @@ def test_a_new_file_is_a_command_with_help_a_dry_run_a_question_and_json(
     assert json.loads(run("--yes", "--json", "--at-most", 1).stdout) == {"columns": ["k"]}
 
 
+DAGSTER = """
+import json, sys
+import dagster as dg
+from paimon_orch.dagster import PaimonTableComponent
+
+attributes = {"table": "db.t", "warehouse": sys.argv[1]}
+attributes["steps"] = {"count-columns": {"cron": "0 3 * * *", "arguments": {"at_most": 1}}}
+defs = PaimonTableComponent.from_attributes_dict(attributes=attributes).definitions()
+job = defs.resolve_job_def("count_columns__db__t")
+assert "count_columns__db__t_schedule" in {each.name for each in defs.schedules}
+config = job.run_config["ops"]["count_columns"]["config"]
+result = job.execute_in_process({"ops": {"count_columns": {"config": config | {"dry_run": False}}}})
+[event] = result.get_asset_observation_events()
+metadata = event.asset_observation_data.asset_observation.metadata
+print(json.dumps([config, metadata["paimon/count_columns_columns"].value]))
+"""
+
+
+def test_a_new_file_is_a_job_with_a_launchpad_and_a_schedule_of_a_component(
+    tmp_path: Path, product: Path
+) -> None:
+    new_table(tmp_path)
+    script = product / "toy_in_dagster.py"
+    script.write_text(DAGSTER, encoding="utf-8")
+
+    finished = subprocess.run(
+        [sys.executable, script, tmp_path],
+        cwd=product,
+        env=os.environ | {"PYTHONPATH": str(product)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert finished.returncode == 0, finished.stderr
+    assert json.loads(finished.stdout) == [{"dry_run": True, "at_most": 1}, 1]
+
+
 def test_a_new_file_is_a_step_of_any_process(
     tmp_path: Path, run_module: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
