@@ -8,17 +8,21 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.commands import option_names, walk_commands
+from support.commands import invoke, option_names, walk_commands
 from support.tables import new_table, rows_of, table_of
 
-from paimon_orch import run_step
+from paimon_orch import run_step, steps
+from paimon_orch.dagster import build_step_job
 from paimon_orch.errors import InputError, UnsupportedError
+from paimon_orch.orchestration.step_runs import run_declared_step
 from paimon_orch.run_step import StepRun
+from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.common.step_registry import find_steps, load_declaration
 from paimon_orch.table.table import Table
 
@@ -230,3 +234,48 @@ def test_the_page_lists_all_keys_and_all_steps(repository: Path) -> None:
     page = (repository / "docs/how-to/run-a-step-anywhere.md").read_text(encoding="utf-8")
     for name in (*find_steps(), *(field.name for field in fields(StepRun))):
         assert f"`{name}`" in page
+
+
+WRONG: list[tuple[str, str, Callable[[Table], object], str, object, str]] = [
+    ("expire-snapshots", "retain_max", lambda t: steps.expire_snapshots(t, retain_max=0),
+     "--retain-max", 0, "is 0; the minimum is 1"),
+    ("expire-changelogs", "max_deletes", lambda t: steps.expire_changelogs(t, max_deletes=-1),
+     "--max-deletes", -1, "is -1; the minimum is 0"),
+    ("rescale", "bucket_num", lambda t: steps.rescale(t, 0),
+     "--bucket-num", 0, "is 0; the minimum is 1"),
+    ("expire-snapshots", "older_than", lambda t: steps.expire_snapshots(t, older_than="soon"),  # type: ignore[arg-type]
+     "--older-than", "soon", "'soon' is neither a duration, for example '3 d', nor"),
+    ("expire-partitions", "expiration_time",
+     lambda t: steps.expire_partitions(t, expiration_time="long"),  # type: ignore[arg-type]
+     "--expiration-time", "long", "'long' is not a duration; write a whole number and a unit"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("step", "name", "call", "option", "value", "sentence"), WRONG, ids=lambda each: str(each)[:20]
+)
+def test_a_wrong_argument_is_refused_by_the_same_sentence_everywhere(
+    tmp_path: Path,
+    step: str,
+    name: str,
+    call: Callable[[Table], object],
+    option: str,
+    value: object,
+    sentence: str,
+) -> None:
+    table = new_table(tmp_path, "p INT, k INT", key=(), partition_by=["p"], bucket="-1")
+    command = (step, str(tmp_path), "db.t", option, str(value), "--dry-run")
+    arguments = {name: value}
+
+    front_ends: list[Callable[[], object]] = [
+        lambda: call(table),
+        lambda: run_declared_step(step, table, arguments, InProcessExecutor(), dry_run=True),
+        lambda: build_step_job(step, "db.t", config=arguments),
+    ]
+    for refuse in front_ends:
+        with pytest.raises(InputError) as refused:
+            refuse()
+        assert str(refused.value).startswith(f"{name} {sentence}")
+    with pytest.raises(InputError) as refused:
+        invoke(*command)
+    assert str(refused.value).startswith(f"{option} {sentence}")

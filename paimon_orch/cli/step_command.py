@@ -159,11 +159,12 @@ def _build_annotation(declared: DeclaredField) -> Any:
     sentence = argument.help
     if argument.split is not None:
         sentence += " Several are separated by semicolons."
+    if argument.minimum is not None:
+        sentence += f" At least {argument.minimum}."
     option = typer.Option(
         get_option(declared),
         metavar=argument.metavar or ("N" if kind is int else None),
         help=sentence,
-        min=argument.minimum,
         show_default=argument.default or True,
     )
     optional = kind | None if declared.default is None else kind

@@ -82,10 +82,14 @@ class DeclaredField:
             return self.argument.parse(label, value)
         if self.argument.parse is not None or not _accepts(self.hint, value):
             raise InputError(f"{label} is {_show(value)}, but must be {self.describe_type()}")
+        self.check_minimum(value, label)
+        return tuple(value) if isinstance(value, list) else value
+
+    def check_minimum(self, value: object, label: str) -> None:
+        """Raise :class:`InputError` for a number below the minimum."""
         minimum = self.argument.minimum
         if minimum is not None and isinstance(value, int) and value < minimum:
             raise InputError(f"{label} is {value}; the minimum is {minimum}")
-        return tuple(value) if isinstance(value, list) else value
 
     def describe_type(self) -> str:
         """Return what the argument accepts: ``a whole number``, ``minor or full``."""
@@ -96,17 +100,27 @@ class DeclaredField:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedRequest:
-    """Base of requests whose arguments have parsers; in Python too, they accept texts."""
+    """Base of requests: in Python too, parsers accept texts, and numbers have a minimum."""
 
     def __post_init__(self) -> None:
         for name, field in list_arguments(type(self)).items():
             parse, value = field.argument.parse, getattr(self, name)
             if parse is not None and value is not None:
                 object.__setattr__(self, name, parse(name, value))
+            field.check_minimum(value, name)
+
+
+_DECLARED: dict[type[Any], Mapping[str, DeclaredField]] = {}  # reading hints takes 0.3 ms
 
 
 def list_arguments(request: type[Any]) -> Mapping[str, DeclaredField]:
     """Return the annotated fields of a dataclass by name."""
+    if request not in _DECLARED:
+        _DECLARED[request] = _read_arguments(request)
+    return _DECLARED[request]
+
+
+def _read_arguments(request: type[Any]) -> Mapping[str, DeclaredField]:
     hints = get_type_hints(request, include_extras=True)
     declared = {}
     for field in fields(request):

@@ -27,7 +27,7 @@ from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.merge.sort.sort_merge_reader import MergeRun, merge_runs
-from paimon_orch.steps.common.argument import TABLE_OPTION, Argument
+from paimon_orch.steps.common.argument import TABLE_OPTION, Argument, ParsedRequest
 from paimon_orch.steps.common.bucket_scan import (
     Judgment,
     require_partitions,
@@ -60,7 +60,7 @@ _MAX_OPEN_WRITERS = 4  # each writer buffers a row group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RescaleRequest:
+class RescaleRequest(ParsedRequest):
     """The new number of buckets and the partitions."""
 
     bucket_num: Annotated[

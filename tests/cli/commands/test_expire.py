@@ -131,12 +131,12 @@ def test_dates_without_dashes_and_epoch_seconds_are_refused(
 def test_the_error_of_a_number_out_of_range_contains_its_option(
     tmp_path: Path, old_table: Table, option: str, number: int
 ) -> None:
-    result = invoke("expire-snapshots", str(tmp_path), "db.t", option, str(number))
+    name = option[2:].replace("-", "_")
+    limits: Any = {name: number}
 
-    assert result.exit_code == 2
-    assert f"Invalid value for '{option}'" in " ".join(result.stderr.split())
-    limits: Any = {option[2:].replace("-", "_"): number}
-    with pytest.raises(InputError, match=f"{option[2:]}\\) of snapshots is {number}, but must be"):
+    with pytest.raises(InputError, match=f"^{option} is {number}; the minimum is "):
+        invoke("expire-snapshots", str(tmp_path), "db.t", option, str(number))
+    with pytest.raises(InputError, match=f"^{name} is {number}; the minimum is "):
         expire_snapshots(old_table, **limits)
 
 

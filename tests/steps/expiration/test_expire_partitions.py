@@ -131,7 +131,7 @@ def test_negative_limits_and_batch_sizes_are_refused(
 ) -> None:
     table = by_day(tmp_path, ["2020-01-01", "2020-01-02"], partition__expiration_time="1 d", partition__expiration_batch_size=size)  # fmt: skip
 
-    with pytest.raises(InputError, match="cannot expire"):
+    with pytest.raises(InputError, match=r"cannot expire|max_expires is -1; the minimum is 0"):
         expire_partitions(table, max_expires=limit)
     assert table.stores.snapshots.ids() == [1]
 

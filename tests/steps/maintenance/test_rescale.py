@@ -192,7 +192,7 @@ def test_unsupported_tables_are_refused_and_not_changed(tmp_path: Path) -> None:
     before = stored_files(waiting)
     with pytest.raises(InputError, match="compact it"):
         rescale(waiting, 4)
-    with pytest.raises(InputError, match="at least 1, got 0"):
+    with pytest.raises(InputError, match="bucket_num is 0; the minimum is 1"):
         rescale(waiting, 0)
     assert stored_files(waiting) == before
     assert rescale(new_table(tmp_path / "c"), 4) is None
