@@ -154,6 +154,31 @@ def test_workflows_pin_actions_and_run_targets_of_the_makefile(path: Path) -> No
         assert "secrets." not in str(step)
 
 
+def test_hooks_before_a_commit_run_the_checks_of_the_makefile() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    recipe = re.findall(r"^\t\$\(BIN\)/(.+)$", makefile[makefile.index("\nlint:") :], re.MULTILINE)
+    [local] = load(ROOT / ".pre-commit-config.yaml")["repos"]
+
+    entries = [hook["entry"].replace(" --force-exclude", "") for hook in local["hooks"]]
+    assert entries == [f".venv/bin/{command}" for command in recipe[:3]]
+
+
+def test_issue_forms_have_a_required_answer() -> None:
+    forms = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*_re*.yml"))
+    assert len(forms) == 2
+    for form in map(load, forms):
+        assert {"name", "description", "body"} <= form.keys()
+        assert any(part.get("validations", {}).get("required") for part in form["body"])
+
+
+def test_dependencies_are_proposed_for_folders_that_exist() -> None:
+    updates = load(ROOT / ".github" / "dependabot.yml")["updates"]
+    manifests = {"docker": "Dockerfile", "github-actions": ".github", "pip": "pyproject.toml"}
+    for update in updates:
+        folder = ROOT / update["directory"].strip("/")
+        assert (folder / manifests[update["package-ecosystem"]]).exists()
+
+
 def test_workflows_run_the_tests_on_every_supported_python(repository: Path) -> None:
     project = tomllib.loads((repository / "pyproject.toml").read_text())["project"]
     versions = {text.rpartition(" ")[2] for text in project["classifiers"] if ":: 3." in text}
