@@ -102,7 +102,7 @@ def test_the_code_location_defines_the_maintenance_of_a_table() -> None:
 
 def test_dagster_has_the_documented_configuration(environment: dict[str, str]) -> None:
     config = load(COMPOSE / "dagster.yaml")
-    page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "production.md").read_text(encoding="utf-8")
     [documented] = re.findall(r"```yaml\n(storage:\n  postgres:.*?)```", page, re.DOTALL)
 
     assert config["storage"] == yaml.safe_load(documented)["storage"]

@@ -250,6 +250,12 @@ def test_python_in_the_pages_imports_existing_names(page: str) -> None:
                     assert hasattr(module, alias.name), f"{node.module}.{alias.name}"
 
 
+def test_the_example_of_airflow_in_the_readme_is_that_of_its_page() -> None:
+    # The page runs in an environment with Airflow.
+    [example] = blocks("README.md", "py")
+    assert example in set(blocks(RUN_WITH_AIRFLOW, "python"))
+
+
 def test_every_command_that_deletes_or_rewrites_has_a_dry_run() -> None:
     without = {name for name, options in list_commands() if "--dry-run" not in options}
 

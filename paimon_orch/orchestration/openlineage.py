@@ -1,4 +1,4 @@
-"""Events of OpenLineage for the steps of this process; see docs/operations.md#openlineage.
+"""Events of OpenLineage for the steps of this process; see docs/monitoring.md#openlineage.
 
 The package ``openlineage-python`` is imported only if the environment configures a transport. A
 receiver that fails never fails a step: it is a warning, and the step sends no further event.

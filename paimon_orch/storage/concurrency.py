@@ -1,6 +1,6 @@
 """Sends independent requests to a store at the same time, from one pool of threads per process.
 
-See docs/storage.md#concurrent-requests.
+See docs/storage.md#requests-and-caches.
 """
 
 import os

@@ -48,6 +48,10 @@ PAGES = {
     "docs/api/catalog-and-tables.md": PageSetup(),
     "docs/installation.md": PageSetup(),
     "docs/getting-started.md": PageSetup(),
+    "docs/production.md": PageSetup(
+        tables=("db.orders",),
+        skipped={"dagster_slack": "an optional package that the tests do not install"},
+    ),
     "docs/autopilot.md": PageSetup(tables=("sales.orders", "web.events")),
     "docs/doctor.md": PageSetup(tables=("sales.orders", "sales.items")),
     "docs/spark.md": PageSetup(
@@ -60,15 +64,10 @@ PAGES = {
         skipped={"sync-partitions prod": SERVER, "sync-iceberg": "runs in read-with-iceberg.md"},
     ),
     "docs/file-indexes.md": PageSetup(tables=("db.events",)),
-    "docs/how-to/alerts.md": PageSetup(
-        skipped={"dagster_slack": "an optional package that the tests do not install"}
-    ),
-    "docs/how-to/backfill-compaction.md": PageSetup(tables=("lake.orders",)),
     "docs/how-to/catalogs.md": PageSetup(tables=("db.orders",)),
     "docs/how-to/compose.md": PageSetup(),
     "docs/how-to/duckdb-and-polars.md": PageSetup(follows="docs/getting-started.md"),
     "docs/how-to/flink-writes.md": PageSetup(),
-    "docs/how-to/from-cron-to-dagster.md": PageSetup(),
     "docs/how-to/load-files.md": PageSetup(),
     "docs/how-to/named-catalogs.md": PageSetup(
         tables=("db.orders",),
@@ -144,8 +143,8 @@ def test_all_pages_that_new_users_follow_run_except_for_commands_of_servers() ->
     }
 
     assert shown == {
+        "docs/production.md": 4,  # a crontab
         "docs/how-to/compose.md": 3,  # in a container
-        "docs/how-to/from-cron-to-dagster.md": 4,  # a crontab
         "docs/how-to/s3.md": 1,
     }
 

@@ -1,4 +1,4 @@
-"""A Dagster instance in PostgreSQL, with the configuration in docs/operations.md."""
+"""A Dagster instance in PostgreSQL, with the configuration in docs/production.md."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def documented_config(repository: Path) -> str:
-    text = (repository / "docs" / "operations.md").read_text()
+    text = (repository / "docs" / "production.md").read_text()
     [config] = re.findall(r"```yaml\n(storage:\n  postgres:.*?)```", text, re.DOTALL)
     return str(config)
 

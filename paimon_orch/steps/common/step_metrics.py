@@ -1,4 +1,4 @@
-"""Metrics of steps for OpenTelemetry, and observers of steps; see docs/operations.md#opentelemetry.
+"""Metrics of steps for OpenTelemetry, and observers of steps; see docs/monitoring.md#opentelemetry.
 
 Metrics are recorded only if the process has already imported ``opentelemetry.metrics``. Whoever
 configures a meter provider imports it, so this module neither imports nor needs the package.

@@ -1,6 +1,6 @@
 """Keeps the content of metadata files that never change, in one bounded cache per process.
 
-See docs/storage.md#cached-metadata.
+See docs/storage.md#requests-and-caches.
 """
 
 from collections.abc import Hashable
