@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     )
     from paimon_orch.table.table import Table
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 __all__ = [
     "AccessDeniedError",
     "AddColumn",
