@@ -27,7 +27,11 @@ from paimon_orch.table.table_state import TableState
 from paimon_orch.table.write.arrow_input import ArrowStreamExportable, to_arrow_table
 from paimon_orch.table.write.bucket_routing import check_writable
 from paimon_orch.table.write.commit_message import CommitMessage, discard_written_files
-from paimon_orch.table.write.conform_rows import check_columns, convert_rows
+from paimon_orch.table.write.conform_rows import (
+    add_missing_columns,
+    check_columns,
+    convert_rows,
+)
 from paimon_orch.table.write.dynamic_bucket import HashIndex, has_dynamic_buckets
 from paimon_orch.table.write.next_sequences import PartitionSequences, compute_next_sequences
 from paimon_orch.table.write.overwrite_upgrade import upgrade_after_overwrite
@@ -168,6 +172,7 @@ class WriteBuilder:
         if kind is RowKind.INSERT:
             row_kind = row_kind or planned.schema.typed_options.get(ROWKIND_FIELD)
         check_columns(table_rows.column_names, planned.schema, row_kind=row_kind)
+        table_rows = add_missing_columns(table_rows, planned.schema)
         converted = convert_rows(table_rows, planned.schema, row_kind=row_kind, kind=kind)
         written = write_rows(planned, [converted])
         try:
