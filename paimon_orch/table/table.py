@@ -355,6 +355,22 @@ class Table:
         snapshot_id = delete(self, InProcessExecutor(), where).snapshot_id
         return None if snapshot_id is None else self.snapshot(snapshot_id)
 
+    def update(
+        self, values: "Mapping[str, object]", where: str | Predicate | None = None
+    ) -> Snapshot | None:
+        """Update the rows that match a filter, by default all rows, in one snapshot.
+
+        ``values`` are new values by column: text is an SQL expression, and other values, such as
+        numbers, dates and :func:`paimon_orch.col`, are stored as they are. Runs in this process;
+        use :func:`paimon_orch.spark.update` for expressions that only Spark computes.
+
+        >>> table.update({"status": "'VOID'", "price": 0}, where="id = 3")
+        """
+        from paimon_orch.steps import update
+
+        snapshot_id = update(self, values, where).snapshot_id
+        return None if snapshot_id is None else self.snapshot(snapshot_id)
+
     def compact(
         self,
         *,
