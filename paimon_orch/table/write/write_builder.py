@@ -5,10 +5,12 @@ See docs/format/commit.md.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from paimon_orch.errors import REFUSED_COMMIT_ERRORS, InputError
+from paimon_orch.format.argument_checks import check_text
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest.index_manifest import HASH_INDEX
 from paimon_orch.format.manifest.live_files import BucketGroups, collect_live_files
@@ -56,6 +58,14 @@ class WriteBuilder:
     is_overwrite: bool = False
     partitions: PartitionSpec | Sequence[PartitionSpec] | None = None
     commit_id: CommitId | None = None
+
+    def __post_init__(self) -> None:
+        """Raise :class:`InputError` for a commit id of another type."""
+        given: Any = self.commit_id
+        if given is not None and not isinstance(given, CommitId):
+            raise InputError(
+                f"commit_id must be a CommitId, such as CommitId('nightly', 20260131), not {given!r}"
+            )
 
     def read_next_sequences(self) -> dict[PartitionBucket, int]:
         """Return the next sequence number of each bucket with files, or {} for an overwrite.
@@ -163,6 +173,8 @@ class WriteBuilder:
 
         ``row_kind`` names a text column with row kinds; without it, all rows have ``kind``.
         """
+        if row_kind is not None:
+            check_text("row_kind", row_kind, "op")
         planned = self.plan(in_process=True)
         committed = self.find_committed()
         if committed is not None:
