@@ -9,17 +9,15 @@ import pytest
 from support.tables import catalog_of, new_table, table_of
 
 from paimon_orch import AddColumn, CommitId, DropColumn, InputError, SetOption
-from paimon_orch.steps import (
-    analyze,
-    expire_snapshots,
-    expire_tags,
-    mark_done,
-    remove_orphan_files,
-    rescale,
-)
+from paimon_orch import steps as typed_steps
 from paimon_orch.table.table import Table
 
+steps: Any = typed_steps  # so that wrong types can be passed
 ROWS = pa.table({"k": [1], "v": ["x"]})
+
+
+def open_catalog(table: Table) -> Any:
+    return catalog_of(table)
 
 
 @pytest.fixture
@@ -54,23 +52,23 @@ WRONG: list[tuple[Callable[[Any], object], str]] = [
     (lambda t: t.branches.create(5), "a branch name must be text, such as 'test', not 5"),
     (lambda t: t.branches.delete(5), "a branch name must be text"),
     (lambda t: t.branches.fast_forward(5), "a branch name must be text"),
-    (lambda t: expire_snapshots(t, retain_max="1"), "retain_max is '1', but must be a whole numb"),
-    (lambda t: expire_snapshots(t, retain_min=1.5), "retain_min is 1.5, but must be a whole numbe"),
-    (lambda t: expire_snapshots(t, older_than=True), "older_than True is not a point in time"),
-    (lambda t: expire_snapshots(t, older_than=-1), "older_than -1 is before 1970"),
-    (lambda t: expire_tags(t, older_than=-1), "older_than -1 is before 1970"),
-    (lambda t: remove_orphan_files(t, older_than=True), "older_than True is not a point in time"),
-    (lambda t: remove_orphan_files(t, older_than=-1), "older_than -1 is before 1970"),
-    (lambda t: rescale(t, "2"), "bucket_num is '2', but must be a whole number"),
-    (lambda t: analyze(t, columns="kv"), "columns is 'kv', but must be a list: write ['kv']"),
-    (lambda t: mark_done(t, "dt=1"), "partitions is 'dt=1', but must be a list: write ['dt=1']"),
-    (lambda t: mark_done(t, 5), "partitions is 5, but must be a list"),
-    (lambda t: catalog_of(t).drop_table(None), "a table name must be text"),
-    (lambda t: catalog_of(t).rename_table("db.t", 5), "a table name must be text"),
-    (lambda t: catalog_of(t).create_database(5), "a database name must be text, such as 'sales'"),
-    (lambda t: catalog_of(t).alter_table("db.t", [AddColumn(column=5, type="INT")]),  # type: ignore[arg-type]
+    (lambda t: steps.expire_snapshots(t, retain_max="1"), "retain_max is '1', but must be a whole numb"),
+    (lambda t: steps.expire_snapshots(t, retain_min=1.5), "retain_min is 1.5, but must be a whole numbe"),
+    (lambda t: steps.expire_snapshots(t, older_than=True), "older_than True is not a point in time"),
+    (lambda t: steps.expire_snapshots(t, older_than=-1), "older_than -1 is before 1970"),
+    (lambda t: steps.expire_tags(t, older_than=-1), "older_than -1 is before 1970"),
+    (lambda t: steps.remove_orphan_files(t, older_than=True), "older_than True is not a point in time"),
+    (lambda t: steps.remove_orphan_files(t, older_than=-1), "older_than -1 is before 1970"),
+    (lambda t: steps.rescale(t, "2"), "bucket_num is '2', but must be a whole number"),
+    (lambda t: steps.analyze(t, columns="kv"), "columns is 'kv', but must be a list: write ['kv']"),
+    (lambda t: steps.mark_done(t, "dt=1"), "partitions is 'dt=1', but must be a list: write ['dt=1']"),
+    (lambda t: steps.mark_done(t, 5), "partitions is 5, but must be a list"),
+    (lambda t: open_catalog(t).drop_table(None), "a table name must be text"),
+    (lambda t: open_catalog(t).rename_table("db.t", 5), "a table name must be text"),
+    (lambda t: open_catalog(t).create_database(5), "a database name must be text, such as 'sales'"),
+    (lambda t: open_catalog(t).alter_table("db.t", [AddColumn(column=5, type="INT")]),  # type: ignore[arg-type]
      "a path of a column must be a list of names, such as ['id'], not 5"),
-    (lambda t: catalog_of(t).alter_table("db.t", [DropColumn(5)]),  # type: ignore[arg-type]
+    (lambda t: open_catalog(t).alter_table("db.t", [DropColumn(5)]),  # type: ignore[arg-type]
      "a path of a column must be a list of names"),
     (lambda _: SetOption("bucket", None), "option 'bucket' must be text or a number, not None"),  # type: ignore[arg-type]
     (lambda _: SetOption(1, "2"), "the name of an option must be text"),  # type: ignore[arg-type]
@@ -91,7 +89,7 @@ def test_a_wrong_value_is_refused(
 def test_numbers_of_numpy_and_of_options_are_taken(table: Table) -> None:
     import numpy as np
 
-    expire_snapshots(table, retain_max=np.int64(1), retain_min=np.int32(1))  # type: ignore[arg-type]
+    steps.expire_snapshots(table, retain_max=np.int64(1), retain_min=np.int32(1))
     schema = catalog_of(table).alter_table("db.t", [SetOption("num-levels", 7)])  # type: ignore[arg-type]
 
     assert schema.options["num-levels"] == "7"

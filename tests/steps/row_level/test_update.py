@@ -128,8 +128,8 @@ def test_kinds_of_tables(tmp_path: Path, kind: str) -> None:
 def test_an_update_keeps_nulls_in_columns_with_a_default(tmp_path: Path) -> None:
     table = new_table(tmp_path)
     table.upsert(table_of("k v", [(1, "a")]))
-    changes = [AddColumn(column="n", type="INT"), UpdateDefault(column="n", default="5")]
-    catalog_of(table).alter_table("db.t", changes)
+    added, default = AddColumn(column="n", type="INT"), UpdateDefault(column="n", default="5")
+    catalog_of(table).alter_table("db.t", [added, default])
 
     table.update({"v": "'x'"})
 
