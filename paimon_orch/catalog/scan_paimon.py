@@ -24,7 +24,8 @@ def scan_paimon(table: Table | str, **scan: Any) -> "pl.LazyFrame":
 def _open(table: Table | str) -> Table:
     if isinstance(table, Table):
         return table
-    parts = table.rstrip("/").rsplit("/", 2) if isinstance(table, str) else []
+    given: Any = table
+    parts = given.rstrip("/").rsplit("/", 2) if isinstance(given, str) else []
     if len(parts) != 3 or not parts[1].endswith(".db"):
         raise InputError(
             "scan_paimon needs a table, such as Catalog('/lake').table('shop.orders'), or the "
