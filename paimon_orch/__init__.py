@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from paimon_orch.catalog.catalog import Catalog
+    from paimon_orch.catalog.scan_paimon import scan_paimon
     from paimon_orch.errors import (
         AccessDeniedError,
         AlreadyExistsError,
@@ -81,6 +82,7 @@ __all__ = [
     "UpdateNullability",
     "UpdateType",
     "col",
+    "scan_paimon",
     "variant_get",
 ]
 
@@ -89,6 +91,7 @@ _MODULES = {
     "CommitId": "table.commit.commit",
     "Table": "table.table",
     "col": "table.filter.expression",
+    "scan_paimon": "catalog.scan_paimon",
     "variant_get": "files.variant_access",
     **dict.fromkeys(
         (

@@ -381,6 +381,7 @@ class Catalog:
 
     def can_drop_table(self, identifier: str, *, if_exists: bool = False) -> bool:
         """Return whether :meth:`drop_table` has a table to delete; raises the same errors."""
+        check_text("a table name", identifier, "database.table")
         if BRANCH_SEPARATOR in identifier:
             raise InputError(f"{identifier} is a branch: drop it with Table.branches.delete")
         try:
@@ -417,6 +418,8 @@ class Catalog:
         :class:`UnsupportedError` in object stores, which have no atomic rename, and
         :class:`InputError` if the new name is taken.
         """
+        for name in (identifier, to):
+            check_text("a table name", name, "database.table")
         if BRANCH_SEPARATOR in identifier or BRANCH_SEPARATOR in to:
             raise InputError(f"{identifier} cannot become {to}: branches cannot be renamed")
         source, target = self.table(identifier), TableIdentifier.parse(to)
@@ -463,6 +466,9 @@ class Catalog:
                     "changes must be a list of schema changes, such as "
                     f"[AddColumn(column='note', type='STRING')]; {change!r} is none"
                 )
+            path: Any = getattr(change, "column", "")
+            if not isinstance(path, str):
+                check_names("a path of a column", path)
         table.stores.check_step(StepKind.ALTER)
         check_deletion_vectors_change(table, changes)
         check_no_index_of_changed_columns(table, changes)

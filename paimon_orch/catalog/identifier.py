@@ -50,6 +50,7 @@ class TableIdentifier:
 
 def check_database_name(database: str) -> str:
     """Return the name of a database; raises :class:`InputError` for a name that is not allowed."""
+    check_text("a database name", database, "sales")
     if not _NAME_PATTERN.fullmatch(database):
         raise InputError(f"database name {database!r} must not be empty or contain '.', '$' or '/'")
     if database == _SYSTEM_DATABASE:

@@ -105,6 +105,7 @@ _COMMANDS: Mapping[str, IndexEntry] = MappingProxyType(
         "repair": IndexEntry("repair", Panel.CHECK, "Repair what doctor finds in a table."),
         "check": IndexEntry("check", Panel.CHECK, "Verify a table."),
         "rollback": IndexEntry("rollback", Panel.REFERENCES, "Roll back to an older snapshot."),
+        "undo": IndexEntry("rollback", Panel.REFERENCES, "Take back the newest snapshot."),
         "trigger-tag-automatic-creation": IndexEntry(
             "tag", Panel.REFERENCES, "Create the tags that are due."
         ),

@@ -190,7 +190,7 @@ def print_write_result(
     empty_text: str,
     compaction: "CompactionResult | None" = None,
 ) -> None:
-    """Print the result of a write and its compaction; notes invisible rows on stderr."""
+    """Print the result of a write and its compaction; notes on stderr say how to take it back."""
     rows = values["rows_not_visible"]
     if compaction is not None:
         rows = values["rows_not_visible"] = table.scan().rows_not_visible
@@ -204,6 +204,10 @@ def print_write_result(
 
         text = describe_unseen_rows_after_write(table.stores.label, rows)
         print_error_lines(f"note: {text}")
+    if isinstance(values["snapshot_id"], int) and compaction is None and not as_json:
+        print_error_lines(
+            f"note: to take this back, run {table.stores.label.format_command('undo')}"
+        )
 
 
 def open_table_for_write(

@@ -48,9 +48,10 @@ def _repeat_text(text: str, length: int) -> pa.Array:
 
 
 def convert_to_arrow_type(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Convert data from a caller to a column's Arrow type; finer timestamps are truncated.
+    """Convert data from a caller to a column's Arrow type.
 
-    Raises ``pyarrow.ArrowInvalid`` or ``ArrowNotImplementedError`` for any other loss.
+    Raises ``pyarrow.ArrowInvalid`` or ``ArrowNotImplementedError`` for a value that the type cannot
+    hold, such as microseconds in TIMESTAMP(3). A number may become the nearest FLOAT or DOUBLE.
     """
     array = _decode(array)
     if is_variant(target):
@@ -58,7 +59,9 @@ def convert_to_arrow_type(array: pa.Array, target: pa.DataType) -> pa.Array:
     if array.type == target:
         return array
     if isinstance(array.type, pa.TimestampType) and isinstance(target, pa.TimestampType):
-        return convert_timestamps(array, target)
+        converted = convert_timestamps(array, target)
+        _refuse_changes(array, converted, _find_lost_fractions(array, converted))
+        return converted
     if isinstance(target, pa.TimestampType) and pa.types.is_string(array.type):
         return _parse_timestamps(array, target)
     if pa.types.is_decimal(target) and pa.types.is_integer(array.type):
@@ -70,7 +73,52 @@ def convert_to_arrow_type(array: pa.Array, target: pa.DataType) -> pa.Array:
         return _convert_nested(array, target)
     if isinstance(array, pa.UuidArray) and pa.types.is_string(target):
         raise pa.ArrowInvalid("a UUID has 16 bytes, and is not text; convert it with str")
-    return array.cast(target)
+    return _cast_unchanged(array, target)
+
+
+def _cast_unchanged(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Cast values, and refuse the changes that Arrow's safe casts allow."""
+    if isinstance(array.type, pa.TimestampType):
+        if pa.types.is_time(target):
+            raise pa.ArrowInvalid("a time of day has no date; extract the time first")
+        array = array if array.type.tz is None else to_local_times(array)
+    converted = array.cast(target)
+    if pa.types.is_floating(array.type) and pa.types.is_floating(target):
+        lost = pc.and_(pc.is_inf(converted), pc.invert(pc.is_inf(array)))
+        _refuse_changes(array, converted, lost)
+    elif pa.types.is_floating(array.type) and pa.types.is_decimal(target):
+        _refuse_changes(array, converted, _find_lost_digits(array, converted))
+    elif (pa.types.is_date(target) and isinstance(array.type, pa.TimestampType)) or (
+        pa.types.is_boolean(target) and pa.types.is_primitive(array.type)
+    ):
+        _refuse_changes(array, converted, pc.not_equal(converted.cast(array.type), array))
+    return converted
+
+
+def _find_lost_fractions(array: pa.Array, converted: pa.Array) -> pa.Array:
+    """Return a mask of the timestamps that a coarser unit truncates."""
+    if array.type.tz is not None and converted.type.tz is None:
+        array = to_local_times(array)
+    unit = pa.timestamp(array.type.unit)
+    times = converted.view(pa.timestamp(converted.type.unit))
+    if times.type == unit:
+        return pa.repeat(pa.scalar(value=False), len(array))
+    # a finer unit holds all values, or the conversion would have failed
+    return pc.not_equal(times.cast(unit, safe=False), array.view(unit))
+
+
+def _find_lost_digits(array: pa.Array, converted: pa.Array) -> pa.Array:
+    """Return a mask of the numbers that a scale rounds: not 0.1, which no float holds exactly."""
+    numbers = to_numpy(array.fill_null(0))
+    stored = to_numpy(converted.cast(array.type).fill_null(0))
+    tolerance = 4 * np.finfo(numbers.dtype).eps * np.abs(numbers)
+    return to_arrow_array(np.abs(stored - numbers) > tolerance)
+
+
+def _refuse_changes(array: pa.Array, converted: pa.Array, changed: pa.Array) -> None:
+    if pc.any(changed).as_py():
+        value, stored = (x.filter(changed)[0].cast(pa.string()) for x in (array, converted))
+        raise pa.ArrowInvalid(f"the value {value} would become {stored}")
 
 
 def _decode(array: pa.Array) -> pa.Array:

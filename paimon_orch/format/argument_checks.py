@@ -21,13 +21,22 @@ def check_names(name: str, values: Any) -> None:
         raise InputError(f"{name} must be a list of names, such as ['id'], not {values!r}")
 
 
-def to_whole_number(name: str, value: Any) -> int | None:
+def check_flag(name: str, value: Any) -> None:
+    """Raise :class:`InputError` unless a value is True, False or None; texts are all true."""
+    if value is not None and not isinstance(value, bool):
+        raise InputError(f"{name} must be True or False, not {value!r}")
+
+
+def to_whole_number(name: str, value: Any, *, minimum: int | None = None) -> int | None:
     """Return a whole number, such as one of NumPy, as an ``int``; None remains None."""
     if value is None:
         return None
     if isinstance(value, bool | str) or not hasattr(value, "__index__"):
         raise InputError(f"{name} must be a whole number, such as 5, not {value!r}")
-    return operator.index(value)
+    number = operator.index(value)
+    if minimum is not None and number < minimum:
+        raise InputError(f"{name} must be at least {minimum}, not {number}")
+    return number
 
 
 def to_option_texts(options: Any) -> dict[str, str]:

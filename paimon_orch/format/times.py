@@ -83,7 +83,10 @@ def parse_cutoff(name: str, text: object, now_millis: int | None = None) -> int:
     without dashes, years or epoch seconds, and for times after 9999.
     """
     if not isinstance(text, str):
-        return to_epoch_millis(name, text)
+        cutoff = to_epoch_millis(name, text)
+        if cutoff < 0:
+            raise InputError(f"{name} {text!r} is before 1970; write epoch milliseconds")
+        return cutoff
     if _DURATION.fullmatch(text):
         now = int(time.time() * 1000) if now_millis is None else now_millis
         return max(0, now - parse_duration(name, text) // timedelta(milliseconds=1))

@@ -7,7 +7,6 @@ from pyspark.sql import Column
 from pyspark.sql import functions as fn
 from pyspark.sql.types import AtomicType
 
-from paimon_orch.errors import InputError
 from paimon_orch.files.row_tracking import ROW_ID, row_tracking_fields
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.data_types import type_to_sql
@@ -86,29 +85,3 @@ def expand_star(
     if assignments != "*":
         return assignments
     return {name: fn.col(f"{SOURCE_ALIAS}.{quote_column(name)}") for name in names}
-
-
-def list_fixed_columns(schema: TableSchema) -> list[str]:
-    """Return the columns that determine a row's file and cannot be updated."""
-    keys = (*schema.primary_keys, *schema.partition_keys)
-    bucket_keys = [] if schema.is_bucket_unaware else schema.bucket_key_fields
-    return list(dict.fromkeys((*keys, *(field.name for field in bucket_keys))))
-
-
-def check_assignable(schema: TableSchema, assignments: Assignments) -> None:
-    """Raise :class:`InputError` for columns that do not exist or cannot be updated."""
-    check_columns_exist(schema, assignments)
-    fixed = list_fixed_columns(schema)
-    refused = [name for name in assignments if name in fixed]
-    if refused:
-        raise InputError(
-            f"{', '.join(refused)} cannot be set: columns of the primary key, the partition and "
-            f"the bucket key ({', '.join(fixed)}) determine where a row is stored. Delete the row "
-            "and write the new one."
-        )
-
-
-def check_columns_exist(schema: TableSchema, assignments: Assignments) -> None:
-    """Raise :class:`InputError` for an unknown column."""
-    for name in assignments:
-        schema.field(name)

@@ -36,10 +36,7 @@ from paimon_orch.spark.row_level_columns import (
     build_old_value_columns,
     cast_assignments,
     cast_columns,
-    check_assignable,
-    check_columns_exist,
     expand_star,
-    list_fixed_columns,
     list_row_id_columns,
     to_column,
 )
@@ -47,6 +44,12 @@ from paimon_orch.steps import ingest
 from paimon_orch.steps.common.executor import Progress
 from paimon_orch.steps.common.step import PlanAttempts
 from paimon_orch.steps.row_level import row_level_write as row_level
+from paimon_orch.steps.row_level.assignments import (
+    check_assignable,
+    check_columns_exist,
+    check_update,
+    list_fixed_columns,
+)
 from paimon_orch.steps.row_level.engine_rules import check_row_level_supported
 from paimon_orch.steps.row_level.row_level_write import (
     RowLevelPlan,
@@ -99,7 +102,7 @@ def update(
         of a ``max`` column or sequence field; names the column and the rule. The table is then
         unchanged
     """
-    check_update(table, assignments)
+    check_update(table.stores.get_schema(), assignments)
     return _RowLevelWrite(
         session=session,
         table=table,
@@ -156,13 +159,6 @@ def preview_merge(
 ) -> RowLevelResult:
     """Count the rows that :func:`merge_into` would change; writes nothing."""
     return _build_merge(source, table, on, clauses).count_changes()
-
-
-def check_update(table: Table, assignments: Assignments) -> None:
-    """Raise :class:`InputError` if :func:`update` cannot set these columns; needs no session."""
-    if not assignments:
-        raise InputError("an update requires at least one column to set")
-    check_assignable(table.stores.get_schema(), assignments)
 
 
 def check_merge(table: Table, **clauses: Unpack[MergeClauses]) -> None:

@@ -158,6 +158,7 @@ if TYPE_CHECKING:
     )
     from paimon_orch.steps.repairs.repair import REPAIR, RepairRequest, RepairResult, repair
     from paimon_orch.steps.row_level.row_level_write import RowLevelRequest, RowLevelResult, delete
+    from paimon_orch.steps.row_level.update import update
 
 _MODULES = {
     "autopilot.action_outcome": ("ActionOutcome", "MaintenancePrices"),
@@ -293,6 +294,7 @@ _MODULES = {
     ),
     "repairs.repair": ("REPAIR", "RepairRequest", "RepairResult", "repair"),
     "row_level.row_level_write": ("RowLevelRequest", "RowLevelResult", "delete"),
+    "row_level.update": ("update",),
 }
 _MODULE_BY_NAME = {name: module for module, names in _MODULES.items() for name in names}
 
@@ -420,6 +422,7 @@ __all__ = [
     "run_step",
     "sync_iceberg",
     "sync_partitions",
+    "update",
 ]
 
 

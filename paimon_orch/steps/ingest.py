@@ -23,7 +23,7 @@ from paimon_orch.table.table import Table
 from paimon_orch.table.table_state import TableState
 from paimon_orch.table.write.bucket_routing import serialize_partitions
 from paimon_orch.table.write.commit_message import CommitMessage, combine_messages
-from paimon_orch.table.write.conform_rows import check_columns, list_optional_columns
+from paimon_orch.table.write.conform_rows import check_columns
 from paimon_orch.table.write.partition_overwrite import build_overwrite_filter
 from paimon_orch.table.write.text_formats import TextFormats
 from paimon_orch.table.write.write_builder import WriteBuilder
@@ -40,8 +40,6 @@ class IngestRequest:
     """The columns of the rows to load."""
     are_columns_complete: bool = True
     """Whether the rows have no other columns; if they may, missing columns are not reported."""
-    may_lack_columns: bool = False
-    """Whether nullable columns that the rows lack are null, except those of keys."""
     text_formats: TextFormats | None = None
     """How to convert text before it is cast to the types of columns."""
     mode: WriteMode = "append"
@@ -102,11 +100,8 @@ def plan(
     if not request.are_columns_complete:
         expected = [*planned.schema.names, *([planned.row_kind] if planned.row_kind else [])]
         columns += [name for name in expected if name not in columns]
-    optional = list_optional_columns(planned.schema) if request.may_lack_columns else ()
-    check_columns(columns, planned.schema, row_kind=planned.row_kind, optional=optional)
-    return replace(
-        planned, may_lack_columns=request.may_lack_columns, text_formats=request.text_formats
-    )
+    check_columns(columns, planned.schema, row_kind=planned.row_kind)
+    return replace(planned, text_formats=request.text_formats)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,16 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from paimon_orch.errors import InputError
 from paimon_orch.files.batch_sizes import DEFAULT_BATCH_SIZES, BatchSizes
-from paimon_orch.format.argument_checks import check_names, check_text, to_whole_number
+from paimon_orch.format.argument_checks import (
+    check_flag,
+    check_names,
+    check_text,
+    to_whole_number,
+)
 from paimon_orch.format.display import format_html
 from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
 from paimon_orch.format.options.secret_options import hide_secrets
@@ -118,6 +123,8 @@ class Table:
         callback is not updated. ``unknown_options``: steps may change the table even if it has
         unknown options, which may belong to a newer release of Paimon.
         """
+        check_flag("stale_external", stale_external)
+        check_flag("unknown_options", unknown_options)
         allowances = Allowances(stale_external=stale_external, unknown_options=unknown_options)
         return replace(self, allowances=allowances)
 
@@ -157,11 +164,16 @@ class Table:
 
     def history(self, limit: int | None = None) -> list[Snapshot]:
         """Read the snapshots that have not expired, the newest first, at most ``limit``."""
-        count = to_whole_number("limit", limit)
+        count = to_whole_number("limit", limit, minimum=0)
         return list(islice(self.stores.snapshots.walk_back(), count))
 
     def files(self, snapshot: Snapshot | None = None) -> list[BucketSplit]:
         """Return all live files of a snapshot (default: the newest) by bucket, level 0 included."""
+        given: Any = snapshot
+        if given is not None and not isinstance(given, Snapshot):
+            raise InputError(
+                f"snapshot must be a snapshot, such as table.snapshot(5), not {given!r}"
+            )
         return (
             self.stores.load(with_lists=True).files()
             if snapshot is None
@@ -201,6 +213,7 @@ class Table:
         """
         from paimon_orch.table.scan.scan_builder import ScanRequest, build_scan
 
+        check_flag("merge_level_0", merge_level_0)
         if columns is not None:
             check_names("columns", columns)
         if order_by is not None and not isinstance(order_by, str):
@@ -209,7 +222,7 @@ class Table:
             selector=_select_snapshot(snapshot_id, tag, timestamp, watermark),
             columns=columns,
             filter=filter,
-            limit=to_whole_number("limit", limit),
+            limit=to_whole_number("limit", limit, minimum=0),
             order_by=order_by,
             merge_level_0=merge_level_0,
         )
@@ -245,6 +258,7 @@ class Table:
             build_incremental_scan,
         )
 
+        check_flag("merge_level_0", merge_level_0)
         for name, value in (("start", start), ("end", end)):
             if not isinstance(value, str):
                 to_whole_number(name, value)
@@ -353,6 +367,22 @@ class Table:
         from paimon_orch.steps import InProcessExecutor, delete
 
         snapshot_id = delete(self, InProcessExecutor(), where).snapshot_id
+        return None if snapshot_id is None else self.snapshot(snapshot_id)
+
+    def update(
+        self, values: "Mapping[str, object]", where: str | Predicate | None = None
+    ) -> Snapshot | None:
+        """Update the rows that match a filter, by default all rows, in one snapshot.
+
+        ``values`` are new values by column: text is an SQL expression, and other values, such as
+        numbers, dates and :func:`paimon_orch.col`, are stored as they are. Runs in this process;
+        use :func:`paimon_orch.spark.update` for expressions that only Spark computes.
+
+        >>> table.update({"status": "'VOID'", "price": 0}, where="id = 3")
+        """
+        from paimon_orch.steps import update
+
+        snapshot_id = update(self, values, where).snapshot_id
         return None if snapshot_id is None else self.snapshot(snapshot_id)
 
     def compact(

@@ -148,6 +148,7 @@ CASES: dict[str, Case] = {
     ),
     "tag create": Case("move tag old of db.t from snapshot 1 to 2?", ("old", "--replace")),
     "tag delete": Case("delete tag old of db.t with 0 files?", ("old",)),
+    "undo": Case("take back snapshot 2 of db.t (APPEND of +1 records by "),
     "truncate": Case("delete all 2 rows of db.t? Older snapshots keep the rows"),
     "update": Case("update all rows of db.t, in files with 2 rows?", ("--set", "v = 'x'")),
 }

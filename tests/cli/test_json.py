@@ -48,6 +48,7 @@ STEPS: list[tuple[str, list[str], set[str]]] = [
     ("truncate", ["--dry-run"], {"buckets", "rows"}),
     ("truncate", ["--yes"], {"snapshot_id", "rows"}),
     ("rollback", ["--snapshot", "2", "--dry-run"], {"snapshot_id", "previous_snapshot_id"}),
+    ("undo", ["--dry-run"], {"undone_snapshot_id", "commit_kind", "delta_record_count"}),
     ("rollback", ["--snapshot", "2", "--yes"], {"snapshot_id", "previous_snapshot_id"}),
     ("rescale", ["--bucket-num", "2", "--yes"], {"snapshot_id", "buckets"}),
     ("compact-manifests", [], {"snapshot_id"}),

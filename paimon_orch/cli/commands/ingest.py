@@ -275,7 +275,6 @@ class _Load:
         """Check the columns of the rows, and plan the write."""
         request = IngestRequest(
             columns=[name for name in columns if name not in self.ignored],
-            may_lack_columns=True,
             text_formats=self.text_formats,
             are_columns_complete=are_complete,
             mode=self.mode,

@@ -1,5 +1,6 @@
-"""The command that rolls a table back."""
+"""The commands that roll a table back."""
 
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -23,6 +24,7 @@ from paimon_orch.cli.common import (
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
 from paimon_orch.format.display import format_count
+from paimon_orch.safe_text import escape_name
 from paimon_orch.steps.common.step import run_step
 from paimon_orch.steps.common.step_report import describe_loss
 from paimon_orch.steps.maintenance import rollback_as_latest as rollback_step
@@ -57,6 +59,44 @@ def add_commands(app: typer.Typer) -> None:
             "rollback /lake db.orders --snapshot 41 --as-latest",
         ],
     )
+    register_command(app, undo, Panel.REFERENCES, examples=["undo /lake db.orders --dry-run"])
+
+
+def undo(
+    ctx: typer.Context,
+    location: CatalogLocation,
+    table: Identifier,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Take back the newest snapshot.
+
+    Commits the state before it as a new snapshot, as rollback --as-latest does; nothing is deleted,
+    so a second undo restores the change. Schemas and options are not changed.
+    """
+    target = open_table(ctx, location, table)
+    latest, planned = rollback_step.plan_undo(target)
+    committed = datetime.fromtimestamp(latest.time_millis / 1000, UTC)
+    values = {
+        "undone_snapshot_id": latest.id,
+        "commit_kind": latest.commit_kind,
+        "commit_user": latest.commit_user,
+        "commit_time": committed.isoformat(timespec="seconds"),
+        "delta_record_count": latest.delta_record_count,
+        **planned.to_dict(),
+    }
+    change = f"{latest.commit_kind} of {latest.delta_record_count:+,} records by "
+    change += f"{escape_name(latest.commit_user)} at {values['commit_time']}"
+    action = f"take back snapshot {latest.id} of {table} ({change})"
+    if dry_run:
+        print_values(values, as_json, f"would {action}; nothing was changed")
+        return
+    confirm(action, yes=yes, undo="A second undo restores it.")
+    result = run_step(rollback_step.ROLLBACK_AS_LATEST, target, planned)
+    values |= {"snapshot_id": result.snapshot.id, "tag": result.tag}
+    text = f"committed the state of snapshot {planned.target.id} as snapshot {result.snapshot.id}"
+    print_values(values, as_json, f"{text}; tag {result.tag} keeps its files")
 
 
 def rollback(

@@ -33,18 +33,21 @@ from paimon_orch.cli.common import (
 )
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
+from paimon_orch.errors import PaimonError
 from paimon_orch.format.display import format_count
 from paimon_orch.format.snapshot import Snapshot
-from paimon_orch.steps.common.executor_choice import ExecutorKind
+from paimon_orch.steps.common.executor_choice import ChoosingExecutor, ExecutorKind
 from paimon_orch.steps.common.partition_selection import split_partitions
 from paimon_orch.steps.common.step_report import KEPT_ROWS, describe_loss
 from paimon_orch.steps.compaction.compact import CompactionResult
 from paimon_orch.steps.row_level import row_level_write as row_level
+from paimon_orch.steps.row_level.assignments import NewValues, check_update
 from paimon_orch.steps.row_level.row_level_write import (
     RowLevelPlan,
     RowLevelRequest,
     RowLevelResult,
 )
+from paimon_orch.steps.row_level.update import update as update_in_process
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.table import Table
 
@@ -175,37 +178,59 @@ def update(
     compact_after: CompactAfter = False,
     yes: Yes = False,
     dry_run: DryRun = False,
+    executor: ExecutorOption = ExecutorKind.AUTO,
     master: Master = None,
     as_json: AsJson = False,
 ) -> None:
     """Update the rows that match a filter.
 
-    With --dry-run, reads only metadata and prints the number of files that may have such rows.
+    Without Spark, a new value is a constant, a column, or a sum, difference or product of numbers;
+    --executor auto selects Spark for all others. With --dry-run, reads only metadata and prints the
+    number of files that may have such rows.
     """
+    runner = build_executor(executor, master)
     target = open_table_for_write(ctx, location, table, compact=compact_after)
     values = _parse_assignments(assignments)
     planned = row_level.plan(target, RowLevelRequest(where=where, operation="update"))
     if dry_run or not planned:
         _print_row_level_plan(target, planned, dry_run, as_json)
         return
-    from paimon_orch.spark import update_and_merge as on_spark
-    from paimon_orch.spark.execution.spark_executor import SparkExecutor
-
-    on_spark.check_update(target, values)
+    check_update(planned.schema, values)
+    is_local = _is_local_update(planned, values, runner)
     if where is None:
         rows = format_count(sum(split.row_count for split in target.files()), "row")
         confirm(f"update all rows of {table}, in files with {rows}", yes=yes, undo=KEPT_ROWS)
-    _silence_pyspark_loggers()
     with open_progress_bars() as bars:
         progress = add_progress_bar(bars, f"update {table}")
-        session = start_spark(master)
-        result = on_spark.update(session, target, values, where, plan=planned, progress=progress)
+        if is_local:
+            result = update_in_process(target, values, where, plan=planned)
+        else:
+            from paimon_orch.spark import update_and_merge as on_spark
+
+            _silence_pyspark_loggers()
+            session = start_spark(master)
+            result = on_spark.update(
+                session, target, values, where, plan=planned, progress=progress
+            )
         compaction = (
-            compact_after_write(target, result.snapshot_id, SparkExecutor(session), bars)
-            if compact_after
-            else None
+            compact_after_write(target, result.snapshot_id, runner, bars) if compact_after else None
         )
     _print_row_level_result(target, result, as_json, compaction)
+
+
+def _is_local_update(
+    planned: RowLevelPlan, values: Mapping[str, str], runner: ChoosingExecutor
+) -> bool:
+    """Return whether an update runs without Spark; raises an error if it must and cannot."""
+    if not runner.is_local(planned.bytes):
+        return False
+    try:
+        NewValues.parse(planned.schema, values)
+    except PaimonError:
+        if runner.kind is ExecutorKind.LOCAL:
+            raise
+        return False  # Spark computes the value, or has the error
+    return True
 
 
 def merge_into(

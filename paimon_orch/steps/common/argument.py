@@ -1,7 +1,8 @@
 """The arguments of a request: its fields that users set, what they see of them, and what they accept."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
+from inspect import isclass
 from operator import attrgetter
 from types import NoneType, UnionType
 from typing import (
@@ -91,6 +92,21 @@ class DeclaredField:
         if minimum is not None and isinstance(value, int) and value < minimum:
             raise InputError(f"{label} is {value}; the minimum is {minimum}")
 
+    def check_type(self, value: Any) -> None:
+        """Raise :class:`InputError` for a value of Python that is not of a simple type."""
+        kind = self.kind
+        if kind is int and not isinstance(value, bool) and hasattr(value, "__index__"):
+            return  # of NumPy
+        origin = get_origin(kind)
+        if origin is tuple or (isclass(origin) and issubclass(origin, Sequence)):
+            if isinstance(value, str) or not isinstance(value, Iterable):
+                example = f": write [{_show(value)}]" if isinstance(value, str) else ""
+                raise InputError(f"{self.name} is {_show(value)}, but must be a list{example}")
+            return
+        is_simple = kind in _KINDS or get_origin(kind) is Literal
+        if is_simple and not _accepts(kind, value):
+            raise InputError(f"{self.name} is {_show(value)}, but must be {self.describe_type()}")
+
     def describe_type(self) -> str:
         """Return what the argument accepts: ``a whole number``, ``minor or full``."""
         if self.argument.parse is not None:
@@ -100,13 +116,17 @@ class DeclaredField:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedRequest:
-    """Base of requests: in Python too, parsers accept texts, and numbers have a minimum."""
+    """Base of requests: in Python too, parsers accept texts, and types and minima are checked."""
 
     def __post_init__(self) -> None:
         for name, field in list_arguments(type(self)).items():
             parse, value = field.argument.parse, getattr(self, name)
-            if parse is not None and value is not None:
+            if value is None:
+                continue
+            if parse is not None:
                 object.__setattr__(self, name, parse(name, value))
+            else:
+                field.check_type(value)
             field.check_minimum(value, name)
 
 

@@ -16,7 +16,7 @@ from paimon_orch.format.paths import FileNameGenerator
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.format.table_statistics import TableStatistics
 from paimon_orch.format.types.data_types import Field, type_to_sql
-from paimon_orch.steps.common.argument import Argument
+from paimon_orch.steps.common.argument import Argument, ParsedRequest
 from paimon_orch.steps.common.executor import Executor, Progress
 from paimon_orch.steps.common.step import Step, StepOutcome, WorkUnits, run_step
 from paimon_orch.steps.common.step_declaration import declare_step
@@ -34,7 +34,7 @@ _UnitStatistics = list[Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnalyzeRequest:
+class AnalyzeRequest(ParsedRequest):
     """Selects the columns to analyze."""
 
     columns: Annotated[

@@ -27,6 +27,8 @@ class RollbackAsLatestRequest:
     """Selects the snapshot whose state to commit."""
 
     selector: SnapshotSelector
+    expected_latest: int | None = None
+    """The newest snapshot that the rollback takes back; a commit after it is a conflict."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +86,29 @@ def plan(table: Table, request: RollbackAsLatestRequest) -> RollbackAsLatestPlan
     )
 
 
+def plan_undo(table: Table) -> tuple[Snapshot, RollbackAsLatestPlan]:
+    """Return the newest snapshot, and the plan that commits the state before it again."""
+    newest = table.history(2)
+    if not newest:
+        raise InputError(f"{table.identifier} has no snapshot to take back")
+    latest, *before = newest
+    if not before:
+        raise InputError(
+            f"{table.identifier} has no snapshot before {latest.id}, the newest; to delete its rows, "
+            "use truncate"
+        )
+    if latest.commit_kind in (CommitKind.COMPACT, CommitKind.ANALYZE):
+        raise InputError(
+            f"the newest snapshot {latest.id} of {table.identifier} is of the kind "
+            f"{latest.commit_kind} and changed no rows; to take back an earlier change, list the "
+            "snapshots with 'read DATABASE.TABLE$snapshots', and use 'rollback --as-latest "
+            "--snapshot ID' with the snapshot before the change"
+        )
+    selector = SnapshotSelector(before[0].id)
+    request = RollbackAsLatestRequest(selector=selector, expected_latest=latest.id)
+    return latest, plan(table, request)
+
+
 def commit(
     _table: Table, plan: RollbackAsLatestPlan, _results: Sequence[bytes] = ()
 ) -> RollbackAsLatestResult:
@@ -97,7 +122,11 @@ def commit(
     if tag is None:
         tag = f"rollback-to-as-latest-{plan.target.id}-{uuid4()}"
         state.tags.create(tag, plan.target.id)
-    changes = CommitChanges(kind=CommitKind.OVERWRITE, replacement=StateReplacement(plan.target))
+    changes = CommitChanges(
+        kind=CommitKind.OVERWRITE,
+        replacement=StateReplacement(plan.target),
+        expected_latest=plan.request.expected_latest,
+    )
     committing = state.new_commit(StepKind.METADATA)
     try:
         snapshot = committing.commit(changes)

@@ -5,7 +5,7 @@ Readers may wait for complete partitions.
 See docs/format/procedures.md#mark-partitions-as-done.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -13,7 +13,7 @@ from paimon_orch.errors import InputError
 from paimon_orch.format.display import Displayable, format_count
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.steps.common.argument import Argument
+from paimon_orch.steps.common.argument import Argument, ParsedRequest
 from paimon_orch.steps.common.bucket_scan import check_partitions_exist, scan_latest_buckets
 from paimon_orch.steps.common.partition_selection import (
     PARTITION_METAVAR,
@@ -36,7 +36,7 @@ from paimon_orch.table.table_state import TableState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MarkDoneRequest:
+class MarkDoneRequest(ParsedRequest):
     """The partitions to mark: ``dt=2026-01-01/hr=1``, or mappings of all partition columns."""
 
     partitions: Annotated[
@@ -138,13 +138,13 @@ def commit(_table: Table, plan: MarkDonePlan, _results: Sequence[bytes] = ()) ->
 MARK_DONE = build_metadata_step("mark partitions of", plan, commit)
 
 
-def mark_done(table: Table, partitions: Iterable[str | PartitionSpec]) -> MarkDoneResult:
+def mark_done(table: Table, partitions: Sequence[str | PartitionSpec]) -> MarkDoneResult:
     """Mark partitions as done by the actions of the option ``partition.mark-done-action``.
 
     A partition names all partition columns, and must have files or a directory. The default action
     writes the file ``_SUCCESS`` into the directory of the partition.
     """
-    request = MarkDoneRequest(partitions=tuple(partitions))
+    request = MarkDoneRequest(partitions=partitions)
     return run_step(MARK_DONE, table, plan(table, request))
 
 

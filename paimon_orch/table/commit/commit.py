@@ -18,6 +18,7 @@ from paimon_orch.errors import (
     PaimonError,
     StorageError,
 )
+from paimon_orch.format.argument_checks import check_text, to_whole_number
 from paimon_orch.format.manifest.manifest_entry import ManifestEntry
 from paimon_orch.format.options import Options
 from paimon_orch.format.options.core_options import (
@@ -68,6 +69,9 @@ class CommitId:
     """A number that increases with each commit, such as a date or an offset."""
 
     def __post_init__(self) -> None:
+        check_text("the user of a commit", self.user, "nightly load")
+        if to_whole_number("the identifier of a commit", self.identifier) is None:
+            raise InputError("the identifier of a commit must be a whole number, not None")
         if not self.user.strip():
             raise InputError("the user of a commit must not be blank")
         if not 0 <= self.identifier < BATCH_COMMIT_IDENTIFIER:

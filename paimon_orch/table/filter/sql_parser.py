@@ -11,7 +11,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from paimon_orch.errors import InputError
+from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import Field, parse_type
@@ -318,6 +318,30 @@ def _find_floor(node: exp.Expr, field: Field) -> exp.Expr | None:
             positive = exp.Literal.number(format(abs(floor), "f"))
             return exp.Neg(this=positive) if floor < 0 else positive
     return None
+
+
+def build_literal(node: exp.Expr, target: pa.DataType) -> "pa.Scalar[pa.DataType]":
+    """Return a constant of an expression in the type that SQL gives it, or null of a type.
+
+    Raises :class:`UnsupportedError` for other expressions, and ``ValueError`` or an Arrow error for
+    a time that does not exist.
+    """
+    if isinstance(node, exp.Null):
+        return pa.scalar(None, target)
+    if isinstance(node, exp.HexString):
+        return pa.scalar(bytes.fromhex(node.name))
+    if isinstance(node, exp.Boolean):
+        return pa.scalar(bool(node.this))
+    number = node.this if isinstance(node, exp.Neg) else node
+    if isinstance(number, exp.Literal) and not number.is_string:
+        text = number.name if number is node else f"-{number.name}"
+        if "e" in text.lower():
+            return pa.scalar(float(text))
+        return to_exact_scalar(Decimal(text) if "." in text else int(text))
+    literal = node.this if isinstance(node, exp.Cast) else node
+    if not isinstance(literal, exp.Literal) or not literal.is_string:
+        raise UnsupportedError(f"{node.sql()!r} is not a constant")
+    return _build_scalar(node, literal.name, target)
 
 
 def _build_scalar(node: exp.Expr, text: str, target: pa.DataType) -> "pa.Scalar[pa.DataType]":

@@ -13,6 +13,7 @@ from paimon_orch.errors import (
     NotFoundError,
     UnsupportedError,
 )
+from paimon_orch.format.argument_checks import check_text
 from paimon_orch.format.paths import MAIN_BRANCH, TablePaths
 from paimon_orch.safe_text import format_names
 from paimon_orch.storage import FileInfo, FileIO
@@ -309,6 +310,7 @@ class Branches:
         return TablePaths(self.root, name)
 
     def _get_paths(self, name: str) -> TablePaths:
+        check_text("a branch name", name, "test")
         if not _BRANCH_NAME.fullmatch(name) or name == MAIN_BRANCH or name.isdigit():
             raise InputError(
                 f"branch name {name!r} must not be blank, {MAIN_BRANCH!r} or a number, and must "

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from paimon_orch.errors import InputError
+from paimon_orch.format.argument_checks import check_text
 from paimon_orch.safe_text import escape_name
 
 
@@ -29,6 +30,7 @@ def check_path_component(kind: str, name: str) -> str:
 
     The name may be empty: an object store can have the object ``tag-``.
     """
+    check_text(f"a {kind} name", name, "2026-01-31")
     if "/" in name or "\0" in name:
         raise InputError(f"{kind} name {name!r} must not contain a slash")
     return name

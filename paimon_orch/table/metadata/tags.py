@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from paimon_orch.errors import InputError, NotFoundError, wrap_decode_errors
-from paimon_orch.format.argument_checks import check_text
+from paimon_orch.format.argument_checks import check_text, to_whole_number
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.text import encode_json, parse_json_object
 from paimon_orch.format.times import parse_duration
@@ -160,7 +160,7 @@ class Tags:
     def _build_content(
         self, snapshot_id: int | None, time_retained: timedelta | None
     ) -> tuple[Snapshot, bytes]:
-        store = self.snapshots
+        store, snapshot_id = self.snapshots, to_whole_number("snapshot_id", snapshot_id)
         expired = snapshot_id is not None and not store.exists(snapshot_id)
         other_tag = None if snapshot_id is None or not expired else self._find_tag_of(snapshot_id)
         selector = SnapshotSelector(snapshot_id if other_tag is None else None, other_tag)

@@ -37,6 +37,8 @@ def parse_order(order: str | Sequence[str] | None, schema: TableSchema) -> tuple
     from sqlglot.errors import SqlglotError
 
     text = order if isinstance(order, str) else ", ".join(order)
+    if not text.strip():
+        raise InputError("order_by names no column; write for example 'price desc, id'")
     try:
         tree = sqlglot.parse_one(f"SELECT 1 ORDER BY {text}", dialect="spark")
     except SqlglotError as error:

@@ -6,6 +6,7 @@ See docs/format/schema.md#schema-changes.
 from dataclasses import dataclass
 from typing import Literal
 
+from paimon_orch.format.argument_checks import to_option_texts
 from paimon_orch.format.types.data_types import DataType
 
 ColumnPath = str | tuple[str, ...]
@@ -90,6 +91,10 @@ class SetOption:
 
     key: str
     value: str
+
+    def __post_init__(self) -> None:
+        """Write numbers and booleans as text."""
+        object.__setattr__(self, "value", to_option_texts({self.key: self.value})[self.key])
 
 
 @dataclass(frozen=True, slots=True)

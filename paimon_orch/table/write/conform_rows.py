@@ -3,7 +3,7 @@
 All writers use this module: :class:`Table`, the command line, Spark and its data source.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -55,37 +55,37 @@ def convert_rows(
     return add_bucket_column(pa.table(columns), schema)
 
 
-def list_optional_columns(schema: TableSchema) -> list[str]:
-    """Return the columns that rows of files may lack: nullable, and with no part in keys."""
+def _list_optional_columns(schema: TableSchema) -> list[str]:
+    """Return the columns that rows need not have: nullable or with a default, not part of keys."""
     required = {*schema.primary_keys, *schema.partition_keys}
     required |= {field.name for field in schema.bucket_key_fields}
     required |= set(schema.typed_options.get(SEQUENCE_FIELD))
-    return [f.name for f in schema.fields if f.type.nullable and f.name not in required]
+    return [
+        field.name
+        for field in schema.fields
+        if (field.type.nullable or field.default_value is not None) and field.name not in required
+    ]
 
 
 def add_missing_columns(rows: pa.Table, schema: TableSchema) -> pa.Table:
-    """Add the optional columns that rows lack, with null or later the default of the column."""
-    for name in list_optional_columns(schema):
+    """Add the optional columns that rows do not have: null, which becomes the column's default."""
+    for name in _list_optional_columns(schema):
         if name not in rows.column_names:
             target = to_arrow_type(schema.field(name).type)
             rows = rows.append_column(name, pa.nulls(rows.num_rows, target))
     return rows
 
 
-def check_columns(
-    names: Iterable[str],
-    schema: TableSchema,
-    *,
-    row_kind: str | None,
-    optional: Collection[str] = (),
-) -> None:
+def check_columns(names: Iterable[str], schema: TableSchema, *, row_kind: str | None) -> None:
     """Raise :class:`InputError` if the columns differ from the table's; lists all differences.
 
-    The ``optional`` columns may be missing. If there are other differences, they are listed too,
-    because the name of a column may be misspelled.
+    Nullable columns and columns with a default may be missing, except those of keys and
+    ``sequence.field``. If there are other differences, they are listed too, because the name of a
+    column may be misspelled.
     """
     given = list(names)
     differences = _find_column_differences(given, schema, row_kind)
+    optional = _list_optional_columns(schema)
     completed = [*given, *(name for name in optional if name not in given)]
     if differences and _find_column_differences(completed, schema, row_kind):
         raise InputError(
@@ -121,7 +121,8 @@ def _convert_column(rows: pa.Table, field: Field, *, are_new: bool) -> pa.Array:
         array = convert_to_arrow_type(array, target)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         raise InputError(
-            f"column {field.name!r} is {array.type} and cannot be stored as {target}: {error}"
+            f"column {field.name!r} is {array.type} and cannot be stored as {target}: {error}. "
+            "Nothing was written; to store rounded values, round or cast the column first"
         ) from error
     if are_new:
         array = fill_default(array, field)
@@ -182,9 +183,9 @@ def _check_exact_keys(
         return
     for name in schema.primary_keys:
         keys = rows.column(name).combine_chunks()
-        is_number = pa.types.is_primitive(keys.type) or pa.types.is_decimal(keys.type)
-        if not is_number or keys.type == stored[name].type:
-            continue
+        is_number = pa.types.is_floating(keys.type) or pa.types.is_decimal(keys.type)
+        if not pa.types.is_floating(stored[name].type) or not is_number:
+            continue  # all other types have refused values that they would change
         is_deleted = pa.array(retracts)
         keys, kept = keys.filter(is_deleted), stored[name].filter(is_deleted)
         is_changed = _find_changed(keys, kept)
@@ -201,12 +202,6 @@ def _check_exact_keys(
 def _find_changed(keys: pa.Array, stored: pa.Array) -> pa.Array:
     """Return a mask of the values that a conversion has changed; types that differ more have none."""
     try:
-        if (
-            pa.types.is_timestamp(keys.type)
-            and keys.type.tz
-            and getattr(stored.type, "tz", "") is None
-        ):
-            keys = pc.local_timestamp(keys)  # as it is stored
         if stored.type == pa.float32() and keys.type == pa.float64():
             # 0.1 stands for the FLOAT that is printed with its digits, as in filters
             printed = pc.equal(stored.cast(pa.string()).cast(keys.type), keys)

@@ -5,10 +5,12 @@ See docs/format/commit.md.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from paimon_orch.errors import REFUSED_COMMIT_ERRORS, InputError
+from paimon_orch.format.argument_checks import check_text
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest.index_manifest import HASH_INDEX
 from paimon_orch.format.manifest.live_files import BucketGroups, collect_live_files
@@ -27,7 +29,11 @@ from paimon_orch.table.table_state import TableState
 from paimon_orch.table.write.arrow_input import ArrowStreamExportable, to_arrow_table
 from paimon_orch.table.write.bucket_routing import check_writable
 from paimon_orch.table.write.commit_message import CommitMessage, discard_written_files
-from paimon_orch.table.write.conform_rows import check_columns, convert_rows
+from paimon_orch.table.write.conform_rows import (
+    add_missing_columns,
+    check_columns,
+    convert_rows,
+)
 from paimon_orch.table.write.dynamic_bucket import HashIndex, has_dynamic_buckets
 from paimon_orch.table.write.next_sequences import PartitionSequences, compute_next_sequences
 from paimon_orch.table.write.overwrite_upgrade import upgrade_after_overwrite
@@ -52,6 +58,14 @@ class WriteBuilder:
     is_overwrite: bool = False
     partitions: PartitionSpec | Sequence[PartitionSpec] | None = None
     commit_id: CommitId | None = None
+
+    def __post_init__(self) -> None:
+        """Raise :class:`InputError` for a commit id of another type."""
+        given: Any = self.commit_id
+        if given is not None and not isinstance(given, CommitId):
+            raise InputError(
+                f"commit_id must be a CommitId, such as CommitId('nightly', 20260131), not {given!r}"
+            )
 
     def read_next_sequences(self) -> dict[PartitionBucket, int]:
         """Return the next sequence number of each bucket with files, or {} for an overwrite.
@@ -159,6 +173,8 @@ class WriteBuilder:
 
         ``row_kind`` names a text column with row kinds; without it, all rows have ``kind``.
         """
+        if row_kind is not None:
+            check_text("row_kind", row_kind, "op")
         planned = self.plan(in_process=True)
         committed = self.find_committed()
         if committed is not None:
@@ -168,6 +184,7 @@ class WriteBuilder:
         if kind is RowKind.INSERT:
             row_kind = row_kind or planned.schema.typed_options.get(ROWKIND_FIELD)
         check_columns(table_rows.column_names, planned.schema, row_kind=row_kind)
+        table_rows = add_missing_columns(table_rows, planned.schema)
         converted = convert_rows(table_rows, planned.schema, row_kind=row_kind, kind=kind)
         written = write_rows(planned, [converted])
         try:

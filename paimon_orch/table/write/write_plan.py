@@ -32,8 +32,6 @@ class WritePlan:
     """The name of a text column of the rows with the values +I, -U, +U, -D."""
     text_formats: TextFormats | None = None
     """How to convert text before it is cast to the types of columns."""
-    may_lack_columns: bool = False
-    """Whether nullable columns that the rows lack are null."""
     rows_are_new: bool = True
     """False for rows of the table itself, which keep their nulls in columns with a default."""
     is_overwrite: bool = False
@@ -52,7 +50,7 @@ class WritePlan:
     def _complete(self, rows: pa.Table) -> pa.Table:
         if self.text_formats is not None:
             rows = self.text_formats.apply(rows, self.schema)
-        return add_missing_columns(rows, self.schema) if self.may_lack_columns else rows
+        return add_missing_columns(rows, self.schema)
 
     def prepare(
         self, batches: Iterable[pa.RecordBatch], first_row: int | None = None

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
-from support.commands import run_on
-from support.tables import rows_of
+from support.commands import invoke, run_on
+from support.tables import new_table, rows_of, table_of
 
-from paimon_orch.errors import InputError
+from paimon_orch.errors import CommitConflictError, InputError
+from paimon_orch.steps.common.step import run_step
+from paimon_orch.steps.maintenance.rollback_as_latest import ROLLBACK_AS_LATEST, plan_undo
 from paimon_orch.table.table import Table
 
 
@@ -41,3 +44,65 @@ def test_a_dry_run_of_a_rollback_prints_both_snapshots(partitioned: Table) -> No
     assert partitioned.stores.snapshots.latest_id() == 1
     with pytest.raises(InputError, match="needs"):
         run_on(partitioned, "rollback")
+
+
+def test_an_undo_takes_back_the_newest_snapshot(partitioned: Table) -> None:
+    shown = run_on(partitioned, "undo", "--dry-run")
+    newest = partitioned.history()[0]
+    assert shown.startswith(
+        f"would take back snapshot 2 of db.t (APPEND of +2 records by {newest.commit_user} at 2"
+    )
+    assert partitioned.snapshot() == newest
+    with pytest.raises(InputError, match=r"take back snapshot 2 .* add --yes"):
+        run_on(partitioned, "undo")
+
+    shown = run_on(partitioned, "undo", "--yes")
+
+    [tag] = partitioned.tags.names()
+    assert shown == f"committed the state of snapshot 1 as snapshot 3; tag {tag} keeps its files"
+    assert rows_of(partitioned) == [("a", 1, "x"), ("b", 2, "y")]
+
+
+def test_a_second_undo_restores_the_change(partitioned: Table) -> None:
+    rows = rows_of(partitioned)
+    run_on(partitioned, "undo", "--yes")
+
+    values = json.loads(run_on(partitioned, "undo", "--yes", "--json"))
+
+    assert (values["undone_snapshot_id"], values["commit_kind"]) == (3, "OVERWRITE")
+    assert rows_of(partitioned) == rows
+
+
+def test_an_undo_needs_an_older_snapshot_and_a_change_of_rows(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    with pytest.raises(InputError, match=r"db\.t has no snapshot to take back"):
+        run_on(table, "undo", "--yes")
+    table.append(table_of("k v", [(1, "a")]))
+    with pytest.raises(InputError, match=r"has no snapshot before 1.*use truncate"):
+        run_on(table, "undo", "--yes")
+    table.append(table_of("k v", [(1, "b")]))
+    table.compact(strategy="full")
+    with pytest.raises(InputError, match=r"snapshot 3 of db\.t is of the kind COMPACT"):
+        run_on(table, "undo", "--yes")
+
+
+def test_an_undo_does_not_take_back_a_later_commit(partitioned: Table) -> None:
+    _, planned = plan_undo(partitioned)
+    partitioned.append(table_of("dt k v", [("c", 5, "later")]))
+
+    with pytest.raises(CommitConflictError, match="the newest snapshot is 3, not 2"):
+        run_step(ROLLBACK_AS_LATEST, partitioned, planned)
+
+    assert len(rows_of(partitioned)) == 5
+    assert partitioned.tags.names() == []
+
+
+def test_a_write_says_how_to_take_it_back(partitioned: Table) -> None:
+    warehouse = Path(partitioned.paths.root).parents[1]
+    command = ("delete", str(warehouse), "db.t", "--where")
+
+    [note] = invoke(*command, "k = 1").stderr.splitlines()
+    assert invoke(*command, "k = 2", "--json").stderr == ""
+    assert invoke(*command, "k = 99").stderr == ""
+
+    assert note == f"note: to take this back, run paimon-orch undo {warehouse} db.t"

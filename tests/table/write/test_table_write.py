@@ -47,7 +47,7 @@ def assert_refused(table: Table, rows: pa.Table, message: str, row_kind: str | N
     ("rows", "message"),
     [
         (pa.table({"v": ["a"]}), r"missing k \(of the primary key: k\)"),
-        (pa.table({"k": [1]}), "missing v"),
+        (pa.table({"k": [1], "w": ["a"]}), "missing v; unknown w"),
         (pa.table({"k": [1], "v": ["a"], "x": [1]}), "unknown x"),
         (pa.table({"K": [1], "v": ["a"]}), "missing k .*unknown K"),
         (pa.table({"k": [1, None], "v": ["a", "b"]}), "column 'k' has 1 null values"),
@@ -536,19 +536,19 @@ def test_a_key_that_the_column_would_round_deletes_no_row(
     table = new_table(tmp_path, f"k {column_type}, v INT")
     table.upsert(pa.table({"k": stored, "v": pa.array([1, 2], pa.int32())}))
 
-    with pytest.raises(InputError, match="cannot hold exactly; nothing was written"):
+    message = "cannot hold exactly; nothing was written|would become .*Nothing was written"
+    with pytest.raises(InputError, match=message):
         table.delete(pa.table({"k": given}))
     for kind in ("-D", "-U"):
         # the key of the first row is exact
         keys = pa.concat_arrays([stored[:1].cast(given.type), given])
         changes = pa.table({"k": keys, "v": [1, 2], "kind": ["+I", kind]})
-        with pytest.raises(InputError, match="cannot hold exactly; nothing was written"):
+        with pytest.raises(InputError, match=message):
             table.upsert(changes, row_kind="kind")
-        with pytest.raises(InputError, match="cannot hold exactly; nothing was written"):
+        with pytest.raises(InputError, match=message):
             list(WriteBuilder(table.load()).plan("kind").prepare(changes.to_batches()))
 
     assert table.scan().count() == 2
-    table.upsert(pa.table({"k": given, "v": [3], "kind": ["+U"]}), row_kind="kind")
 
 
 @pytest.mark.parametrize(

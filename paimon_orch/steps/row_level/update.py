@@ -1,0 +1,104 @@
+"""Update of rows in this process, with new values that are simple expressions.
+
+:func:`paimon_orch.spark.update` computes any expression of Spark.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from paimon_orch.files.row_tracking import ROW_ID, row_tracking_fields
+from paimon_orch.format.types.predicate import Predicate
+from paimon_orch.merge.engine.update_rows import should_merge_updates
+from paimon_orch.steps import ingest
+from paimon_orch.steps.common.executor import InProcessExecutor
+from paimon_orch.steps.common.step import PlanAttempts
+from paimon_orch.steps.row_level import row_level_write as row_level
+from paimon_orch.steps.row_level.assignments import Assignments, NewValues
+from paimon_orch.steps.row_level.row_level_write import (
+    RowLevelPlan,
+    RowLevelRequest,
+    RowLevelResult,
+)
+from paimon_orch.steps.row_level.task_result import (
+    ADDRESS_COLUMN,
+    KIND_COLUMN,
+    OLD_VALUE_PREFIX,
+    RowLevelTaskResult,
+)
+from paimon_orch.table.table import Table
+
+
+def update(
+    table: Table,
+    assignments: Assignments,
+    where: str | Predicate | None = None,
+    *,
+    plan: RowLevelPlan | None = None,
+) -> RowLevelResult:
+    """Update the rows that match a filter, in one snapshot; skips rows for which it is NULL.
+
+    ``assignments`` are new values by column: text is an SQL expression, as in
+    :func:`paimon_orch.spark.update`; other values, such as numbers, dates and ``col("name")``, are
+    stored as they are. An expression is a constant, a column, or a sum, difference or product of
+    numbers. Columns of the primary key, the partition and the bucket key cannot be updated.
+
+    Conflicts are handled, and rows of merge engines written, as in :func:`paimon_orch.spark.update`.
+
+    :param plan: an existing plan of this update to execute
+    :raises UnsupportedError: for an expression that only Spark computes
+    """
+    request = RowLevelRequest(where=where, operation="update")
+    values = NewValues.parse(table.stores.get_schema(), assignments)
+    attempts = PlanAttempts(
+        "update rows of",
+        table,
+        plan or row_level.plan(table, request),
+        replan=lambda _: row_level.plan(table, request),
+    )
+    for attempt in attempts:
+        with attempt:
+            planned = attempts.next_plan()
+            result = _write(table, planned, values) if planned else RowLevelResult()
+    return attempts.complete(result)
+
+
+def _write(table: Table, planned: RowLevelPlan, values: NewValues) -> RowLevelResult:
+    schema = planned.schema
+    row_kind = KIND_COLUMN if schema.primary_keys else None
+    columns = [*schema.names, *([row_kind] if row_kind else [])]
+    request = ingest.IngestRequest(columns=columns, row_kind=row_kind)
+    writing = ingest.plan(table, request, state=planned.state)
+    writing = replace(writing, rows_are_new=False)
+    changes = _compute_changes(planned, replace(values, schema=schema))
+    if planned.row_ranges:
+        update = row_level.plan_column_update(planned, writing, values.expressions)
+        encoded = update.run(update.prepare(changes))
+    else:
+        encoded = row_level.write_changes(writing, row_level.prepare_changes(writing, changes))
+    return row_level.commit(
+        table,
+        planned,
+        [RowLevelTaskResult.decode(encoded)],
+        executor=InProcessExecutor(),
+        hashes=writing.hashes,
+    )
+
+
+def _compute_changes(planned: RowLevelPlan, values: NewValues) -> Iterator[pa.RecordBatch]:
+    """Yield the new rows with their addresses and kinds, and what the writers need of the old."""
+    schema, source = planned.schema, planned.source
+    assert source is not None
+    row_ids = [ROW_ID] if row_tracking_fields(schema) else []
+    needs_old = bool(schema.primary_keys) and should_merge_updates(schema)
+    for unit in planned.units:
+        for rows in unit.read(source, [*schema.fields, *row_ids]):
+            new = {name: rows.column(name) for name in schema.names} | values.compute(rows)
+            kinds = pa.array(np.full(rows.num_rows, "+U"))
+            columns = {ADDRESS_COLUMN: rows.column(ADDRESS_COLUMN), KIND_COLUMN: kinds, **new}
+            if needs_old:
+                columns |= {f"{OLD_VALUE_PREFIX}{x}": rows.column(x) for x in schema.names}
+            columns |= {field.name: rows.column(field.name) for field in row_ids}
+            yield from pa.table(columns).combine_chunks().to_batches()
