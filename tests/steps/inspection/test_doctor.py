@@ -79,8 +79,8 @@ def commit_in_the_future(root: Path) -> Table:
 
 
 def damage_the_snapshot(root: Path) -> Table:
-    table = write_times(new_table(root), 1)
-    snapshot_file(table, "snapshot-1").write_text("{")
+    table = write_times(new_table(root), 2)
+    snapshot_file(table, "snapshot-2").write_text("{")
     return table
 
 
@@ -141,7 +141,7 @@ CASES: dict[DoctorRule, tuple[Callable[[Path], Table], Severity, str | None]] = 
     DoctorRule.UNREADABLE_TABLE: (
         damage_the_snapshot,
         Severity.ERROR,
-        "paimon-orch check /lake db.t",
+        "paimon-orch repair /lake db.t",
     ),
     DoctorRule.OVERLAPPING_FILES: (
         let_files_of_a_level_overlap,
