@@ -33,6 +33,19 @@ from paimon_orch.steps.expiration.retention import (
     RetentionRequest,
     find_first_retained_snapshot,
 )
+from paimon_orch.steps.inspection.damage.unreadable_files import (
+    UnreadableFile,
+    find_unreadable_files,
+)
+from paimon_orch.steps.inspection.damage.unreadable_references import (
+    describe_reference,
+    find_unreadable_references,
+)
+from paimon_orch.steps.inspection.damage.way_back import (
+    WayBack,
+    find_unreadable_snapshots,
+    find_way_back,
+)
 from paimon_orch.steps.inspection.doctor_findings import (
     DoctorFinding,
     DoctorReport,
@@ -46,16 +59,6 @@ from paimon_orch.steps.inspection.index_damage import find_index_damage
 from paimon_orch.steps.inspection.inspect import TableReport, inspect_newest
 from paimon_orch.steps.inspection.snapshot_chain import MAX_SNAPSHOTS, SnapshotChain
 from paimon_orch.steps.inspection.unmerged_levels import find_unmerged_levels
-from paimon_orch.steps.inspection.unreadable_files import UnreadableFile, find_unreadable_files
-from paimon_orch.steps.inspection.unreadable_references import (
-    describe_reference,
-    find_unreadable_references,
-)
-from paimon_orch.steps.inspection.way_back import (
-    WayBack,
-    find_unreadable_snapshots,
-    find_way_back,
-)
 from paimon_orch.storage.concurrency import start_call
 from paimon_orch.table.iceberg.iceberg_settings import is_iceberg_enabled
 from paimon_orch.table.iceberg.status import read_iceberg_status

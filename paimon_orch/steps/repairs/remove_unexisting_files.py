@@ -30,7 +30,7 @@ from paimon_orch.steps.common.step import (
 )
 from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.steps.common.step_report import PlanReport
-from paimon_orch.steps.inspection.unreadable_files import find_unreadable_files
+from paimon_orch.steps.inspection.damage.unreadable_files import find_unreadable_files
 from paimon_orch.steps.repairs.older_values import (
     OlderValues,
     find_older_values,

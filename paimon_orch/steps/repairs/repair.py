@@ -23,14 +23,14 @@ from paimon_orch.steps.common.step import (
     run_step,
 )
 from paimon_orch.steps.compaction.plan import CompactionResult, CompactRequest
-from paimon_orch.steps.inspection.doctor import examine_opened_table
-from paimon_orch.steps.inspection.doctor_findings import DoctorFinding, DoctorRule, Severity
-from paimon_orch.steps.inspection.unreadable_files import find_state_without
-from paimon_orch.steps.inspection.unreadable_references import (
+from paimon_orch.steps.inspection.damage.unreadable_files import find_state_without
+from paimon_orch.steps.inspection.damage.unreadable_references import (
     describe_reference,
     find_unreadable_references,
 )
-from paimon_orch.steps.inspection.way_back import find_unreadable_snapshots
+from paimon_orch.steps.inspection.damage.way_back import find_unreadable_snapshots
+from paimon_orch.steps.inspection.doctor import examine_opened_table
+from paimon_orch.steps.inspection.doctor_findings import DoctorFinding, DoctorRule, Severity
 from paimon_orch.steps.maintenance import rollback_as_latest
 from paimon_orch.steps.publication import sync_iceberg, sync_partitions
 from paimon_orch.steps.repairs import (

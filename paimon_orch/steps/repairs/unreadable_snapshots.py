@@ -10,7 +10,7 @@ from paimon_orch.errors import InputError, MissingFileError, PaimonError, raise_
 from paimon_orch.format.display import format_count
 from paimon_orch.safe_text import format_names
 from paimon_orch.steps.cleanup.quarantine import Quarantine
-from paimon_orch.steps.inspection.way_back import WayBack, can_read_lists, find_way_back
+from paimon_orch.steps.inspection.damage.way_back import WayBack, can_read_lists, find_way_back
 from paimon_orch.table.metadata.rollback import RollbackPlan
 from paimon_orch.table.metadata.snapshot_store import LATEST
 from paimon_orch.table.table import Table
