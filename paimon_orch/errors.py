@@ -28,6 +28,7 @@ import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from json import JSONDecodeError
 from typing import Any
 
 from paimon_orch.safe_text import clean_line
@@ -180,6 +181,8 @@ def wrap_decode_errors(path: str) -> Iterator[None]:
         raise StorageError(f"{path} cannot be read ({error.strerror})") from error
     except MemoryError as error:
         raise CorruptFileError(path, "a length in the file is larger than memory") from error
+    except JSONDecodeError as error:
+        raise CorruptFileError(path, f"is not JSON, or is truncated: {error}") from error
     except Exception as error:
         if not isinstance(error, _damage_errors()):
             raise

@@ -13,8 +13,8 @@ from paimon_orch.errors import (
 _NEXT_STEPS: Mapping[type[PaimonError], str] = {
     CommitOutcomeUnknownError: "Look for the commit in the newest snapshots of the table. If it is "
     "not there, start the run again.",
-    CorruptFileError: "Run `paimon-orch doctor` to see what is damaged, and `paimon-orch repair "
-    "--dry-run` to see what can be repaired.",
+    CorruptFileError: "Run `paimon-orch doctor --deep`, which also reads the data files, to see what "
+    "is damaged, and the command that repairs it.",
     AccessDeniedError: "Check the credentials of the catalog and the permissions of the user.",
 }
 """What to do after errors whose messages do not say it."""

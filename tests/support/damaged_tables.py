@@ -41,6 +41,8 @@ class DamagedTable:
     is_repaired: bool = True
     needs_check: bool = False
     """Whether only ``doctor --check`` finds the damage."""
+    is_selected: bool = False
+    """Whether the repair reads data files, so that its rule must be selected."""
 
     def open(self, root: Path) -> Table:
         """Return the undamaged table in a new warehouse."""
@@ -277,7 +279,6 @@ CORPUS: dict[str, DamagedTable] = {
         golden="java-0.9/append_simple",
         damage=_delete_an_old_manifest_list,
         rule=DoctorRule.UNREADABLE_SNAPSHOT,
-        is_repaired=False,
     ),
     "files of one level overlap (#3520)": DamagedTable(
         golden="java-0.9/pk_b1_mor",
@@ -334,7 +335,6 @@ CORPUS: dict[str, DamagedTable] = {
         golden="java-0.9/append_simple",
         damage=_delete_the_newest_manifest_lists,
         rule=DoctorRule.UNREADABLE_TABLE,
-        is_repaired=False,
     ),
     "rows are written for another number of buckets (#3841)": DamagedTable(
         golden="java-0.9/pk_b1_mor",
@@ -347,13 +347,12 @@ CORPUS: dict[str, DamagedTable] = {
         golden="java-0.9/pk_dv",
         damage=_delete_the_index_manifest,
         rule=DoctorRule.UNREADABLE_TABLE,
-        is_repaired=False,
     ),
     "a data file is truncated": DamagedTable(
         golden="java-0.9/append_simple",
         damage=_truncate_a_data_file,
-        rule=DoctorRule.DAMAGED_FILES,
-        is_repaired=False,
+        rule=DoctorRule.UNREADABLE_FILES,
+        is_selected=True,
         needs_check=True,
     ),
     "the schema is deleted": DamagedTable(
@@ -366,6 +365,5 @@ CORPUS: dict[str, DamagedTable] = {
         golden="java-2.0/alltypes_append",
         damage=_damage_the_newest_snapshot,
         rule=DoctorRule.UNREADABLE_TABLE,
-        is_repaired=False,
     ),
 }

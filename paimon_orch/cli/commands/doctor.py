@@ -39,6 +39,9 @@ _Html = Annotated[
 _CheckFiles = Annotated[
     bool, typer.Option("--check", help="Also verify that all files exist, as check does.")
 ]
+_Deep = Annotated[
+    bool, typer.Option("--deep", help="Also read all data files, as check --deep does.")
+]
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -51,6 +54,7 @@ def add_commands(app: typer.Typer) -> None:
             "doctor /lake",
             "doctor /lake 'sales.*' --json",
             "doctor /lake --html report.html",
+            "doctor /lake db.orders --deep",
         ],
         has_allowances=False,
     )
@@ -61,13 +65,14 @@ def doctor(
     location: CatalogLocation,
     pattern: _Pattern = "*",
     check_files: _CheckFiles = False,
+    deep: _Deep = False,
     html: _Html = None,
     as_json: AsJson = False,
 ) -> None:
     """Find tables that are damaged, slow or not maintained.
 
-    Reads only metadata, and changes nothing. Shows for each finding its cost and the command that
-    fixes it. The exit status is 1 if there is a finding with severity error.
+    Reads only metadata, unless --deep is given, and changes nothing. Shows for each finding its cost
+    and the command that fixes it, or why none does. The exit status is 1 if there is a finding with severity error.
     """
     catalog = open_catalog(ctx, location)
     names = [name for name in catalog.find_tables() if fnmatchcase(name, pattern)]
@@ -84,7 +89,9 @@ def doctor(
             done += 1
             progress(done, len(names))
 
-        report = examine_catalog(catalog, names, check_files=check_files, advance=advance)
+        report = examine_catalog(
+            catalog, names, check_files=check_files, deep=deep, advance=advance
+        )
     if html is not None:
         html.write_text(build_page(report, location), encoding="utf-8")
     if as_json:
@@ -107,6 +114,7 @@ def _to_document(report: DoctorReport, location: str) -> dict[str, object]:
                 "text": finding.text,
                 "cost": dict(finding.cost),
                 "command": finding.format_command(location),
+                "advice": finding.advice,
             }
             for finding in report.findings
         ],
@@ -118,9 +126,9 @@ def _print_report(report: DoctorReport, location: str) -> None:
         print_lines(escape_name(table))
         for finding in findings:
             print_lines(f"  {finding.severity} {finding.rule}: {finding.text}")
-            command = finding.format_command(location)
-            if command is not None:
-                print_lines(f"    {command}")
+            remedy = finding.format_command(location) or finding.advice
+            if remedy is not None:
+                print_lines(f"    {remedy}")
     counts = ", ".join(
         f"{severity.name.lower()}: {report.count(severity)}" for severity in Severity
     )

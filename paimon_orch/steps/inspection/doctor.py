@@ -1,11 +1,12 @@
 """Finds what is wrong or slow in the tables of a catalog, with the command that fixes it.
 
-Reads only metadata, and changes nothing. :mod:`paimon_orch.steps.inspection.check_table` verifies
+Reads only metadata unless it is asked for more, and changes nothing. :mod:`paimon_orch.steps.inspection.check_table` verifies
 the files of one table; this module finds the tables that need attention.
 """
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache, partial
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ from paimon_orch.errors import (
     raise_if_temporary,
 )
 from paimon_orch.format.display import format_count, format_size
+from paimon_orch.format.manifest.manifest_entry import ManifestEntry
 from paimon_orch.format.options.blocking_options import describe_options
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
@@ -30,6 +32,19 @@ from paimon_orch.steps.expiration.retention import (
     Retention,
     RetentionRequest,
     find_first_retained_snapshot,
+)
+from paimon_orch.steps.inspection.damage.unreadable_files import (
+    UnreadableFile,
+    find_unreadable_files,
+)
+from paimon_orch.steps.inspection.damage.unreadable_references import (
+    describe_reference,
+    find_unreadable_references,
+)
+from paimon_orch.steps.inspection.damage.way_back import (
+    WayBack,
+    find_unreadable_snapshots,
+    find_way_back,
 )
 from paimon_orch.steps.inspection.doctor_findings import (
     DoctorFinding,
@@ -42,7 +57,7 @@ from paimon_orch.steps.inspection.health import TableHealth
 from paimon_orch.steps.inspection.health_metrics import HEALTH_METRICS
 from paimon_orch.steps.inspection.index_damage import find_index_damage
 from paimon_orch.steps.inspection.inspect import TableReport, inspect_newest
-from paimon_orch.steps.inspection.snapshot_chain import SnapshotChain
+from paimon_orch.steps.inspection.snapshot_chain import MAX_SNAPSHOTS, SnapshotChain
 from paimon_orch.steps.inspection.unmerged_levels import find_unmerged_levels
 from paimon_orch.storage.concurrency import start_call
 from paimon_orch.table.iceberg.iceberg_settings import is_iceberg_enabled
@@ -67,6 +82,7 @@ def examine_catalog(
     names: list[str],
     *,
     check_files: bool = False,
+    deep: bool = False,
     now: float | None = None,
     advance: Callable[[], object] = lambda: None,
 ) -> DoctorReport:
@@ -77,13 +93,14 @@ def examine_catalog(
 
     :param names: the tables, as ``database.table``
     :param check_files: also verify that all referenced files exist
+    :param deep: also read all data files
     :param now: the time in epoch seconds; None means the current time
     :param advance: called after each table
     """
     tables, findings = list[ExaminedTable](), list[DoctorFinding]()
     for name in names:
         try:
-            examined, found = _examine(catalog, name, check_files=check_files, now=now)
+            examined, found = _examine(catalog, name, check_files=check_files, deep=deep, now=now)
         except TransientError as error:
             examined, found = ExaminedTable(name=name), [_describe_outage(name, error)]
         tables.append(examined)
@@ -93,17 +110,22 @@ def examine_catalog(
 
 
 def examine_table(
-    catalog: Catalog, name: str, *, check_files: bool = False, now: float | None = None
+    catalog: Catalog,
+    name: str,
+    *,
+    check_files: bool = False,
+    deep: bool = False,
+    now: float | None = None,
 ) -> list[DoctorFinding]:
     """Return the findings in one table, the most important first.
 
     Raises :class:`TransientError` if its store or catalog cannot be reached.
     """
-    return _examine(catalog, name, check_files=check_files, now=now)[1]
+    return _examine(catalog, name, check_files=check_files, deep=deep, now=now)[1]
 
 
 def examine_opened_table(
-    table: Table, *, check_files: bool = False, now: float | None = None
+    table: Table, *, check_files: bool = False, deep: bool = False, now: float | None = None
 ) -> list[DoctorFinding]:
     """Return the findings in a table that was opened, the most important first.
 
@@ -112,41 +134,47 @@ def examine_opened_table(
     current_time = time.time() if now is None else now
     examination = _Examination(table, table.stores.hold(), current_time)
     findings = list[DoctorFinding]()
-    _collect(findings, table.identifier, examination.run(check_files=check_files))
+    found = examination.run(check_files=check_files, deep=deep)
+    _collect(findings, table.identifier, found, lambda: table)
     return _sort(findings)
 
 
 def _examine(
-    catalog: Catalog, name: str, *, check_files: bool, now: float | None
+    catalog: Catalog, name: str, *, check_files: bool, deep: bool, now: float | None
 ) -> tuple[ExaminedTable, list[DoctorFinding]]:
     findings, examined = list[DoctorFinding](), ExaminedTable(name=name)
+    table: Table | None = None
 
     def run() -> Iterator[DoctorFinding]:
-        nonlocal examined
+        nonlocal examined, table
         table = catalog.table(name)
         stores = table.stores.hold(table.hint.take())  # the table was opened just now
         examination = _Examination(table, stores, time.time() if now is None else now)
-        yield from examination.run(check_files=check_files)
+        yield from examination.run(check_files=check_files, deep=deep)
         examined = ExaminedTable(name=name, files=examination.files, bytes=examination.bytes)
 
-    _collect(findings, name, run())
+    _collect(findings, name, run(), lambda: table)
     return examined, _sort(findings)
 
 
-def _collect(findings: list[DoctorFinding], name: str, found: Iterator[DoctorFinding]) -> None:
-    """Add findings; an error of the examination is also a finding, unless it is temporary."""
+def _collect(
+    findings: list[DoctorFinding],
+    name: str,
+    found: Iterator[DoctorFinding],
+    get_table: Callable[[], Table | None],
+) -> None:
+    """Add findings; an error of the examination is also a finding, unless it is temporary.
+
+    ``get_table`` returns the table, or None if it could not be opened.
+    """
     try:
         for finding in found:
             findings.append(finding)  # noqa: PERF402 - keeps the findings before an error
     except UnsupportedError as error:
-        findings.append(_describe_error(name, DoctorRule.UNSUPPORTED_TABLE, error))
-    except MissingFileError as error:
-        is_manifest = _is_manifest(error.path)
-        rule = DoctorRule.MISSING_MANIFESTS if is_manifest else DoctorRule.UNREADABLE_TABLE
-        findings.append(_describe_error(name, rule, error))
+        findings.append(_describe_unsupported(name, error))
     except Exception as error:  # noqa: BLE001 - whatever is stored in it, the others are examined
         raise_if_temporary(error)
-        findings.append(_describe_error(name, DoctorRule.UNREADABLE_TABLE, error))
+        findings.append(_describe_unreadable_table(name, error, get_table()))
 
 
 def _describe_outage(name: str, error: TransientError) -> DoctorFinding:
@@ -170,16 +198,69 @@ def _is_manifest(path: str) -> bool:
     return directory.endswith("/manifest") and not name.startswith(_MANIFEST_PREFIXES)
 
 
-def _describe_error(name: str, rule: DoctorRule, error: Exception) -> DoctorFinding:
-    commands = {DoctorRule.UNSUPPORTED_TABLE: None, DoctorRule.MISSING_MANIFESTS: "repair"}
-    is_unsupported = rule is DoctorRule.UNSUPPORTED_TABLE
+def _describe_unsupported(name: str, error: UnsupportedError) -> DoctorFinding:
     return DoctorFinding(
         table=name,
-        rule=rule,
-        severity=Severity.WARNING if is_unsupported else Severity.ERROR,
+        rule=DoctorRule.UNSUPPORTED_TABLE,
+        severity=Severity.WARNING,
         text=describe_error(error),
-        command=commands.get(rule, "check"),
+        advice="no command of paimon_orch helps: use Java Paimon for this table",
     )
+
+
+def _describe_unreadable_table(name: str, error: Exception, table: Table | None) -> DoctorFinding:
+    """Return the finding of a table that cannot be examined; None as table: nor opened."""
+    finding = DoctorFinding(
+        table=name,
+        rule=DoctorRule.UNREADABLE_TABLE,
+        severity=Severity.ERROR,
+        text=describe_error(error),
+    )
+    if isinstance(error, CorruptFileError) and _is_manifest(error.path):
+        return replace(finding, rule=DoctorRule.MISSING_MANIFESTS, command="repair")
+    if table is None:
+        return replace(finding, advice=_RESTORE_SCHEMA)
+    way_back = _try_to_find_way_back(table)
+    if way_back is None:
+        return replace(finding, advice=_RESTORE_FILE)
+    return replace(
+        finding,
+        text=f"{finding.text}; the newest state that can be read is {way_back}",
+        command="repair" if table.stores.snapshots.catalog is None else way_back.command,
+    )
+
+
+def _try_to_find_way_back(table: Table) -> WayBack | None:
+    try:
+        return find_way_back(table)
+    except (PaimonError, OSError) as error:
+        raise_if_temporary(error)
+        return None
+
+
+_RESTORE_SCHEMA = (
+    "no command repairs this: the table cannot be opened without its newest schema. Restore the file "
+    "from a backup or an older version of the object"
+)
+_RESTORE_FILE = (
+    "no command repairs this, because no older snapshot and no tag can be read either: restore the "
+    "file from a backup or an older version of the object"
+)
+_EXPIRE = "Restore its files, or wait until it expires"
+_RESTORE_OR_ROLL_BACK = (
+    "Restore the files from a backup, or roll back to a snapshot before the damage. If only older "
+    "snapshots or tags are named, the finding goes away when they expire or are deleted"
+)
+_SET_CLOCK = (
+    "no command repairs this: set the clock of the writers, or of this machine. The finding goes away "
+    "with the next commits"
+)
+_CHANGE_OPTION = (
+    "no command decides this: correct the option with `paimon-orch alter --set`, or remove it with "
+    "`--unset`"
+)
+_ALLOW = "no command decides this: allow the place, as docs/how-to/catalogs.md says, or remove the option"
+_READ_CHECK = "no command repairs this; `paimon-orch check --deep` lists all that is wrong. "
 
 
 _METRIC_RULES = {
@@ -221,7 +302,7 @@ class _Examination:
         self.files = 0
         self.bytes = 0
 
-    def run(self, *, check_files: bool) -> Iterator[DoctorFinding]:
+    def run(self, *, check_files: bool, deep: bool) -> Iterator[DoctorFinding]:
         read_schema = start_call(self._table.io, self._stores.get_schema)
         latest, failure = self._try_latest()
         schema = read_schema()
@@ -248,8 +329,8 @@ class _Examination:
             yield from self._check_retention(state)
             yield from self._check_iceberg(state)
             yield from self._check_catalog_partitions(state)
-        if check_files:
-            yield from self._check_files()
+        if check_files or deep:
+            yield from self._check_files(deep=deep)
 
     def _try_latest(self) -> tuple[Snapshot | None, PaimonError | OSError | None]:
         """Read the newest snapshot; return the error if that fails."""
@@ -274,6 +355,7 @@ class _Examination:
         severity: Severity,
         text: str,
         command: str | None = None,
+        advice: str | None = None,
         **cost: int,
     ) -> DoctorFinding:
         return DoctorFinding(
@@ -282,15 +364,16 @@ class _Examination:
             severity=severity,
             text=text,
             command=command,
+            advice=advice,
             cost=cost,
         )
 
     def _check_options(self, schema: TableSchema) -> Iterator[DoctorFinding]:
         environment = self._table.environment
         for text in describe_options(schema.options, has_service=environment.is_service):
-            yield self._find(DoctorRule.OPTION, Severity.WARNING, text)
+            yield self._find(DoctorRule.OPTION, Severity.WARNING, text, advice=_CHANGE_OPTION)
         for text in environment.permissions.list_refusals(self._table.identifier, schema):
-            yield self._find(DoctorRule.NOT_ALLOWED, Severity.WARNING, text)
+            yield self._find(DoctorRule.NOT_ALLOWED, Severity.WARNING, text, advice=_ALLOW)
 
     def _check_snapshot_files(self, latest: Snapshot) -> Iterator[DoctorFinding]:
         ids = self._snapshots.ids()
@@ -318,6 +401,7 @@ class _Examination:
                 f"snapshot {latest.id} was committed {-age:,.0f} s in the future: the clock of a "
                 "writer or of this machine is wrong, and expiration by age deletes too much or "
                 "too little",
+                advice=_SET_CLOCK,
             )
 
     def _check_hints(self, latest: int, ids: list[int]) -> Iterator[DoctorFinding]:
@@ -360,7 +444,9 @@ class _Examination:
                     f"other files. Another writer has overwritten one of them, for example on a "
                     "store without exclusive creation; rows may be lost, and streaming readers "
                     "saw other rows than batch readers",
-                    "check",
+                    advice="no command finds the lost rows: run the jobs again that wrote at that "
+                    "time, and use a store or catalog with atomic commits. The finding goes away "
+                    "when the snapshots expire",
                 )
         except (PaimonError, OSError) as error:
             raise_if_temporary(error)
@@ -375,6 +461,7 @@ class _Examination:
                 f"snapshot {after.id} was committed {seconds:,.0f} s before snapshot {before.id}: "
                 "the clocks of the writers differ, and time travel by timestamp finds a wrong "
                 "snapshot",
+                advice=_SET_CLOCK,
             )
 
     def _has_snapshots(self, chain: SnapshotChain) -> bool:
@@ -390,12 +477,13 @@ class _Examination:
             return False
         return True
 
-    def _describe_unreadable_snapshot(self, error: Exception) -> DoctorFinding:
+    def _describe_unreadable_snapshot(self, error: Exception | str) -> DoctorFinding:
         return self._find(
             DoctorRule.UNREADABLE_SNAPSHOT,
             Severity.ERROR,
             f"a retained snapshot cannot be read: {error}",
-            "check",
+            "repair" if self._snapshots.catalog is None else None,
+            None if self._snapshots.catalog is None else _READ_CHECK + _EXPIRE,
         )
 
     def _check_state(
@@ -417,7 +505,7 @@ class _Examination:
                 yield from self._check_compactions(chain, report, report.health, find_remedies)
 
     def _describe_problem(self, report: TableReport, problem: str) -> DoctorFinding:
-        rule, command = DoctorRule.INCONSISTENT_METADATA, "check"
+        rule, command = DoctorRule.INCONSISTENT_METADATA, None
         if report.live is not None and report.schema.primary_keys:
             try:
                 report.live.take(np.flatnonzero(report.live.groups.buckets >= 0)).check_levels()
@@ -425,7 +513,8 @@ class _Examination:
                 rule, command = DoctorRule.OVERLAPPING_FILES, "repair"
                 problem += ": compactions fail, and readers may see several rows of a key"
         cost = f"{format_count(report.file_count, 'file')}, {format_size(report.bytes)}"
-        return self._find(rule, Severity.ERROR, f"{problem} ({cost})", command)
+        advice = _READ_CHECK + _RESTORE_OR_ROLL_BACK if command is None else None
+        return self._find(rule, Severity.ERROR, f"{problem} ({cost})", command, advice)
 
     def _check_levels(self, state: TableState, report: TableReport) -> Iterator[DoctorFinding]:
         assert report.live is not None
@@ -459,13 +548,16 @@ class _Examination:
         if damage.missing_vectors:
             count = len(damage.missing_vectors)
             files = sum(len(entry.ranges or ()) for entry in damage.missing_vectors)
+            way_back = _try_to_find_way_back(self._table)
             yield self._find(
                 DoctorRule.MISSING_DELETION_VECTORS,
                 Severity.ERROR,
                 f"{format_count(count, 'file')} with the deletion vectors of "
                 f"{format_count(files, 'data file')} {'is' if count == 1 else 'are'} missing: "
-                "readers fail, or see deleted rows",
-                "check",
+                "readers fail, or see deleted rows. If a backup has the files, restore them instead "
+                "of a rollback",
+                None if way_back is None else way_back.command,
+                _RESTORE_FILE if way_back is None else None,
                 files=files,
             )
         if len(damage.unindexed_buckets):
@@ -505,17 +597,18 @@ class _Examination:
                 continue
             bound = f"{limit:.0%}" if "%" in text else f"{limit:g}"
             comparison = "minimum" if metric.is_minimum else "limit"
-            command, advice = metric.command, ""
+            command, advice = metric.command, None
             if metric.is_compacted:
                 command = _format_compaction(find_remedies().find_compaction(metric, limit))
                 if command is None:
-                    advice = f"; to improve this, {metric.remedy}"
+                    advice = f"to improve this, {metric.remedy}"
             yield self._find(
                 rule,
                 Severity.WARNING,
                 f"{text.format(value)} ({comparison} {bound}; "
-                f"{format_count(health.files, 'file')}, {format_size(health.bytes)}){advice}",
+                f"{format_count(health.files, 'file')}, {format_size(health.bytes)})",
                 command,
+                advice,
                 files=health.files,
                 bytes=health.bytes,
             )
@@ -537,6 +630,7 @@ class _Examination:
         last = f"snapshot {since.id} was the last one"
         if compaction is None:
             last = f"none since snapshot {since.id}"
+        strategy = next(iter(find_remedies().after), None)
         yield self._find(
             DoctorRule.NO_COMPACTION,
             Severity.WARNING,
@@ -544,7 +638,8 @@ class _Examination:
             f"{format_count(health.max_sorted_runs, 'sorted run')} in a bucket; "
             f"{format_count(health.level0_files, 'file')} of {format_size(health.level0_bytes)} "
             "in level 0",
-            _format_compaction(next(iter(find_remedies().after), None)),
+            _format_compaction(strategy),
+            None if strategy else "no compaction changes these files",
             files=health.level0_files,
             bytes=health.level0_bytes,
             runs=health.max_sorted_runs,
@@ -597,6 +692,7 @@ class _Examination:
                 Severity.ADVICE if status.is_current else Severity.WARNING,
                 status.problem,
                 "sync-iceberg",
+                None,
                 **({} if not status.missing_snapshots else {"snapshots": status.missing_snapshots}),
             )
 
@@ -630,40 +726,98 @@ class _Examination:
                 "but no snapshot has them: another writer has overwritten their snapshot, for "
                 "example on a store without exclusive creation, or the commit was interrupted or "
                 "rolled back",
+                advice="no command decides this: if the job reported success, run it again; "
+                "otherwise `paimon-orch remove-orphan-files` deletes the files",
                 files=lost.files,
                 bytes=lost.bytes,
                 rows=lost.rows,
             )
 
-    def _check_files(self) -> Iterator[DoctorFinding]:
+    def _check_files(self, *, deep: bool) -> Iterator[DoctorFinding]:
         from paimon_orch.steps.inspection.check_table import check
         from paimon_orch.steps.repairs.remove_unexisting_files import find_missing_files
 
         yield from self._check_lost_commits()
-        findings = check(self._table).findings
+        described = set[str]()
+        for error in find_unreadable_references(self._stores):
+            described.add(error.path)
+            yield self._describe_reference(error)
+        findings = check(self._table, deep=deep).findings
         if not findings:
             return
-        missing = list(find_missing_files(self._table.load()).values())
+        snapshots = find_unreadable_snapshots(self._table)
+        for number in snapshots:
+            path = self._snapshots.path(number)
+            described |= {f"{path}:", f"snapshot {number}:", f"snapshot {number} "}
+        yield from self._describe_old_snapshots(snapshots)
+        state = self._table.load()
+        missing = find_missing_files(state)
         if missing:
-            size = sum(entry.file.file_size for entry in missing)
-            rows = sum(entry.file.row_count for entry in missing)
-            yield self._find(
-                DoctorRule.MISSING_FILES,
-                Severity.ERROR,
-                f"{format_count(len(missing), 'data file')} of {format_size(size)} with "
-                f"{format_count(rows, 'row')} {'is' if len(missing) == 1 else 'are'} missing; the "
-                f"first: {missing[0].file.file_name}",
-                "repair",
-                files=len(missing),
-                bytes=size,
-                rows=rows,
-            )
-        if len(findings) > len(missing):
+            yield self._describe_missing(list(missing.values()))
+        unreadable = find_unreadable_files(
+            state, lambda name: any(name in str(f) for f in findings)
+        )
+        for file in unreadable:
+            yield self._describe_unreadable_file(file)
+        described |= {path.rpartition("/")[2] for path in missing}
+        described |= {file.name for file in unreadable}
+        others = [
+            finding
+            for finding in findings
+            if not any(name in str(finding) for name in described)
+            # a gap is a finding of its own, and an unreadable snapshot looks like one
+            and (finding.rule, finding.where) != ("gap", self._table.paths.snapshot_dir)
+        ]
+        if others:
             yield self._find(
                 DoctorRule.DAMAGED_FILES,
                 Severity.ERROR,
-                f"{format_count(len(findings), 'finding')} of check in all snapshots; the first: "
-                f"{findings[0]}",
-                "check",
-                findings=len(findings),
+                f"{format_count(len(others), 'finding')} of check in all snapshots; the first: "
+                f"{others[0]}",
+                advice=_READ_CHECK + _RESTORE_OR_ROLL_BACK,
+                findings=len(others),
             )
+
+    def _describe_old_snapshots(self, unreadable: list[int]) -> Iterator[DoctorFinding]:
+        """Yield a finding for snapshots before the newest ones, which are always examined."""
+        first_examined = (self._snapshots.latest_id() or 0) - MAX_SNAPSHOTS + 1
+        old = [number for number in unreadable if number < first_examined]
+        if old:
+            count = format_count(len(old), "older snapshot")
+            yield self._describe_unreadable_snapshot(f"{count}, the first is {old[0]}")
+
+    def _describe_reference(self, error: CorruptFileError) -> DoctorFinding:
+        return self._find(
+            DoctorRule.UNREADABLE_REFERENCES,
+            Severity.ERROR,
+            f"{describe_reference(error.path)} cannot be read, so that expiration and orphan cleanup "
+            f"delete nothing: {error}",
+            "repair --rule unreadable-references",
+        )
+
+    def _describe_missing(self, missing: list[ManifestEntry]) -> DoctorFinding:
+        size = sum(entry.file.file_size for entry in missing)
+        rows = sum(entry.file.row_count for entry in missing)
+        return self._find(
+            DoctorRule.MISSING_FILES,
+            Severity.ERROR,
+            f"{format_count(len(missing), 'data file')} of {format_size(size)} with "
+            f"{format_count(rows, 'row')} {'is' if len(missing) == 1 else 'are'} missing; the "
+            f"first: {missing[0].file.file_name}",
+            "repair",
+            files=len(missing),
+            bytes=size,
+            rows=rows,
+        )
+
+    def _describe_unreadable_file(self, file: UnreadableFile) -> DoctorFinding:
+        return self._find(
+            DoctorRule.UNREADABLE_FILES,
+            Severity.ERROR,
+            f"{file}: scans and compactions that read it fail. If a backup has the file, restore it "
+            "instead of a repair",
+            "repair --rule unreadable-files",
+            files=1,
+            bytes=file.entry.file.file_size,
+            rows=file.entry.file.row_count,
+        )

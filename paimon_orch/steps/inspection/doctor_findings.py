@@ -27,6 +27,8 @@ class DoctorRule(StrEnum):
     INCONSISTENT_METADATA = "inconsistent-metadata"
     MISSING_MANIFESTS = "missing-manifests"
     MISSING_FILES = "missing-files"
+    UNREADABLE_FILES = "unreadable-files"
+    UNREADABLE_REFERENCES = "unreadable-references"
     DAMAGED_FILES = "damaged-files"
     OVERLAPPING_FILES = "overlapping-files"
     DUPLICATE_KEYS = "duplicate-keys"
@@ -64,6 +66,8 @@ class DoctorFinding:
     text: str
     command: str | None = None
     """The command that fixes this, without the catalog and the table; None if no command does."""
+    advice: str | None = None
+    """Why no command fixes this, and what does; None if there is a command."""
     cost: Mapping[str, int] = field(default_factory=dict)
     """What the finding costs readers or storage, for example ``files`` and ``bytes``."""
 

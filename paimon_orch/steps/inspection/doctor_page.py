@@ -122,7 +122,9 @@ def _build_table(name: str, findings: Iterable[DoctorFinding], location: str) ->
     yield f"<h2>{_show(name)}</h2><table>"
     for finding in findings:
         command = finding.format_command(location)
-        shown = "" if command is None else f"<code>{_show(command)}</code>"
+        shown = f"<br>{_show(finding.advice or '')}"
+        if command is not None:
+            shown = f"<code>{_show(command)}</code>"
         yield f'<tr><td style="color:{_COLORS[finding.severity]}">{finding.rule}</td>'
         yield f"<td>{_show(finding.text)}{shown}</td></tr>"
     yield "</table>"

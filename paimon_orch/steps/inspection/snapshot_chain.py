@@ -60,8 +60,8 @@ class SnapshotChain:
     def find_breaks(self, manifests: ManifestReader) -> Iterator[tuple[Snapshot, Snapshot]]:
         """Yield pairs of snapshots of which the later one does not continue the earlier one.
 
-        Raises :class:`MissingFileError` if the earlier one cannot be read: a repair may have
-        removed its missing manifests.
+        Raises :class:`CorruptFileError` if the earlier one cannot be read: a repair may have
+        removed its missing or unreadable manifests.
         """
         state: list[ManifestFileMeta] | None = None
         for before, after in pairwise(self.snapshots):
@@ -69,7 +69,8 @@ class SnapshotChain:
             base = manifests.manifest_list(after.base_manifest_list, after.base_manifest_list_size)
             rows = before.total_record_count + after.delta_record_count
             if after.total_record_count != rows or not _have_same_files(manifests, state, base):
-                _require_manifests(manifests, state)
+                kept = {meta.file_name for meta in base}
+                _require_manifests(manifests, [m for m in state if m.file_name not in kept])
                 yield before, after
             delta = manifests.manifest_list(
                 after.delta_manifest_list, after.delta_manifest_list_size
@@ -97,10 +98,9 @@ def _have_same_files(
 
 
 def _require_manifests(reader: ManifestReader, metas: Sequence[ManifestFileMeta]) -> None:
-    existing = {info.name for info in reader.io.list_dir(reader.paths.manifest_dir)}
+    """Raise the error of a manifest that cannot be read, which explains a difference."""
     for meta in metas:
-        if meta.file_name not in existing:
-            reader.open(meta)  # raises the error, unless the listing was outdated
+        reader.open(meta)
 
 
 def _count_files(metas: Sequence[ManifestFileMeta]) -> int:

@@ -30,6 +30,7 @@ from paimon_orch.steps.common.step import (
 )
 from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.steps.common.step_report import PlanReport
+from paimon_orch.steps.inspection.damage.unreadable_files import find_unreadable_files
 from paimon_orch.steps.repairs.older_values import (
     OlderValues,
     find_older_values,
@@ -131,7 +132,7 @@ class MissingFilesResult(StepOutcome):
             return ""
         rows = format_count(self.visible_rows, "row")
         return (
-            f"; {rows} that readers now see in the key ranges of the missing files "
+            f"; {rows} that readers now see in the key ranges of the removed files "
             f"{'is' if self.visible_rows == 1 else 'are'} in {self.visible_rows_path}: compare "
             "these with their source"
         )
@@ -159,6 +160,24 @@ def plan(table: Table, request: EmptyRequest) -> MissingFilesPlan:
 
     Raises :class:`InputError` if one of them is in another directory, or has a longer name.
     """
+    state = _load(table)
+    entries = find_missing_files(state)
+    _refuse_moved_files(state, entries)
+    return _plan_removal(request, state, entries)
+
+
+def plan_unreadable(table: Table) -> MissingFilesPlan:
+    """Find live data files of the latest snapshot that cannot be read; reads all of them.
+
+    The step removes them from the metadata like missing ones. The files are kept, because the tag of
+    the state before needs them.
+    """
+    state = _load(table)
+    entries = {file.path: file.entry for file in find_unreadable_files(state)}
+    return _plan_removal(EmptyRequest(), state, entries)
+
+
+def _load(table: Table) -> TableState:
     state = table.load()
     state.check_step(StepKind.DELETE)
     refuse_chain_table(
@@ -167,15 +186,19 @@ def plan(table: Table, request: EmptyRequest) -> MissingFilesPlan:
         "the removal of missing files",
         "drop the partitions instead",
     )
-    entries = find_missing_files(state)
-    _refuse_moved_files(state, entries)
-    missing = tuple(entries.values())
+    return state
+
+
+def _plan_removal(
+    request: EmptyRequest, state: TableState, entries: Mapping[str, ManifestEntry]
+) -> MissingFilesPlan:
+    removed = tuple(entries.values())
     return MissingFilesPlan(
         request=request,
         state=state,
         paths=tuple(entries),
-        entries=missing,
-        older_values=find_older_values(state, missing),
+        entries=removed,
+        older_values=find_older_values(state, removed),
     )
 
 

@@ -5,10 +5,10 @@ Afterwards, the files of the other manifests can be read.
 See docs/format/orphan-files.md#removing-lost-manifests.
 """
 
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 
-from paimon_orch.errors import PaimonError, raise_if_temporary
+from paimon_orch.errors import CorruptFileError, PaimonError, raise_if_temporary
 from paimon_orch.format.display import Displayable, format_count
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.options.table_option import StepKind
@@ -25,6 +25,7 @@ from paimon_orch.steps.repairs.tag_before import RESTORE_FILES, describe_tag, ta
 from paimon_orch.storage.concurrency import map_concurrently
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.commit.state_replacement import StateReplacement
+from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.table import Table
 from paimon_orch.table.table_state import TableState
 from paimon_orch.table.table_stores import TableStores
@@ -109,11 +110,27 @@ class MissingManifestsResult(StepOutcome):
         return lines
 
 
+_FindLost = Callable[[TableStores, Snapshot, Container[str]], list[ManifestFileMeta]]
+"""Returns the manifests of a snapshot that are lost, by the names that are stored."""
+
+
 def plan(table: Table, request: EmptyRequest) -> MissingManifestsPlan:
     """Find manifests of the latest snapshot that do not exist.
 
     Manifest lists and the index manifest must exist.
     """
+    return _plan(table, request, _find_missing)
+
+
+def plan_unreadable(table: Table) -> MissingManifestsPlan:
+    """Find manifests of the latest snapshot that do not exist or cannot be read; reads all of them.
+
+    Unreadable ones are kept, because the tag of the state before names them.
+    """
+    return _plan(table, EmptyRequest(), _find_unreadable)
+
+
+def _plan(table: Table, request: EmptyRequest, find_lost: _FindLost) -> MissingManifestsPlan:
     state = table.load()
     state.check_step(StepKind.DELETE)
     snapshot, stored = state.snapshot, state.hold()
@@ -121,7 +138,7 @@ def plan(table: Table, request: EmptyRequest) -> MissingManifestsPlan:
         return MissingManifestsPlan(request=request, state=state)
     directory = state.paths.manifest_dir
     listed = {info.name for info in state.io.list_dir(directory)}
-    missing = _find_missing(stored, snapshot, listed)
+    missing = find_lost(stored, snapshot, listed)
     return MissingManifestsPlan(
         request=request,
         state=state,
@@ -129,7 +146,7 @@ def plan(table: Table, request: EmptyRequest) -> MissingManifestsPlan:
         paths=tuple(f"{directory}/{meta.file_name}" for meta in missing),
         added_files=sum(meta.num_added_files for meta in missing),
         deleted_files=sum(meta.num_deleted_files for meta in missing),
-        comparable_id=_find_comparable(stored, snapshot, listed) if missing else None,
+        comparable_id=_find_comparable(stored, snapshot, listed, find_lost) if missing else None,
     )
 
 
@@ -148,13 +165,32 @@ def _find_missing(
     return [meta for meta, is_there in zip(unlisted, found, strict=True) if not is_there]
 
 
-def _find_comparable(state: TableStores, newest: Snapshot, listed: Container[str]) -> int | None:
+def _find_unreadable(
+    state: TableStores, snapshot: Snapshot, _listed: Container[str]
+) -> list[ManifestFileMeta]:
+    manifests = ManifestReader(state.io, state.paths)  # not cached: they may be damaged
+
+    def can_read(meta: ManifestFileMeta) -> bool:
+        try:
+            manifests.open(meta)
+        except CorruptFileError:
+            return False
+        return True
+
+    metas = state.manifests.manifests(snapshot)
+    are_readable = map_concurrently(state.io, can_read, metas)
+    return [meta for meta, can in zip(metas, are_readable, strict=True) if not can]
+
+
+def _find_comparable(
+    state: TableStores, newest: Snapshot, listed: Container[str], find_lost: _FindLost
+) -> int | None:
     store = state.snapshots
     earliest = store.earliest_id() or 0
     for number in reversed(store.ids()):
         if earliest <= number < newest.id:
             try:
-                missing = _find_missing(state, store.get(number), listed)
+                missing = find_lost(state, store.get(number), listed)
             except PaimonError as error:
                 raise_if_temporary(error)
                 continue

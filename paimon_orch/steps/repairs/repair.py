@@ -13,6 +13,8 @@ from paimon_orch.errors import InputError, PaimonError, UnsupportedError, raise_
 from paimon_orch.format.display import format_count, format_size
 from paimon_orch.format.paths import MAIN_BRANCH
 from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.safe_text import format_names
+from paimon_orch.steps.cleanup.quarantine import Quarantine
 from paimon_orch.steps.common.step import (
     EmptyRequest,
     Step,
@@ -21,8 +23,15 @@ from paimon_orch.steps.common.step import (
     run_step,
 )
 from paimon_orch.steps.compaction.plan import CompactionResult, CompactRequest
+from paimon_orch.steps.inspection.damage.unreadable_files import find_state_without
+from paimon_orch.steps.inspection.damage.unreadable_references import (
+    describe_reference,
+    find_unreadable_references,
+)
+from paimon_orch.steps.inspection.damage.way_back import find_unreadable_snapshots
 from paimon_orch.steps.inspection.doctor import examine_opened_table
-from paimon_orch.steps.inspection.doctor_findings import DoctorRule, Severity
+from paimon_orch.steps.inspection.doctor_findings import DoctorFinding, DoctorRule, Severity
+from paimon_orch.steps.maintenance import rollback_as_latest
 from paimon_orch.steps.publication import sync_iceberg, sync_partitions
 from paimon_orch.steps.repairs import (
     delete_duplicate_keys,
@@ -31,12 +40,17 @@ from paimon_orch.steps.repairs import (
     remove_unexisting_files,
     remove_unexisting_manifests,
     repair_hints,
+    unreadable_snapshots,
 )
 from paimon_orch.steps.repairs.remove_unexisting_files import MissingFilesResult
 from paimon_orch.steps.repairs.tag_before import tag_before_repair
 from paimon_orch.table.iceberg.iceberg_settings import is_iceberg_enabled
 from paimon_orch.table.metadata.rollback import check_can_repair_earliest
+from paimon_orch.table.metadata.time_travel import SnapshotSelector
 from paimon_orch.table.table import Table
+
+_RULES_THAT_READ_ROWS = {DoctorRule.DUPLICATE_KEYS, DoctorRule.UNREADABLE_FILES}
+"""The rules whose repairs read data files to find the damage."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,12 +58,15 @@ class RepairRequest:
     """Selects the findings to repair."""
 
     rules: frozenset[DoctorRule] | None = None
-    """The rules to repair; None means all that metadata shows, without duplicate keys."""
+    """The rules to repair; None means all that metadata shows.
+
+    Duplicate keys and unreadable files are repaired only if they are selected.
+    """
 
     def includes(self, rule: DoctorRule) -> bool:
         """Return whether a rule is selected."""
         if self.rules is None:
-            return rule is not DoctorRule.DUPLICATE_KEYS  # finding them reads all keys
+            return rule not in _RULES_THAT_READ_ROWS
         return rule in self.rules
 
 
@@ -150,14 +167,92 @@ def _plan_gap(table: Table) -> RepairAction | None:
     )
 
 
-def _plan_missing_manifests(table: Table) -> RepairAction | None:
-    planned = remove_unexisting_manifests.plan(table, EmptyRequest())
+def _plan_unreadable_table(table: Table) -> RepairAction | None:
+    planned = unreadable_snapshots.plan_newest(table)
+    if planned is None:
+        return None
+    return RepairAction(
+        rule=DoctorRule.UNREADABLE_TABLE,
+        text=planned.describe(),
+        run=partial(unreadable_snapshots.roll_back, table, planned),
+    )
+
+
+def _plan_unreadable_snapshots(table: Table) -> RepairAction | None:
+    ids = find_unreadable_snapshots(table)
+    if not ids:
+        return None
+    return RepairAction(
+        rule=DoctorRule.UNREADABLE_SNAPSHOT,
+        text=f"move the files of {format_count(len(ids), 'unreadable snapshot')} to the quarantine, "
+        f"and make snapshot {ids[-1] + 1} the earliest one; time travel and streaming reads before it "
+        "are then not possible",
+        run=partial(unreadable_snapshots.put_older_aside, table, ids),
+    )
+
+
+def _plan_unreadable_references(table: Table) -> RepairAction | None:
+    errors = find_unreadable_references(table.stores)
+    if not errors:
+        return None
+    paths = [error.path for error in errors]
+
+    def run() -> str:
+        quarantine = Quarantine.of(table)
+        quarantine.put(quarantine.build_folder_name(), paths)
+        return "done"
+
+    return RepairAction(
+        rule=DoctorRule.UNREADABLE_REFERENCES,
+        text=f"move {format_names(map(describe_reference, paths))} to the quarantine; what only they "
+        "keep is lost, and remove-orphan-files deletes its files later",
+        run=run,
+    )
+
+
+def _plan_unreadable_files(table: Table) -> RepairAction | None:
+    planned = remove_unexisting_files.plan_unreadable(table)
     if not planned:
         return None
+    names = [entry.file.file_name for entry in planned.entries]
+    older = find_state_without(planned.state, names)
+    files = format_count(len(names), "unreadable data file")
+    if older is not None and older.has_same_rows:
+        selector = SnapshotSelector(older.snapshot.id)
+        return _build_action(
+            DoctorRule.UNREADABLE_FILES,
+            f"commit the state of snapshot {older.snapshot.id} again, which does not need "
+            f"{files}; only compactions came after it, so no row is lost",
+            table,
+            rollback_as_latest.ROLLBACK_AS_LATEST,
+            rollback_as_latest.plan(
+                table, rollback_as_latest.RollbackAsLatestRequest(selector=selector)
+            ),
+        )
+    text = f"commit the state without {files}; {planned.describe_loss()}"
+    if older is not None:
+        command = table.stores.label.format_command("rollback")
+        text += (
+            f". Or, instead of this repair, roll back to snapshot {older.snapshot.id}, which does not "
+            f"have them: `{command} --snapshot {older.snapshot.id} --as-latest`"
+        )
+    return _build_action(
+        DoctorRule.UNREADABLE_FILES,
+        text,
+        table,
+        remove_unexisting_files.REMOVE_UNEXISTING_FILES,
+        planned,
+    )
+
+
+def _plan_missing_manifests(table: Table) -> RepairAction | None:
+    planned = remove_unexisting_manifests.plan_unreadable(table)
+    if not planned:
+        return None
+    lost = format_count(len(planned.paths), "missing or unreadable manifest")
     return _build_action(
         DoctorRule.MISSING_MANIFESTS,
-        f"commit the state without {format_count(len(planned.paths), 'missing manifest')}; "
-        f"{planned.describe_loss()}",
+        f"commit the state without {lost}; {planned.describe_loss()}",
         table,
         remove_unexisting_manifests.REMOVE_UNEXISTING_MANIFESTS,
         planned,
@@ -288,9 +383,13 @@ def _run_step(table: Table, step: Step[Any, Any, Any, Any, Any, Any], planned: A
 _PLANNERS: Mapping[DoctorRule, Callable[[Table], RepairAction | None]] = {
     # Later repairs read what earlier ones make readable.
     DoctorRule.WRONG_HINT: _plan_hints,
+    DoctorRule.UNREADABLE_TABLE: _plan_unreadable_table,
     DoctorRule.SNAPSHOT_GAP: _plan_gap,
     DoctorRule.MISSING_MANIFESTS: _plan_missing_manifests,
+    DoctorRule.UNREADABLE_SNAPSHOT: _plan_unreadable_snapshots,
+    DoctorRule.UNREADABLE_REFERENCES: _plan_unreadable_references,
     DoctorRule.MISSING_FILES: _plan_missing_files,
+    DoctorRule.UNREADABLE_FILES: _plan_unreadable_files,
     DoctorRule.OVERLAPPING_FILES: _plan_overlapping_files,
     DoctorRule.DUPLICATE_KEYS: _plan_duplicate_keys,
     DoctorRule.STALE_DELETION_VECTORS: _plan_stale_vectors,
@@ -301,6 +400,7 @@ _PLANNERS: Mapping[DoctorRule, Callable[[Table], RepairAction | None]] = {
 _STATE_RULES = {
     DoctorRule.MISSING_MANIFESTS,
     DoctorRule.MISSING_FILES,
+    DoctorRule.UNREADABLE_FILES,
     DoctorRule.OVERLAPPING_FILES,
     DoctorRule.DUPLICATE_KEYS,
     DoctorRule.STALE_DELETION_VECTORS,
@@ -337,7 +437,7 @@ def plan(table: Table, request: RepairRequest) -> RepairPlan:
             actions += [] if action is None else [action]
     planned = {action.rule for action in actions} | {each.rule for each in refused}
     refused += [
-        RefusedRepair(rule=finding.rule, reason=finding.text)
+        RefusedRepair(rule=finding.rule, reason=_explain_refusal(finding))
         for finding in findings
         if finding.severity is Severity.ERROR and finding.rule not in planned and not deferred
     ]
@@ -347,6 +447,13 @@ def plan(table: Table, request: RepairRequest) -> RepairPlan:
         refused=tuple(refused),
         deferred=tuple(deferred),
     )
+
+
+def _explain_refusal(finding: DoctorFinding) -> str:
+    """Return the finding with what helps instead of a repair."""
+    if finding.command is not None and not finding.command.startswith("repair"):
+        return f"{finding.text} (run `paimon-orch {finding.command}`)"
+    return finding.text if finding.advice is None else f"{finding.text} ({finding.advice})"
 
 
 def _check_rules(request: RepairRequest) -> None:
@@ -381,7 +488,7 @@ REPAIR = build_metadata_step("repair", plan, commit, max_attempts=1)
 def repair(table: Table, rules: Sequence[DoctorRule | str] | None = None) -> RepairResult:
     """Repair what the doctor finds in a table, or only the findings of some rules.
 
-    Nothing is deleted: each repair is a new snapshot, or puts a file or rows into the quarantine,
+    Nothing is deleted: each repair is a new snapshot, or moves a file or rows to the quarantine,
     and the tag ``before-repair-<UTC time>`` keeps the state before.
     Rows that are lost already remain lost. Raises :class:`InputError` for a rule that cannot be
     repaired, and the errors of the steps; the repairs before the failed one are complete.

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.commands import Run
 from support.damage import edit_files, edit_snapshot, store_option
 from support.damaged_tables import CORPUS
 from support.golden import GOLDEN
@@ -33,6 +34,8 @@ from paimon_orch.table.table import Table
 
 ROWS = table_of("k v", [(1, "a"), (2, "b")])
 HOUR = 3600.0
+ASKS = {"repair", "expire-snapshots"}
+"""The commands that ask before they change the table."""
 
 
 def examine(table: Table, **arguments: object) -> list[DoctorFinding]:
@@ -79,8 +82,8 @@ def commit_in_the_future(root: Path) -> Table:
 
 
 def damage_the_snapshot(root: Path) -> Table:
-    table = write_times(new_table(root), 1)
-    snapshot_file(table, "snapshot-1").write_text("{")
+    table = write_times(new_table(root), 2)
+    snapshot_file(table, "snapshot-2").write_text("{")
     return table
 
 
@@ -141,7 +144,7 @@ CASES: dict[DoctorRule, tuple[Callable[[Path], Table], Severity, str | None]] = 
     DoctorRule.UNREADABLE_TABLE: (
         damage_the_snapshot,
         Severity.ERROR,
-        "paimon-orch check /lake db.t",
+        "paimon-orch repair /lake db.t",
     ),
     DoctorRule.OVERLAPPING_FILES: (
         let_files_of_a_level_overlap,
@@ -189,7 +192,7 @@ CASES: dict[DoctorRule, tuple[Callable[[Path], Table], Severity, str | None]] = 
 
 @pytest.mark.parametrize("rule", CASES)
 def test_damage_and_neglect_are_found_with_the_command_that_fixes_them(
-    tmp_path: Path, rule: DoctorRule
+    run: Run, tmp_path: Path, rule: DoctorRule
 ) -> None:
     damage, severity, command = CASES[rule]
     table = damage(tmp_path)
@@ -198,6 +201,12 @@ def test_damage_and_neglect_are_found_with_the_command_that_fixes_them(
     assert finding.table == table.identifier
     assert finding.severity is severity
     assert finding.format_command("/lake") == command
+    assert (finding.command is None) != (finding.advice is None)
+    if finding.command is not None and rule is not DoctorRule.CONSUMER_RETAINS_SNAPSHOTS:
+        name, *options = finding.command.split()  # which consumer is deleted, the user decides
+        confirmed = ["--yes"] if name in ASKS else []
+        assert run(name, tmp_path, "db.t", *options, *confirmed).status == 0
+        assert rule not in rules(examine(table))
 
 
 @pytest.mark.parametrize("damage", [remove_latest_hint, write_earliest_hint_of_a_missing_snapshot])

@@ -1,0 +1,125 @@
+"""Finds snapshots that cannot be read, and what a table with such a newest one is rolled back to.
+
+See docs/doctor.md#repair.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from paimon_orch.errors import PaimonError, raise_if_temporary
+from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.steps.inspection.index_damage import find_index_damage
+from paimon_orch.steps.inspection.inspect import inspect_snapshot
+from paimon_orch.steps.inspection.snapshot_chain import MAX_SNAPSHOTS
+from paimon_orch.table.metadata.time_travel import SnapshotSelector
+from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import build_table_state
+from paimon_orch.table.table_stores import TableStores
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WayBack:
+    """The newest state of a table whose metadata can be read."""
+
+    snapshot: Snapshot
+    tag: str | None = None
+    """The tag that has the snapshot, if its own file does not."""
+
+    def __str__(self) -> str:
+        """Return the name of the state."""
+        tag = "" if self.tag is None else f" of the tag {self.tag}"
+        return f"snapshot {self.snapshot.id}{tag}"
+
+    @property
+    def selector(self) -> SnapshotSelector:
+        """Return what selects the state in a rollback."""
+        if self.tag is None:
+            return SnapshotSelector(self.snapshot.id)
+        return SnapshotSelector(tag=self.tag)
+
+    @property
+    def command(self) -> str:
+        """Return the command that rolls back to the state."""
+        option = f"--snapshot {self.snapshot.id}" if self.tag is None else f"--tag {self.tag}"
+        return f"rollback {option}"
+
+
+def find_way_back(table: Table) -> WayBack | None:
+    """Return the newest snapshot or tag whose metadata can be read; None if there is none.
+
+    Reads schemas, manifest lists and manifests, but no data files. A tag has a copy of its
+    snapshot, so it can replace the snapshot's damaged file.
+    """
+    stores = table.stores.hold()
+    candidates = sorted(
+        _list_candidates(stores), key=lambda each: (each.snapshot.id, each.tag is None)
+    )
+    return next((each for each in reversed(candidates) if is_readable(stores, each.snapshot)), None)
+
+
+def _list_candidates(stores: TableStores) -> Iterator[WayBack]:
+    store = stores.snapshots
+    for number in store.list_retained_ids():
+        try:
+            yield WayBack(snapshot=store.get(number))
+        except PaimonError as error:
+            raise_if_temporary(error)
+    for name in store.tags():
+        try:
+            yield WayBack(snapshot=store.tag(name), tag=name)
+        except PaimonError as error:
+            raise_if_temporary(error)
+
+
+def is_readable(stores: TableStores, snapshot: Snapshot) -> bool:
+    """Return whether the metadata of a snapshot can be read, and has its deletion vectors."""
+    try:
+        state = build_table_state(stores, stores.schemas.get(snapshot.schema_id), snapshot)
+        live = inspect_snapshot(state, snapshot).live
+        return live is None or not find_index_damage(state, snapshot, live).missing_vectors
+    except (PaimonError, OSError) as error:
+        raise_if_temporary(error)
+        return False
+
+
+def can_read_lists(stores: TableStores, snapshot: Snapshot) -> bool:
+    """Return whether the schema, the manifest lists and the index manifest can be read."""
+    try:
+        stores.schemas.get(snapshot.schema_id)
+        stores.manifests.manifests(snapshot)
+        stores.manifests.read_index_entries(snapshot)
+    except (PaimonError, OSError) as error:
+        raise_if_temporary(error)
+        return False
+    return True
+
+
+def find_unreadable_snapshots(table: Table) -> list[int]:
+    """Return the ids of snapshots before the newest one that cannot be read, ascending.
+
+    Reads all snapshot files, and the lists and manifests of the newest snapshots. Returns nothing if
+    a catalog makes the commits, or if the newest snapshot cannot be read either.
+    """
+    stores = table.stores.hold()
+    store = stores.snapshots
+    latest = None if store.catalog is not None else store.latest()
+    if latest is None or not _can_read(stores, latest.id, latest.id):  # that is repaired first
+        return []
+    return [
+        number
+        for number in store.list_retained_ids()
+        if number < latest.id and not _can_read(stores, number, latest.id)
+    ]
+
+
+def _can_read(stores: TableStores, number: int, newest: int) -> bool:
+    try:
+        snapshot = stores.snapshots.find(number)
+        if snapshot is None or number <= newest - MAX_SNAPSHOTS:
+            return True
+        for meta in stores.manifests.manifests(snapshot):
+            stores.manifests.open(meta)
+    except (PaimonError, OSError) as error:
+        raise_if_temporary(error)
+        return not stores.snapshots.exists(number)  # it may have expired since the listing
+    return can_read_lists(stores, snapshot)
