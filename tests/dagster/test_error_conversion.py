@@ -24,7 +24,7 @@ def test_a_commit_with_an_unknown_outcome_is_not_retried() -> None:
 @pytest.mark.parametrize(
     ("error", "next_step"),
     [
-        (MissingFileError("manifest-1", "does not exist"), "Run `paimon-orch doctor`"),
+        (MissingFileError("manifest-1", "does not exist"), "Run `paimon-orch doctor --deep`"),
         (AccessDeniedError("forbidden"), "Check the credentials"),
     ],
 )
