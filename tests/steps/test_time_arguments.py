@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -97,9 +97,7 @@ def test_times_are_milliseconds_datetimes_or_texts(table: Table, call: str, valu
 
 
 @pytest.mark.parametrize("call", TIMES)
-@pytest.mark.parametrize(
-    "value", ["soon", 1.5, date(2026, 1, 1), timedelta(days=1), np.timedelta64(1, "D")]
-)
+@pytest.mark.parametrize("value", ["soon", 1.5, timedelta(days=1), np.timedelta64(1, "D")])
 def test_what_is_no_time_is_refused(table: Table, call: str, value: object) -> None:
     with pytest.raises(InputError, match="point in time"):
         TIMES[call](table, value)
@@ -123,5 +121,5 @@ def test_sizes_are_bytes_or_texts() -> None:
 
 
 def test_a_range_of_changes_has_ids_or_tags(table: Table) -> None:
-    with pytest.raises(InputError, match="two snapshot ids or two tags|must be a whole number"):
+    with pytest.raises(InputError, match=r"two snapshot ids or two tags|must be a whole number"):
         table.incremental(datetime(2026, 1, 1, tzinfo=UTC), 1)  # type: ignore[arg-type]
