@@ -1,4 +1,4 @@
-"""Messages that advise to change an option say which rows or readers this affects."""
+"""What messages advise has stated consequences, and the commands have the options that they name."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+
+from support.commands import option_names, walk_commands
 
 import paimon_orch
 
@@ -80,3 +82,18 @@ def test_advice_to_change_an_option_names_its_consequences() -> None:
     for option, messages in advice.items():
         for message in messages:
             assert re.search(REVIEWED[option], message), message
+
+
+def test_messages_name_only_options_that_a_command_has() -> None:
+    known = {option for _, command in walk_commands() for option in option_names(command)}
+    known |= {"--catalog-option", "--storage-option", "--verbose", "--version"}
+
+    named = {
+        option
+        for text in iterate_texts()
+        for quoted in re.findall(r"`([^`]+)`", text)
+        for option in re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*[a-z0-9]", quoted)
+    }
+
+    assert "--set" in named
+    assert named - known == set()

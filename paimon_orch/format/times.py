@@ -20,7 +20,8 @@ TimeArgument = int | str | date | None
 def parse_duration(name: str, value: object) -> timedelta:
     """Return a duration, which may be a text such as ``30 d``.
 
-    Raises :class:`InputError` naming ``name`` for a negative duration, and for other values. Unlike in table options, where the default unit is milliseconds, the unit is required.
+    Raises :class:`InputError` naming ``name`` for a negative duration, and for other values. Unlike
+    in table options, where the default unit is milliseconds, the unit is required.
     """
     if isinstance(value, timedelta):
         if value < timedelta(0):

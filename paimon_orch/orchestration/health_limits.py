@@ -122,7 +122,7 @@ def _find_remedy(metric: HealthMetric, table: "Table", health: "TableHealth", li
     state = table.stores.load(with_lists=True)
     if state.snapshot is None:
         return metric.remedy
-    remedies = Remedies.of(table, state, read_live_buckets(state, state.snapshot), health)
+    remedies = Remedies(table, state, read_live_buckets(state, state.snapshot), health)
     strategy = remedies.find_compaction(metric, limit)
     texts = {"minor": "run the compaction", "full": "run the compaction with strategy: full"}
     return metric.remedy if strategy is None else texts[strategy]

@@ -201,9 +201,9 @@ class Table:
         for example ``"price desc nulls last, id"``; ``limit`` returns the first rows in that order.
 
         At most one of ``snapshot_id``, ``tag``, ``timestamp`` (epoch milliseconds, ISO 8601, a date
-        or a datetime; the newest snapshot that is not later) and ``watermark`` (the oldest snapshot that has reached it)
-        selects the snapshot; the default is the newest. Time travel reads with the schema of that
-        snapshot.
+        or a datetime; the newest snapshot that is not later) and ``watermark`` (the oldest snapshot
+        that has reached it) selects the snapshot; the default is the newest. Time travel reads with
+        the schema of that snapshot.
 
         ``merge_level_0=True`` includes rows that are not compacted yet, which batch reads of tables
         with deletion vectors or the merge engine ``first-row`` leave out; False leaves them out

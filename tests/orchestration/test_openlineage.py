@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pytest
@@ -32,9 +33,9 @@ pytest.importorskip("openlineage.client")
 def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
     monkeypatch.setattr(step_metrics, "_observe", [])
     openlineage._make_client.cache_clear()
-    with run_receiver() as running:
-        monkeypatch.setenv("OPENLINEAGE_URL", running.url)
-        monkeypatch.setenv("OPENLINEAGE__TRANSPORT__RETRY__TOTAL", "0")
+    with run_receiver() as running, mock.patch.dict(os.environ):  # the client sets variables too
+        os.environ["OPENLINEAGE_URL"] = running.url
+        os.environ["OPENLINEAGE__TRANSPORT__RETRY__TOTAL"] = "0"
         yield running
     openlineage._make_client.cache_clear()
 

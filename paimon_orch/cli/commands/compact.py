@@ -188,7 +188,8 @@ def compact(
     builds_indexes = order is None and compact_step.builds_key_indexes(planned.state.schema)
     if not planned and not planned.postponed and not builds_indexes:
         empty_result = compact_step.CompactionResult(plan=planned)
-        print_values(empty_result.to_dict(), as_json, _explain_nothing(target, planned))
+        text = "" if as_json else _explain_nothing(target, planned)
+        print_values(empty_result.to_dict(), as_json, text)
         return
     with open_progress_bars() as bars:
         progress = add_progress_bar(bars, f"compact {table}")

@@ -72,7 +72,8 @@ def doctor(
     """Find tables that are damaged, slow or not maintained.
 
     Reads only metadata, unless --deep is given, and changes nothing. Shows for each finding its cost
-    and the command that fixes it, or why none does. The exit status is 1 if there is a finding with severity error.
+    and the command that fixes it, or why none does. The exit status is 1 if there is a finding with
+    severity error.
     """
     catalog = open_catalog(ctx, location)
     names = [name for name in catalog.find_tables() if fnmatchcase(name, pattern)]

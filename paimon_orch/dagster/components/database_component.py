@@ -60,8 +60,9 @@ class PaimonDatabaseComponent(TableAttributes, dg.StateBackedComponent):
     """The tables of a Paimon database that match a pattern.
 
     Each table has the assets and checks of a table component. One sensor evaluates the commits of
-    all tables, and each job has the tables as its partitions. Tables are discovered when Dagster refreshes the state of definitions, not when it loads them.
-    Partitioned tables have dynamic partitions unless ``partitions`` is set.
+    all tables, and each job has the tables as its partitions. Tables are discovered when Dagster
+    refreshes the state of definitions, not when it loads them. Partitioned tables have dynamic
+    partitions unless ``partitions`` is set.
     """
 
     database: Annotated[str, DATABASE_RULE] = Field(description="The name of the database.")

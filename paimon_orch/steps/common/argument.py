@@ -1,4 +1,4 @@
-"""The arguments of a request: its fields that users set, what they see of them, and what they accept."""
+"""The arguments of a request: the fields that users set, and which values they accept."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields

@@ -25,14 +25,8 @@ class DeletionResult(StepOutcome):
         """Return the metrics as JSON values."""
         names = [each.name for each in fields(self) if each.name != "attempts"]
         values: dict[str, object] = {name: getattr(self, name) for name in names}
-        lists = {name: list(value) for name, value in values.items() if isinstance(value, tuple)}
-        return (
-            values
-            | lists
-            | {
-                "duration_seconds": round(self.duration_seconds, 3),
-            }
-        )
+        values |= {name: list(value) for name, value in values.items() if isinstance(value, tuple)}
+        return values | {"duration_seconds": round(self.duration_seconds, 3)}
 
 
 @dataclass(frozen=True, slots=True)

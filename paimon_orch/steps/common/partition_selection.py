@@ -34,8 +34,6 @@ if TYPE_CHECKING:  # reports of metadata select partitions without reading data 
 
 PartitionSpecs = Sequence[str | Mapping[str, object]]
 """Partition specs, full or partial: ``"dt=a/hour=1"`` or mappings of column to value."""
-
-
 PARTITION_METAVAR = "DT=2026-01-01"
 
 

@@ -69,8 +69,8 @@ class StepDeclaration(Generic[RequestT, PlanT, OutcomeT]):
     ) -> RequestT:
         """Return the request with the values of a JSON object, and defaults for the others.
 
-        ``get_label`` returns the name of an argument in errors. Raises the errors of :func:`convert_arguments`, and :class:`NotFoundError` for a partition
-        that does not exist.
+        ``get_label`` returns the name of an argument in errors. Raises the errors of
+        :func:`convert_arguments`, and :class:`NotFoundError` for a partition that does not exist.
         """
         converted = convert_arguments(self.request, values, get_label=get_label)
         for name, field in self.arguments.items():

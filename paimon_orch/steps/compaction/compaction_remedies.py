@@ -5,7 +5,8 @@ the metric is within its limit afterwards.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import cache, partial
 
 import numpy as np
 
@@ -29,34 +30,42 @@ from paimon_orch.table.table_state import TableState
 COMPACTIONS: tuple[CompactionStrategy, ...] = ("minor", "full")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Remedies:
-    """The compactions of a table that change something now, and the health after each."""
+    """The compactions of a table that change something now; each is planned when it is asked for."""
 
-    after: dict[CompactionStrategy, TableHealth]
-
-    @classmethod
-    def of(
-        cls, table: Table, state: TableState, live: LiveBuckets, health: TableHealth
-    ) -> "Remedies":
-        """Plan the compactions of a table from its metadata; none if it cannot be compacted."""
-        after = {}
-        for strategy in COMPACTIONS:
-            try:
-                planned = plan(table, CompactRequest(strategy=strategy), state=state)
-            except UnsupportedError:  # the compaction itself reports this
-                continue
-            if planned or planned.postponed:
-                after[strategy] = _predict_health(planned, live, health)
-        return cls(after=after)
+    def __init__(
+        self, table: Table, state: TableState, live: LiveBuckets, health: TableHealth
+    ) -> None:
+        self._predict = cache(partial(_predict, table, state, live, health))
 
     def find_compaction(self, metric: HealthMetric, limit: float) -> CompactionStrategy | None:
         """Return the cheapest compaction after which a metric is within its limit."""
-        for strategy, health in self.after.items():
-            value = metric.read(health)
-            if value is None or metric.is_within_limit(value, limit):
+        for strategy in COMPACTIONS:
+            health = self._predict(strategy)
+            value = None if health is None else metric.read(health)
+            if value is not None and metric.is_within_limit(value, limit):
                 return strategy
         return None
+
+    def find_any(self) -> CompactionStrategy | None:
+        """Return the cheapest compaction that changes something."""
+        return next((each for each in COMPACTIONS if self._predict(each) is not None), None)
+
+
+def _predict(
+    table: Table,
+    state: TableState,
+    live: LiveBuckets,
+    health: TableHealth,
+    strategy: CompactionStrategy,
+) -> TableHealth | None:
+    """Return the health after a compaction; None if it changes nothing, or is refused."""
+    try:
+        planned = plan(table, CompactRequest(strategy=strategy), state=state)
+    except UnsupportedError:  # the compaction itself reports this
+        return None
+    has_work = planned or planned.postponed
+    return _predict_health(planned, live, health) if has_work else None
 
 
 def _predict_health(planned: CompactionPlan, live: LiveBuckets, health: TableHealth) -> TableHealth:

@@ -1,7 +1,8 @@
 """Finds what is wrong or slow in the tables of a catalog, with the command that fixes it.
 
-Reads only metadata unless it is asked for more, and changes nothing. :mod:`paimon_orch.steps.inspection.check_table` verifies
-the files of one table; this module finds the tables that need attention.
+Reads only metadata unless it is asked for more, and changes nothing.
+:mod:`paimon_orch.steps.inspection.check_table` verifies the files of one table; this module finds
+the tables that need attention.
 """
 
 import time
@@ -256,10 +257,13 @@ _SET_CLOCK = (
     "with the next commits"
 )
 _CHANGE_OPTION = (
-    "no command decides this: correct the option with `paimon-orch alter --set`, or remove it with "
-    "`--unset`"
+    "no command can decide this: correct the option with `paimon-orch alter --set KEY=VALUE`, or, if no "
+    "other reader or writer needs it, reset it with `--reset KEY`"
 )
-_ALLOW = "no command decides this: allow the place, as docs/how-to/catalogs.md says, or remove the option"
+_ALLOW = (
+    "no command can decide this: allow the place, as docs/how-to/catalogs.md says, or remove the "
+    "option"
+)
 _READ_CHECK = "no command repairs this; `paimon-orch check --deep` lists all that is wrong. "
 
 
@@ -280,15 +284,12 @@ _METRIC_RULES = {
 """The rule and the text of each metric. Retention replaces the metrics of snapshots."""
 
 
+_COMPACTIONS = {"minor": "compact", "full": "compact --strategy full"}
+
+
 def _format_compaction(strategy: "CompactionStrategy | None") -> str | None:
     """Return the command of a compaction."""
-    return (
-        None
-        if strategy is None
-        else "compact"
-        if strategy == "minor"
-        else "compact --strategy full"
-    )
+    return None if strategy is None else _COMPACTIONS[strategy]
 
 
 class _Examination:
@@ -585,7 +586,7 @@ class _Examination:
     ) -> "Remedies":
         from paimon_orch.steps.compaction.compaction_remedies import Remedies
 
-        return Remedies.of(self._table, state, live, health)
+        return Remedies(self._table, state, live, health)
 
     def _check_health(
         self, health: TableHealth, find_remedies: "Callable[[], Remedies]"
@@ -630,7 +631,7 @@ class _Examination:
         last = f"snapshot {since.id} was the last one"
         if compaction is None:
             last = f"none since snapshot {since.id}"
-        strategy = next(iter(find_remedies().after), None)
+        strategy = find_remedies().find_any()
         yield self._find(
             DoctorRule.NO_COMPACTION,
             Severity.WARNING,
@@ -754,9 +755,8 @@ class _Examination:
         missing = find_missing_files(state)
         if missing:
             yield self._describe_missing(list(missing.values()))
-        unreadable = find_unreadable_files(
-            state, lambda name: any(name in str(f) for f in findings)
-        )
+        texts = "\n".join(map(str, findings))
+        unreadable = find_unreadable_files(state, lambda name: name in texts)
         for file in unreadable:
             yield self._describe_unreadable_file(file)
         described |= {path.rpartition("/")[2] for path in missing}

@@ -23,7 +23,7 @@ class HealthMetric:
     remedy: str
     """Completes the sentence "To fix this, ...", if no compaction does."""
     is_compacted: bool = False
-    """Whether a compaction may improve the metric; :mod:`paimon_orch.steps.compaction.compaction_remedies` finds which one does."""
+    """Whether a compaction may improve the metric; ``compaction_remedies`` finds which one does."""
     command: str | None = None
     """The other command that improves the metric of a table."""
     is_minimum: bool = False

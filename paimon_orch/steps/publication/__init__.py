@@ -1,1 +1,1 @@
-"""Makes a table known to other systems: Iceberg readers, a catalog, readers that wait for partitions."""
+"""Reports a table to other systems: Iceberg readers, catalogs, readers of done-files."""

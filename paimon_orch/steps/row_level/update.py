@@ -71,7 +71,6 @@ def _write(table: Table, planned: RowLevelPlan, values: NewValues) -> RowLevelRe
     columns = [*schema.names, *([row_kind] if row_kind else [])]
     request = ingest.IngestRequest(columns=columns, row_kind=row_kind)
     writing = ingest.plan(table, request, state=planned.state)
-    writing = replace(writing, rows_are_new=False)
     changes = _compute_changes(planned, replace(values, schema=schema))
     if planned.row_ranges:
         update = row_level.plan_column_update(planned, writing, values.expressions)

@@ -3,6 +3,7 @@
 See docs/doctor.md#repair.
 """
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -40,8 +41,9 @@ class WayBack:
     @property
     def command(self) -> str:
         """Return the command that rolls back to the state."""
-        option = f"--snapshot {self.snapshot.id}" if self.tag is None else f"--tag {self.tag}"
-        return f"rollback {option}"
+        if self.tag is None:
+            return f"rollback --snapshot {self.snapshot.id}"
+        return f"rollback --tag {shlex.quote(self.tag)}"
 
 
 def find_way_back(table: Table) -> WayBack | None:
