@@ -6,7 +6,7 @@ See docs/storage.md#limits-of-decoders.
 import math
 import os
 
-from paimon_orch.errors import CorruptFileError, InputError
+from paimon_orch.errors import CorruptFileError, DecodeLimitError, InputError
 
 LIMIT_FACTOR_VARIABLE = "PAIMON_ORCH_DECODE_LIMIT_FACTOR"
 """The environment variable that multiplies all limits, for valid files that exceed them."""
@@ -101,9 +101,9 @@ def check_row_count(row_count: int, file_size: int, path: str) -> None:
         )
 
 
-def build_limit_error(content: str, allowed: int, stored_bytes: int) -> ValueError:
+def build_limit_error(content: str, allowed: int, stored_bytes: int) -> DecodeLimitError:
     """Return the error for content that needs too much memory."""
-    return ValueError(
+    return DecodeLimitError(
         f"{content}, which needs more than the {allowed} bytes of memory that are allowed for "
         f"{stored_bytes} stored bytes. If the file is valid, set the environment variable "
         f"{LIMIT_FACTOR_VARIABLE} to a number above 1, which multiplies the limit"

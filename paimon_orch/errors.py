@@ -116,6 +116,10 @@ class NotAllowedError(AccessDeniedError):
     """
 
 
+class DecodeLimitError(ValueError):
+    """Stored content needs more memory than its size allows; it becomes a CorruptFileError."""
+
+
 class CorruptFileError(PaimonError):
     """A stored file is damaged or has invalid content.
 
@@ -210,6 +214,23 @@ def raise_if_temporary(error: Exception) -> None:
     if isinstance(error, OSError) and not isinstance(error, PaimonError):
         raise StorageError(f"{error} (try again)") from error
     raise error
+
+
+def raise_unless_damage(error: Exception) -> None:
+    """Raise an error that does not mean that a stored file is damaged or missing.
+
+    Such are temporary errors, a file of a newer format version, a refused access, and a valid file
+    that may need more memory than is allowed, for which :class:`UnsupportedError` is raised. What
+    cannot be read for these reasons must not be repaired.
+    """
+    raise_if_temporary(error)
+    if not isinstance(error, CorruptFileError | NotFoundError | FileNotFoundError):
+        raise error
+    cause = error.__cause__
+    while cause is not None:
+        if isinstance(cause, DecodeLimitError | MemoryError):
+            raise UnsupportedError(f"{error}. The file may be valid") from error
+        cause = cause.__cause__
 
 
 def describe_error(error: BaseException) -> str:

@@ -18,6 +18,7 @@ from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.errors import (
     CorruptFileError,
     MissingFileError,
+    NotFoundError,
     PaimonError,
     TransientError,
     UnsupportedError,
@@ -205,7 +206,7 @@ def _describe_unsupported(name: str, error: UnsupportedError) -> DoctorFinding:
         rule=DoctorRule.UNSUPPORTED_TABLE,
         severity=Severity.WARNING,
         text=describe_error(error),
-        advice="no command of paimon_orch helps: use Java Paimon for this table",
+        advice="no command of this release helps; Java Paimon may read the table",
     )
 
 
@@ -219,6 +220,8 @@ def _describe_unreadable_table(name: str, error: Exception, table: Table | None)
     )
     if isinstance(error, CorruptFileError) and _is_manifest(error.path):
         return replace(finding, rule=DoctorRule.MISSING_MANIFESTS, command="repair")
+    if not isinstance(error, CorruptFileError | NotFoundError | FileNotFoundError):
+        return replace(finding, advice="no command repairs this: the error names the cause")
     if table is None:
         return replace(finding, advice=_RESTORE_SCHEMA)
     way_back = _try_to_find_way_back(table)
@@ -429,6 +432,8 @@ class _Examination:
     def _read_chain(self, latest: Snapshot) -> SnapshotChain | DoctorFinding:
         try:
             return SnapshotChain.read(self._snapshots, latest)
+        except UnsupportedError:  # a newer format version is no damage
+            raise
         except (PaimonError, OSError) as error:
             raise_if_temporary(error)
             return self._describe_unreadable_snapshot(error)

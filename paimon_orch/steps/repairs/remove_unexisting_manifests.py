@@ -8,7 +8,12 @@ See docs/format/orphan-files.md#removing-lost-manifests.
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 
-from paimon_orch.errors import CorruptFileError, PaimonError, raise_if_temporary
+from paimon_orch.errors import (
+    CorruptFileError,
+    PaimonError,
+    raise_if_temporary,
+    raise_unless_damage,
+)
 from paimon_orch.format.display import Displayable, format_count
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.options.table_option import StepKind
@@ -173,7 +178,8 @@ def _find_unreadable(
     def can_read(meta: ManifestFileMeta) -> bool:
         try:
             manifests.open(meta)
-        except CorruptFileError:
+        except CorruptFileError as error:
+            raise_unless_damage(error)
             return False
         return True
 

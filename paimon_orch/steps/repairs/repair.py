@@ -431,8 +431,10 @@ def plan(table: Table, request: RepairRequest) -> RepairPlan:
             refused += [RefusedRepair(rule=rule, reason=str(error))] if rule in wanted else []
         except (PaimonError, OSError) as error:
             raise_if_temporary(error)
-            # If nothing is planned before, the findings have the error.
+            # If nothing is planned before, and no rule is selected, the findings have the error.
             deferred += [rule] if actions else []
+            if not actions and rule in (request.rules or set()):
+                refused.append(RefusedRepair(rule=rule, reason=str(error)))
         else:
             actions += [] if action is None else [action]
     planned = {action.rule for action in actions} | {each.rule for each in refused}

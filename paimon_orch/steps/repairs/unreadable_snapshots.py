@@ -6,7 +6,7 @@ The files of these snapshots are moved to the quarantine. See docs/doctor.md#rep
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from paimon_orch.errors import InputError, MissingFileError, PaimonError, raise_if_temporary
+from paimon_orch.errors import InputError, MissingFileError, PaimonError, raise_unless_damage
 from paimon_orch.format.display import format_count
 from paimon_orch.safe_text import format_names
 from paimon_orch.steps.cleanup.quarantine import Quarantine
@@ -72,7 +72,7 @@ def _can_read_newest(stores: TableStores) -> bool:
     except MissingFileError:  # the repair of the hint LATEST loses less
         return True
     except (PaimonError, OSError) as error:
-        raise_if_temporary(error)
+        raise_unless_damage(error)
         return False
     return newest is None or can_read_lists(stores, newest)
 

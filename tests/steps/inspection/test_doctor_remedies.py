@@ -7,16 +7,20 @@ from pathlib import Path
 
 import pytest
 from support.commands import Run
-from support.damage import data_files
+from support.damage import data_files, edit_snapshot
 from support.damaged_tables import CORPUS
-from support.tables import catalog_of, new_table, rows_of, table_of
+from support.tables import catalog_of, new_table, rows_of, stored_files, table_of
 
+from paimon_orch.decode_limits import LIMIT_FACTOR_VARIABLE, build_limit_error
+from paimon_orch.errors import AccessDeniedError
+from paimon_orch.format.parquet import page_check
 from paimon_orch.steps.cleanup.quarantine import Quarantine
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.inspection.doctor import examine_table
 from paimon_orch.steps.inspection.doctor_findings import DoctorFinding, DoctorRule
 from paimon_orch.steps.repairs.repair import RepairRequest, plan
+from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.table import Table
 
 MAX_COMMANDS = 4
@@ -276,3 +280,59 @@ def test_a_damaged_file_of_a_compaction_is_replaced_by_its_inputs(run: Run, tmp_
     assert rows_of(table) == rows
     compact(table, InProcessExecutor(), strategy="full")
     assert rows_of(table) == rows
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_a_snapshot_of_a_newer_format_version_is_no_damage(
+    tmp_path: Path, run: Run, number: int
+) -> None:
+    table = new_table(tmp_path)
+    for key in range(3):
+        table.upsert(table_of("k v", [(key, "x")]))
+    edit_snapshot(table, number, version=99)
+    before = stored_files(table)
+
+    findings = examine(table)
+    answer = run("repair", tmp_path, table.identifier, "--yes", "--rule", "unreadable-table")
+    run("repair", tmp_path, table.identifier, "--yes")
+
+    assert [finding.rule for finding in findings] == [DoctorRule.UNSUPPORTED_TABLE]
+    assert "roll back" not in answer.out
+    assert stored_files(table) == before
+
+
+def test_a_refused_access_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = new_table(tmp_path)
+    for key in range(3):
+        table.upsert(table_of("k v", [(key, "x")]))
+
+    def refuse(*_: object) -> None:
+        raise AccessDeniedError("the user may not read manifest lists")
+
+    monkeypatch.setattr(ManifestReader, "manifests", refuse)
+
+    planned = plan(table, RepairRequest(rules=frozenset({DoctorRule.UNREADABLE_TABLE})))
+
+    assert planned.actions == ()
+    assert [finding.command for finding in examine(table)] == [None]
+
+
+def test_a_file_that_exceeds_the_memory_limit_is_no_damage(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = new_table(tmp_path)
+    table.upsert(table_of("k v", [(1, "x" * 10_000)]))
+
+    def refuse(_needed: float, stored_bytes: int, content: str) -> None:
+        raise build_limit_error(content, 0, stored_bytes)
+
+    monkeypatch.setattr(page_check, "check_batch_bytes", refuse)
+    before = stored_files(table)
+
+    answer = run("repair", tmp_path, "db.t", "--rule", "unreadable-files", "--yes")
+
+    assert answer.status == 1
+    assert LIMIT_FACTOR_VARIABLE in answer.out
+    assert "The file may be valid" in answer.out
+    assert stored_files(table) == before
+    assert DoctorRule.UNREADABLE_FILES not in {finding.rule for finding in examine(table)}

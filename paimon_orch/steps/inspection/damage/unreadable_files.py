@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from paimon_orch.errors import CorruptFileError, MissingFileError
+from paimon_orch.errors import CorruptFileError, MissingFileError, raise_unless_damage
 from paimon_orch.files.data_file_reader import SYSTEM_FIELDS, BucketFile, FileReader
 from paimon_orch.format.display import format_count, format_size
 from paimon_orch.format.manifest.manifest_entry import ManifestEntry
@@ -68,6 +68,7 @@ def _try_to_read(state: TableState, entry: ManifestEntry) -> CorruptFileError | 
     except MissingFileError:  # found without reading
         return None
     except CorruptFileError as error:
+        raise_unless_damage(error)
         return error
     return None
 

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from paimon_orch.errors import PaimonError, raise_if_temporary
+from paimon_orch.errors import PaimonError, raise_if_temporary, raise_unless_damage
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.steps.inspection.index_damage import find_index_damage
 from paimon_orch.steps.inspection.inspect import inspect_snapshot
@@ -91,7 +91,7 @@ def can_read_lists(stores: TableStores, snapshot: Snapshot) -> bool:
         stores.manifests.manifests(snapshot)
         stores.manifests.read_index_entries(snapshot)
     except (PaimonError, OSError) as error:
-        raise_if_temporary(error)
+        raise_unless_damage(error)
         return False
     return True
 
@@ -122,6 +122,6 @@ def _can_read(stores: TableStores, number: int, newest: int) -> bool:
         for meta in stores.manifests.manifests(snapshot):
             stores.manifests.open(meta)
     except (PaimonError, OSError) as error:
-        raise_if_temporary(error)
+        raise_unless_damage(error)
         return not stores.snapshots.exists(number)  # it may have expired since the listing
     return can_read_lists(stores, snapshot)
