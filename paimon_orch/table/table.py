@@ -259,11 +259,6 @@ class Table:
         )
 
         check_flag("merge_level_0", merge_level_0)
-        for name, value in (("start", start), ("end", end)):
-            if not isinstance(value, str):
-                to_whole_number(name, value)
-            if value is None:
-                raise InputError(f"{name} must be the id of a snapshot or a tag, not None")
         if columns is not None:
             check_names("columns", columns)
         request = IncrementalRequest(

@@ -22,6 +22,7 @@ from support.light_environment import ROOT
 from support.peers.downloads import PeerUnavailableError
 
 from paimon_orch import Catalog
+from paimon_orch.table.schema_change.schema_changes import SetOption
 from paimon_orch.table.table import Table
 
 pytestmark = [pytest.mark.services, pytest.mark.xdist_group("airflow"), pytest.mark.timeout(600)]
@@ -153,6 +154,10 @@ def test_the_dag_of_a_catalog_maintains_the_selected_tables(
     refused = {"metadata.iceberg.storage": "hive-catalog"}
     damaged = catalog.create_table(
         "shop.damaged", columns, primary_key=["id"], options={"bucket": "1", **refused}
+    )
+    catalog.alter_table(
+        orders.identifier,
+        [SetOption("snapshot.num-retained.min", "1"), SetOption("snapshot.num-retained.max", "1")],
     )
     other = catalog.create_table("stage.rows", columns, primary_key=["id"], options={"bucket": "1"})
     for table in (orders, other, damaged.allow(stale_external=True)):

@@ -121,5 +121,5 @@ def test_sizes_are_bytes_or_texts() -> None:
 
 
 def test_a_range_of_changes_has_ids_or_tags(table: Table) -> None:
-    with pytest.raises(InputError, match=r"two snapshot ids or two tags|must be a whole number"):
+    with pytest.raises(InputError, match="two snapshot ids or two tags"):
         table.incremental(datetime(2026, 1, 1, tzinfo=UTC), 1)  # type: ignore[arg-type]

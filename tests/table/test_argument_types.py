@@ -41,8 +41,8 @@ WRONG: list[tuple[str, Callable[[Any], object], str]] = [
     ("timestamp text", lambda t: t.scan(timestamp="soon"), "'soon' is not a point in time"),
     ("watermark", lambda t: t.scan(watermark=[]), "watermark [] is not a point in time"),
     ("history", lambda t: t.history("1"), "limit must be a whole number"),
-    ("start", lambda t: t.incremental(None, 1), "start must be the id of a snapshot or a tag"),
-    ("end", lambda t: t.incremental(1, 1.5), "end must be a whole number"),
+    ("start", lambda t: t.incremental(None, 1), "None and 1 must be two snapshot ids or two tags"),
+    ("end", lambda t: t.incremental(1, 1.5), "1 and 1.5 must be two snapshot ids or two tags"),
     ("tag name", lambda t: t.tags.create(1), "a tag name must be text"),
 ]
 WRONG_OF_CATALOG: list[tuple[str, Callable[[Any], object], str]] = [

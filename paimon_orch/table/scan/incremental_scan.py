@@ -42,7 +42,6 @@ from paimon_orch.table.table_label import TableLabel
 
 INCREMENTAL_MODES = ("auto", "delta", "changelog", "diff")
 _SCAN_MODE_OPTION = "incremental-between-scan-mode"
-_TAG_TO_SNAPSHOT_OPTION = "incremental-between-tag-to-snapshot"
 
 
 @dataclass(frozen=True, slots=True)
