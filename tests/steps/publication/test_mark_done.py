@@ -96,8 +96,10 @@ def test_the_command_marks_partitions(table: Table, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "paimon_orch.cli", "mark-done", str(tmp_path), "db.t"]
     command += ["--partitions", "dt=a/hr=1; dt=a/hr=2"]
     shown = subprocess.run([*command, "--dry-run"], capture_output=True, text=True, check=True)
-    assert shown.stdout.strip() == "would mark 2 partitions: success-file"
+    assert shown.stdout.strip() == (
+        "would mark 2 partitions as done (success-file) of db.t; nothing was changed"
+    )
     assert marked(table) == set()
     shown = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert shown.stdout.strip() == "marked 2 partitions: success-file"
+    assert shown.stdout.strip() == "marked 2 partitions as done (success-file)"
     assert marked(table) == {"dt=a/hr=1", "dt=a/hr=2"}
