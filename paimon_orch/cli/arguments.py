@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from paimon_orch.cli.help_page import CATALOG_PARAMETER
+from paimon_orch.cli.screen import Output
 from paimon_orch.errors import PaimonError
 from paimon_orch.safe_text import is_plain
 from paimon_orch.steps.common.argument import CUTOFF_HELP
@@ -55,7 +56,7 @@ Identifier = Annotated[
         autocompletion=_complete_tables,
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+JsonOutput = Annotated[Output, typer.Option("--json", help="Print one JSON document.")]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Print what would be done, and change nothing.")
 ]

@@ -17,22 +17,16 @@ import typer
 from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.catalog.open_catalog import open_catalog as open_located_catalog
 from paimon_orch.cli.arguments import DEFAULT_MASTER
-from paimon_orch.cli.screen import (
-    error_console,
-    print_error_lines,
-    print_json,
-    print_lines,
-    read_answer,
-)
+from paimon_orch.cli.screen import Output, error_console, print_error_lines, read_answer
 from paimon_orch.errors import InputError, NotFoundError, PaimonError
 from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.times import parse_cutoff, parse_duration, parse_timestamp
-from paimon_orch.safe_text import clean_line, escape_name
+from paimon_orch.safe_text import clean_line
 from paimon_orch.steps.common.executor import Executor
 from paimon_orch.steps.common.executor_choice import ChoosingExecutor, ExecutorKind
 from paimon_orch.steps.common.partition_selection import split_partitions
-from paimon_orch.steps.common.step_report import CANNOT_BE_UNDONE, format_figures
+from paimon_orch.steps.common.step_report import CANNOT_BE_UNDONE
 from paimon_orch.table.table import Table
 
 if TYPE_CHECKING:
@@ -87,14 +81,6 @@ def check_files_exist(paths: Iterable[str]) -> None:
             raise NotFoundError(f"{path}: no such file or directory; nothing was written")
 
 
-def print_values(values: dict[str, object], as_json: bool, *lines: str) -> None:
-    """Print values as one JSON document, or print the lines that describe them."""
-    if as_json:
-        print_json(values)
-    else:
-        print_lines(*lines)
-
-
 def has_terminal() -> bool:
     """Return whether a user can answer a question."""
     return sys.stdin.isatty()
@@ -115,14 +101,6 @@ def confirm(action: str, *, yes: bool = False, undo: str = CANNOT_BE_UNDONE) -> 
         )
     if not read_answer(question):
         raise InputError("nothing was changed")
-
-
-def print_names(names: list[str], *, as_json: bool) -> None:
-    """Print names as a JSON array, or one name per line; :func:`resolve_name` finds them."""
-    if as_json:
-        print_json(names)
-    else:
-        print_lines(*(map(escape_name, names) if names else ["none"]))
 
 
 def parse_names(text: str) -> list[str]:
@@ -172,20 +150,10 @@ def parse_pair(text: str, example: str) -> tuple[str, str]:
     return key, value
 
 
-def print_result(values: dict[str, object], as_json: bool, empty_text: str) -> None:
-    """Print the result of a step; ``empty_text`` is printed if it committed no snapshot."""
-    if as_json:
-        print_json(values)
-    elif values["snapshot_id"] is None:
-        print_lines(empty_text)
-    else:
-        print_lines(format_figures(values))
-
-
 def print_write_result(
     table: Table,
     values: dict[str, object],
-    as_json: bool,
+    output: Output,
     *,
     empty_text: str,
     compaction: "CompactionResult | None" = None,
@@ -194,17 +162,17 @@ def print_write_result(
     rows = values["rows_not_visible"]
     if compaction is not None:
         rows = values["rows_not_visible"] = table.scan().rows_not_visible
-    if compaction is not None and as_json:
+    if compaction is not None and output.is_json:
         values["compaction"] = compaction.to_dict()
-    print_result(values, as_json, empty_text)
-    if compaction is not None and not as_json:
-        print_result(compaction.to_dict(), as_json, "nothing to compact")
+    output.print_result(values, empty_text)
+    if compaction is not None and not output.is_json:
+        output.print_result(compaction.to_dict(), "nothing to compact")
     if isinstance(rows, int) and rows:
         from paimon_orch.table.scan.unseen_rows import describe_unseen_rows_after_write
 
         text = describe_unseen_rows_after_write(table.stores.label, rows)
         print_error_lines(f"note: {text}")
-    if isinstance(values["snapshot_id"], int) and compaction is None and not as_json:
+    if isinstance(values["snapshot_id"], int) and compaction is None and not output.is_json:
         print_error_lines(
             f"note: to take this back, run {table.stores.label.format_command('undo')}"
         )

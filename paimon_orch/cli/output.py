@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 import typer
 from pyarrow import csv
 
-from paimon_orch.cli.screen import escape_json, print_lines
+from paimon_orch.cli.screen import Output, escape_json, print_lines
 from paimon_orch.cli.table_layout import Layout, print_rows
 from paimon_orch.errors import InputError
 from paimon_orch.files.variant_text import format_variants, has_variants, to_readable_type
@@ -53,6 +53,7 @@ FormatOption = Annotated[OutputFormat, typer.Option("--format", help="Output for
 OutputOption = Annotated[
     Path | None,
     typer.Option(
+        "--output",
         metavar="FILE",
         help="Write to a file, in the format of its suffix: .json, .jsonl, .csv, .parquet, .arrow.",
         show_default="stdout",
@@ -60,20 +61,20 @@ OutputOption = Annotated[
 ]
 
 
-def choose_format(form: OutputFormat, output: Path | None, *, as_json: bool) -> OutputFormat:
+def choose_format(form: OutputFormat, file: Path | None, output: Output) -> OutputFormat:
     """Return the format that ``--format``, ``--json`` and the suffix of ``--output`` select."""
-    if as_json and form not in (OutputFormat.TABLE, OutputFormat.JSON):
+    if output.is_json and form not in (OutputFormat.TABLE, OutputFormat.JSON):
         raise InputError(f"--json and --format {form} cannot be combined")
-    if as_json:
+    if output.is_json:
         return OutputFormat.JSON
     layouts = (OutputFormat.TABLE, OutputFormat.WIDE, OutputFormat.VERTICAL)
-    if output is None or form not in layouts:
+    if file is None or form not in layouts:
         return form
-    suffix = output.suffix.removeprefix(".").lower()
+    suffix = file.suffix.removeprefix(".").lower()
     written = [x for x in OutputFormat if x not in layouts]
     if form != OutputFormat.TABLE or suffix not in written:
         raise InputError(
-            f"--output {output}: choose how to write it with --format {', '.join(written)}"
+            f"--output {file}: choose how to write it with --format {', '.join(written)}"
         )
     return OutputFormat(suffix)
 

@@ -1,14 +1,15 @@
 """Registers functions as commands, with switches for steps that a table's options forbid."""
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 
 from paimon_orch.cli.common import CliSettings
 from paimon_orch.cli.help_page import HelpCommand, Panel, format_examples
+from paimon_orch.cli.screen import Output
 from paimon_orch.format.options.blocking_options import Allowances
 from paimon_orch.steps.common.argument import list_arguments
 
@@ -30,6 +31,9 @@ _ALLOWANCE_SWITCHES = {
         ),
     ],
 }
+
+_OUTPUT = "output"
+"""The parameter of a command that has the option ``--json``; its type is :class:`Output`."""
 
 
 def declare_option(request: type[Any], field: str, *names: str, **attributes: Any) -> Any:
@@ -55,31 +59,41 @@ def register_command(
     register = app.command(
         name, cls=HelpCommand, rich_help_panel=panel, epilog=format_examples(examples)
     )
-    register(_add_switches(function) if has_allowances else function)
+    register(_add_switches(function, _ALLOWANCE_SWITCHES if has_allowances else {}))
 
 
-def _add_switches(function: Callable[..., None]) -> Callable[..., None]:
-    """Return the command with two additional switches, which set the allowances."""
+def _add_switches(
+    function: Callable[..., None], allowance_switches: Mapping[str, Any]
+) -> Callable[..., None]:
+    """Return the command with switches for its output and for the allowances."""
+    parameters = inspect.signature(function).parameters
 
     @wraps(function)
-    def command(
-        *args: Any, allow_stale_external: bool, allow_unknown_options: bool, **kwargs: Any
-    ) -> None:
-        settings: CliSettings = kwargs["ctx"].obj
-        settings.allowances = Allowances(
-            stale_external=allow_stale_external, unknown_options=allow_unknown_options
-        )
+    def command(*args: Any, **kwargs: Any) -> None:
+        switches = {name: kwargs.pop(name) for name in allowance_switches}
+        if switches:
+            settings: CliSettings = kwargs["ctx"].obj
+            settings.allowances = Allowances(
+                stale_external=switches["allow_stale_external"],
+                unknown_options=switches["allow_unknown_options"],
+            )
+        if _OUTPUT in parameters:
+            kwargs[_OUTPUT] = Output(is_json=kwargs[_OUTPUT])
         function(*args, **kwargs)
 
-    signature = inspect.signature(function)
-    switches = [
-        inspect.Parameter(
-            name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=annotation
-        )
-        for name, annotation in _ALLOWANCE_SWITCHES.items()
-    ]
-    command.__signature__ = signature.replace(  # type: ignore[attr-defined]
-        parameters=[*signature.parameters.values(), *switches]
+    options = dict(parameters)
+    for name, annotation in allowance_switches.items():
+        options[name] = _build_switch(name, annotation)
+    if _OUTPUT in options:
+        _, *metadata = get_args(options[_OUTPUT].annotation)
+        options[_OUTPUT] = _build_switch(_OUTPUT, Annotated[bool, *metadata])
+    command.__annotations__ = {name: option.annotation for name, option in options.items()}
+    command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [option.replace(kind=inspect.Parameter.KEYWORD_ONLY) for option in options.values()]
     )
-    command.__annotations__ = function.__annotations__ | _ALLOWANCE_SWITCHES
     return command
+
+
+def _build_switch(name: str, annotation: Any) -> inspect.Parameter:
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, kind, default=False, annotation=annotation)

@@ -4,11 +4,14 @@ Names come from storage, so each line is escaped, and secrets are masked.
 """
 
 import json
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 
 from rich.console import Console
 
-from paimon_orch.safe_text import clean_line, clean_values, escape_line
+from paimon_orch.safe_text import clean_line, clean_values, escape_line, escape_name
+from paimon_orch.steps.common.step_report import format_figures
 
 console = Console(highlight=False, markup=False, emoji=False)
 error_console = Console(stderr=True, soft_wrap=True, highlight=False, markup=False, emoji=False)
@@ -26,11 +29,6 @@ def print_error_lines(*lines: str) -> None:
         error_console.print(clean_line(line))
 
 
-def print_json(value: Any) -> None:
-    """Print one JSON document, in ASCII."""
-    print(escape_json(json.dumps(clean_values(value), indent=2)))
-
-
 def escape_json(document: str) -> str:
     """Return a JSON document with escape sequences of JSON for invisible characters."""
     if escape_line(document) == document:
@@ -39,6 +37,37 @@ def escape_json(document: str) -> str:
         char if char == "\n" or escape_line(char) == char else json.dumps(char)[1:-1]
         for char in document.replace("\x7f", "\\u007f")
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Prints what a command found or changed: as lines, or as JSON with the option ``--json``."""
+
+    is_json: bool = False
+
+    def print_values(self, values: object, *lines: str) -> None:
+        """Print values as one JSON document, or print the lines that describe them."""
+        self.print_report(values, partial(print_lines, *lines))
+
+    def print_report(self, values: object, print_text: Callable[[], object]) -> None:
+        """Print values as one JSON document, or call the function that prints them as text."""
+        if self.is_json:
+            print(escape_json(json.dumps(clean_values(values), indent=2)))  # ASCII
+        else:
+            print_text()
+
+    def print_names(self, names: list[str]) -> None:
+        """Print names as a JSON array, or one name per line; :func:`resolve_name` finds them."""
+        self.print_values(names, *(map(escape_name, names) if names else ["none"]))
+
+    def print_result(self, values: dict[str, object], empty_text: str) -> None:
+        """Print the result of a step, or ``empty_text`` if it committed no snapshot."""
+        is_empty = values["snapshot_id"] is None
+        self.print_values(values, empty_text if is_empty else format_figures(values))
+
+
+LINES = Output()
+"""The default of commands: their option ``--json`` replaces it."""
 
 
 def read_answer(question: str) -> bool:

@@ -2,16 +2,17 @@
 
 import inspect
 from collections.abc import Iterator
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 
 from paimon_orch.cli.arguments import (
-    AsJson,
     CatalogLocation,
     DryRun,
     ExecutorOption,
     Identifier,
+    JsonOutput,
     Master,
     Yes,
 )
@@ -24,7 +25,7 @@ from paimon_orch.cli.common import (
 )
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
-from paimon_orch.cli.screen import print_json, print_lines
+from paimon_orch.cli.screen import LINES, Output, print_lines
 from paimon_orch.cli.table_layout import print_rows
 from paimon_orch.format.display import format_count
 from paimon_orch.steps.common.argument import DeclaredField
@@ -49,7 +50,7 @@ def add_step_command(app: typer.Typer, name: str, entry: StepEntry, panel: Panel
         location: str,
         table: str,
         dry_run: bool,
-        as_json: bool,
+        output: Output,
         yes: bool = False,
         executor: ExecutorKind = ExecutorKind.LOCAL,
         master: str | None = None,
@@ -61,16 +62,14 @@ def add_step_command(app: typer.Typer, name: str, entry: StepEntry, panel: Panel
         request = declaration.build_request(target, arguments, get_label=get_option)
         planned = declaration.plan(target, request, executor=runner)
         if dry_run:
-            print_plan(planned, table, as_json=as_json)
+            output.print_report(planned.to_dict(), partial(print_plan, planned, table))
             return
         report = planned.describe()
         if report.asks:
             confirm(report.describe_action(table), yes=yes, undo=report.undo)
         outcome = _run(declaration, target, planned, runner)
-        if as_json:
-            print_json(outcome.to_dict())
-        else:
-            print_lines(*(outcome.describe() or [report.nothing or "nothing was changed"]))
+        lines = outcome.describe() or [report.nothing or "nothing was changed"]
+        output.print_values(outcome.to_dict(), *lines)
 
     command.__signature__ = inspect.Signature(list(_list_parameters(declaration)))  # type: ignore[attr-defined]
     command.__annotations__ = {
@@ -81,11 +80,8 @@ def add_step_command(app: typer.Typer, name: str, entry: StepEntry, panel: Panel
     register_command(app, command, panel, name=name, examples=examples)
 
 
-def print_plan(planned: Any, table: str, *, as_json: bool) -> None:
+def print_plan(planned: Any, table: str) -> None:
     """Print what a dry run found."""
-    if as_json:
-        print_json(planned.to_dict())
-        return
     report = planned.describe()
     _print_rows(report)
     print_lines(*report.lines)
@@ -137,7 +133,7 @@ def _list_parameters(declaration: _Declaration) -> Iterator[inspect.Parameter]:
     if declaration.has_units:
         yield _parameter("executor", ExecutorOption, ExecutorKind.AUTO)
         yield _parameter("master", Master, None)
-    yield _parameter("as_json", AsJson, False)
+    yield _parameter("output", JsonOutput, LINES)
 
 
 def _parameter(

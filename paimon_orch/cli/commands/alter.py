@@ -8,10 +8,11 @@ from typing import Annotated, Literal
 
 import typer
 
-from paimon_orch.cli.arguments import AsJson, CatalogLocation, DryRun, Identifier, Yes
-from paimon_orch.cli.common import confirm, open_catalog, parse_pair, print_values
+from paimon_orch.cli.arguments import CatalogLocation, DryRun, Identifier, JsonOutput, Yes
+from paimon_orch.cli.common import confirm, open_catalog, parse_pair
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
+from paimon_orch.cli.screen import LINES, Output
 from paimon_orch.errors import InputError
 from paimon_orch.format.display import format_count
 from paimon_orch.format.options.secret_options import hide_secrets
@@ -116,7 +117,7 @@ def alter(
     reset: _Reset = None,
     yes: Yes = False,
     dry_run: DryRun = False,
-    as_json: AsJson = False,
+    output: JsonOutput = LINES,
 ) -> None:
     """Change columns, options and comments.
 
@@ -151,7 +152,7 @@ def alter(
     if not dry_run:
         _confirm_effects(target, drop or [], effects, yes=yes)
     new_schema = planned if dry_run else catalog.alter_table(table, changes)
-    _print_schema_diff(schema, new_schema, effects, dry_run=dry_run, as_json=as_json)
+    _print_schema_diff(schema, new_schema, effects, dry_run=dry_run, output=output)
 
 
 def _confirm_effects(table: Table, drop: list[str], effects: list[str], *, yes: bool) -> None:
@@ -210,7 +211,7 @@ def _parse_move(text: str) -> SchemaChange:
 
 
 def _print_schema_diff(
-    old: TableSchema, new: TableSchema, effects: list[str], *, dry_run: bool, as_json: bool
+    old: TableSchema, new: TableSchema, effects: list[str], *, dry_run: bool, output: Output
 ) -> None:
     """Print removed lines of the schema with a minus, and added lines with a plus."""
     before, after = _format_schema(old), _format_schema(new)
@@ -232,7 +233,7 @@ def _print_schema_diff(
     lines += [f"readers see other rows: {effect}" for effect in effects]
     if dry_run:
         lines.append("nothing was changed")
-    print_values(values, as_json, *lines)
+    output.print_values(values, *lines)
 
 
 def _format_schema(schema: TableSchema) -> list[str]:

@@ -1,15 +1,16 @@
 """The command ``analyze``, which prints the statistics as a table."""
 
+from functools import partial
 from typing import Annotated
 
 import typer
 
 from paimon_orch.cli.arguments import (
-    AsJson,
     CatalogLocation,
     DryRun,
     ExecutorOption,
     Identifier,
+    JsonOutput,
     Master,
 )
 from paimon_orch.cli.common import (
@@ -18,11 +19,10 @@ from paimon_orch.cli.common import (
     open_progress_bars,
     open_table,
     parse_names,
-    print_values,
 )
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
-from paimon_orch.cli.screen import print_json, print_lines
+from paimon_orch.cli.screen import LINES, print_lines
 from paimon_orch.cli.table_layout import print_rows
 from paimon_orch.errors import InputError
 from paimon_orch.format.display import format_count, format_size
@@ -58,7 +58,7 @@ def analyze(
     dry_run: DryRun = False,
     executor: ExecutorOption = ExecutorKind.AUTO,
     master: Master = None,
-    as_json: AsJson = False,
+    output: JsonOutput = LINES,
 ) -> None:
     """Count rows and compute column statistics.
 
@@ -75,14 +75,16 @@ def analyze(
     )
     if dry_run:
         text = f"would read {format_count(len(planned.units), 'bucket')}; nothing was changed"
-        print_values(planned.to_dict(), as_json, text)
+        output.print_values(planned.to_dict(), text)
         return
     with open_progress_bars() as bars:
         progress = add_progress_bar(bars, "analyze")
         result = run_step(analyze_step.ANALYZE, target, planned, runner, progress=progress)
-    if as_json:
-        print_json(result.to_dict())
-    elif result.statistics is None:
+    output.print_report(result.to_dict(), partial(_print_result, result))
+
+
+def _print_result(result: analyze_step.AnalyzeResult) -> None:
+    if result.statistics is None:
         print_lines("the table is empty: it has no snapshot")
     else:
         _print_statistics(result.statistics)

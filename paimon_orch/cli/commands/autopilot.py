@@ -3,16 +3,17 @@
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Annotated
 
 import pyarrow as pa
 import typer
 
 from paimon_orch.cli.arguments import (
-    AsJson,
     CatalogLocation,
     DryRun,
     ExecutorOption,
+    JsonOutput,
     Master,
 )
 from paimon_orch.cli.common import (
@@ -26,7 +27,7 @@ from paimon_orch.cli.common import (
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.output import to_json_value
 from paimon_orch.cli.registration import register_command
-from paimon_orch.cli.screen import print_json, print_lines
+from paimon_orch.cli.screen import LINES, print_lines
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.format.display import format_count, format_size
 from paimon_orch.steps.autopilot.action_outcome import (
@@ -161,7 +162,7 @@ def autopilot(
     dry_run: DryRun = False,
     executor: ExecutorOption = ExecutorKind.AUTO,
     master: Master = None,
-    as_json: AsJson = False,
+    output: JsonOutput = LINES,
 ) -> None:
     """Maintain all tables of a catalog, as far as it pays.
 
@@ -194,16 +195,16 @@ def autopilot(
         if pattern != "*":
             raise NotFoundError(f"no table of {location} matches {pattern!r}")
     if dry_run:
-        _print_plan(planned, as_json=as_json)
+        output.print_report(planned.to_dict(), partial(_print_plan, planned))
         return
     result = run_maintenance(
         catalog,
         planned,
         runner,
         prices=_build_prices(price_per_gb, price_per_core_hour),
-        report=_print_nothing if as_json else _print_outcome,
+        report=_print_nothing if output.is_json else _print_outcome,
     )
-    _print_result(result, as_json=as_json)
+    output.print_report(result.to_dict(), partial(_print_result, result))
     if result.count(OutcomeKind.FAILED):
         sys.exit(1)
 
@@ -215,7 +216,7 @@ def maintenance_history(
     table: _Table = None,
     skipped: _Skipped = False,
     history_table: _HistoryTable = HISTORY_TABLE,
-    as_json: AsJson = False,
+    output: JsonOutput = LINES,
 ) -> None:
     """Print the actions that autopilot has executed.
 
@@ -228,10 +229,8 @@ def maintenance_history(
     rows = read_maintenance_history(
         catalog, history_table, since=time, table=table, include_skipped=skipped
     )
-    if as_json:
-        print_json([to_json_value(row) for row in rows.to_pylist()])
-    else:
-        _print_history(rows)
+    values = [to_json_value(row) for row in rows.to_pylist()]
+    output.print_report(values, partial(_print_history, rows))
 
 
 def _build_prices(per_gb: float, per_core_hour: float) -> MaintenancePrices:
@@ -246,10 +245,7 @@ def _parse_reads(text: str) -> tuple[str, float]:
         raise InputError(f"--reads {text!r}: {number!r} is not a number") from None
 
 
-def _print_plan(plan: MaintenancePlan, *, as_json: bool) -> None:
-    if as_json:
-        print_json(plan.to_dict())
-        return
+def _print_plan(plan: MaintenancePlan) -> None:
     for action in plan.actions:
         _print_action(action)
     _print_skips(plan.skips)
@@ -286,10 +282,7 @@ def _print_outcome(outcome: ActionOutcome) -> None:
     )
 
 
-def _print_result(result: MaintenanceResult, *, as_json: bool) -> None:
-    if as_json:
-        print_json(result.to_dict())
-        return
+def _print_result(result: MaintenanceResult) -> None:
     counts = ", ".join(f"{kind}: {result.count(kind)}" for kind in OutcomeKind)
     cost = f"; cost {result.cost:,.2f}" if result.cost else ""
     tables = format_count(len(result.plan.tables), "table")

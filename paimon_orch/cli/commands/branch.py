@@ -5,20 +5,19 @@ from typing import Annotated
 import typer
 
 from paimon_orch.cli.arguments import (
-    AsJson,
     CatalogLocation,
     DryRun,
     Identifier,
+    JsonOutput,
     Yes,
 )
 from paimon_orch.cli.common import (
     confirm,
     open_table,
-    print_names,
-    print_values,
 )
 from paimon_orch.cli.help_page import Panel, new_group
 from paimon_orch.cli.registration import register_command
+from paimon_orch.cli.screen import LINES
 from paimon_orch.format.display import format_count
 from paimon_orch.format.paths import MAIN_BRANCH
 from paimon_orch.safe_text import escape_name
@@ -82,10 +81,10 @@ def add_commands(app: typer.Typer) -> None:
 
 
 def list_branches(
-    ctx: typer.Context, location: CatalogLocation, table: Identifier, as_json: AsJson = False
+    ctx: typer.Context, location: CatalogLocation, table: Identifier, output: JsonOutput = LINES
 ) -> None:
     """Print the names of all branches except main."""
-    print_names(open_table(ctx, location, table).branches.names(), as_json=as_json)
+    output.print_names(open_table(ctx, location, table).branches.names())
 
 
 def create_branch(
@@ -94,12 +93,12 @@ def create_branch(
     table: Identifier,
     name: _BranchName,
     tag: _BranchStart = None,
-    as_json: AsJson = False,
+    output: JsonOutput = LINES,
 ) -> None:
     """Create a branch from a tag, or an empty branch."""
     open_table(ctx, location, table).branches.create(name, tag)
     start = "without rows" if tag is None else f"at tag {tag}"
-    print_values({"branch": name, "tag": tag}, as_json, f"branch {name} starts {start}")
+    output.print_values({"branch": name, "tag": tag}, f"branch {name} starts {start}")
 
 
 def delete_branch(
@@ -109,7 +108,7 @@ def delete_branch(
     name: _BranchName,
     yes: Yes = False,
     dry_run: DryRun = False,
-    as_json: AsJson = False,
+    output: JsonOutput = LINES,
 ) -> None:
     """Delete a branch.
 
@@ -124,11 +123,11 @@ def delete_branch(
     loss = describe_loss({"snapshot": snapshots, "tag": tags})
     action = f"delete branch {escape_name(name)} of {table} with {loss}"
     if dry_run:
-        print_values(values, as_json, f"would {action}; nothing was changed")
+        output.print_values(values, f"would {action}; nothing was changed")
         return
     confirm(action, yes=yes)
     target.branches.delete(name)
-    print_values({"branch": name}, as_json, f"deleted branch {escape_name(name)}")
+    output.print_values({"branch": name}, f"deleted branch {escape_name(name)}")
 
 
 def rename_branch(
@@ -137,7 +136,7 @@ def rename_branch(
     table: Identifier,
     name: _BranchName,
     to: _NewBranchName,
-    as_json: AsJson = False,
+    output: JsonOutput = LINES,
 ) -> None:
     """Rename a branch.
 
@@ -147,7 +146,7 @@ def rename_branch(
     name = branches.find(name)
     branches.rename(name, to)
     text = f"renamed branch {escape_name(name)} to {to}"
-    print_values({"branch": to, "previous_name": name}, as_json, text)
+    output.print_values({"branch": to, "previous_name": name}, text)
 
 
 def fast_forward_branch(
@@ -157,7 +156,7 @@ def fast_forward_branch(
     name: _BranchName,
     yes: Yes = False,
     dry_run: DryRun = False,
-    as_json: AsJson = False,
+    output: JsonOutput = LINES,
 ) -> None:
     """Replace main with a branch.
 
@@ -184,7 +183,7 @@ def fast_forward_branch(
         "snapshot_id": snapshot_id,
         "previous_snapshot_id": previous,
     }
-    print_values(values, as_json, text)
+    output.print_values(values, text)
 
 
 def merge_branch(
@@ -194,7 +193,7 @@ def merge_branch(
     name: _BranchName,
     into: _IntoBranch = MAIN_BRANCH,
     dry_run: DryRun = False,
-    as_json: AsJson = False,
+    output: JsonOutput = LINES,
 ) -> None:
     """Add the files of a branch of an append table to main.
 
@@ -214,8 +213,8 @@ def merge_branch(
         f"{format_count(values['files'], 'file')} of {format_count(planned.rows, 'row')} to {into}"
     )
     if dry_run:
-        print_values(values, as_json, f"would add {text}; nothing was changed")
+        output.print_values(values, f"would add {text}; nothing was changed")
         return
     snapshot = run_step(merge_step.MERGE_BRANCH, target, planned).snapshot
     values["snapshot_id"] = None if snapshot is None else snapshot.id
-    print_values(values, as_json, f"added {text}")
+    output.print_values(values, f"added {text}")

@@ -7,18 +7,16 @@ import typer
 
 from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.catalog.named_catalogs import describe_named_catalogs
-from paimon_orch.cli.arguments import AsJson, CatalogLocation, DryRun, Identifier, Yes
+from paimon_orch.cli.arguments import CatalogLocation, DryRun, Identifier, JsonOutput, Yes
 from paimon_orch.cli.common import (
     confirm,
     open_catalog,
     parse_names,
     parse_pair,
-    print_names,
-    print_values,
 )
 from paimon_orch.cli.help_page import Panel, new_group
 from paimon_orch.cli.registration import register_command
-from paimon_orch.cli.screen import print_json, print_lines
+from paimon_orch.cli.screen import LINES
 from paimon_orch.format.display import format_count
 from paimon_orch.steps.common.step_report import describe_loss
 
@@ -104,7 +102,7 @@ def _open_existing(ctx: typer.Context, location: str) -> Catalog:
     return catalog
 
 
-def catalogs(as_json: AsJson = False) -> None:
+def catalogs(output: JsonOutput = LINES) -> None:
     """Print the configured catalogs.
 
     The file .paimon_orch.yaml and environment variables configure them. Secrets are not printed.
@@ -116,15 +114,14 @@ def catalogs(as_json: AsJson = False) -> None:
         )
         for entry in entries
     ]
-    if as_json:
-        print_json(entries)
-    else:
-        print_lines(*(lines or ["none"]))
+    output.print_values(entries, *(lines or ["none"]))
 
 
-def list_databases(ctx: typer.Context, location: CatalogLocation, as_json: AsJson = False) -> None:
+def list_databases(
+    ctx: typer.Context, location: CatalogLocation, output: JsonOutput = LINES
+) -> None:
     """Print the names of all databases."""
-    print_names(_open_existing(ctx, location).databases(), as_json=as_json)
+    output.print_names(_open_existing(ctx, location).databases())
 
 
 def create_database(
@@ -132,14 +129,14 @@ def create_database(
     location: CatalogLocation,
     database: _Database,
     if_not_exists: _IfNotExists = False,
-    as_json: AsJson = False,
+    output: JsonOutput = LINES,
 ) -> None:
     """Create an empty database.
 
     The command create also creates the database of a new table.
     """
     open_catalog(ctx, location).create_database(database, if_not_exists=if_not_exists)
-    print_values({"database": database}, as_json, f"database {database} exists")
+    output.print_values({"database": database}, f"database {database} exists")
 
 
 def drop_database(
@@ -150,7 +147,7 @@ def drop_database(
     yes: Yes = False,
     if_exists: _IfExists = False,
     dry_run: DryRun = False,
-    as_json: AsJson = False,
+    output: JsonOutput = LINES,
 ) -> None:
     """Delete a database.
 
@@ -165,24 +162,24 @@ def drop_database(
         action += f": {'; '.join(map(_describe_table, losses))}" if losses else ""
         if dry_run:
             text = f"would {action}; nothing was changed"
-            print_values(values | {"tables": losses}, as_json, text)
+            output.print_values(values | {"tables": losses}, text)
             return
         confirm(action)
     catalog.drop_database(database, cascade=cascade, if_exists=if_exists)
-    print_values(values, as_json, f"deleted database {database}")
+    output.print_values(values, f"deleted database {database}")
 
 
 def tables(
     ctx: typer.Context,
     location: CatalogLocation,
     database: _OptionalDatabase = None,
-    as_json: AsJson = False,
+    output: JsonOutput = LINES,
 ) -> None:
     """Print the names of the tables."""
     catalog = _open_existing(ctx, location)
     databases = catalog.databases() if database is None else [database]
     identifiers = [f"{name}.{table}" for name in databases for table in catalog.tables(name)]
-    print_names(identifiers, as_json=as_json)
+    output.print_names(identifiers)
 
 
 def create(
@@ -194,7 +191,7 @@ def create(
     partition_by: _PartitionBy = "",
     option: _TableOptions = None,
     comment: _Comment = None,
-    as_json: AsJson = False,
+    output: JsonOutput = LINES,
 ) -> None:
     """Create a table, and its database if it does not exist."""
     created = open_catalog(ctx, location).create_table(
@@ -210,7 +207,7 @@ def create(
         "location": created.paths.root,
         "schema_id": created.stores.get_schema().id,
     }
-    print_values(values, as_json, f"created {table} in {location}")
+    output.print_values(values, f"created {table} in {location}")
 
 
 def rename(
@@ -218,7 +215,7 @@ def rename(
     location: CatalogLocation,
     table: Identifier,
     to: _NewName,
-    as_json: AsJson = False,
+    output: JsonOutput = LINES,
 ) -> None:
     """Rename a table.
 
@@ -226,7 +223,7 @@ def rename(
     atomic rename.
     """
     open_catalog(ctx, location).rename_table(table, to)
-    print_values({"table": to, "previous_name": table}, as_json, f"renamed {table} to {to}")
+    output.print_values({"table": to, "previous_name": table}, f"renamed {table} to {to}")
 
 
 def drop(
@@ -236,7 +233,7 @@ def drop(
     yes: Yes = False,
     if_exists: _IfExists = False,
     dry_run: DryRun = False,
-    as_json: AsJson = False,
+    output: JsonOutput = LINES,
 ) -> None:
     """Delete a table with all its files.
 
@@ -246,18 +243,18 @@ def drop(
     exists = catalog.can_drop_table(table, if_exists=if_exists)
     missing: dict[str, object] = {"table": table, "deleted": False}
     if not exists:
-        print_values(missing, as_json, f"{table} does not exist; nothing was changed")
+        output.print_values(missing, f"{table} does not exist; nothing was changed")
         return
     if dry_run or not yes:  # a table that is damaged can be dropped, not measured
         loss = _measure_table(catalog, table)
         action = f"delete {_describe_table(loss)}"
         if dry_run:
             text = f"would {action}; nothing was changed"
-            print_values(loss | {"deleted": False}, as_json, text)
+            output.print_values(loss | {"deleted": False}, text)
             return
         confirm(action)
     catalog.drop_table(table, if_exists=if_exists)
-    print_values({"table": table, "deleted": True}, as_json, f"deleted {table}")
+    output.print_values({"table": table, "deleted": True}, f"deleted {table}")
 
 
 def _measure_table(catalog: Catalog, identifier: str) -> dict[str, Any]:

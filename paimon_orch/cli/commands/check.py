@@ -6,19 +6,19 @@ from typing import Annotated
 import typer
 
 from paimon_orch.cli.arguments import (
-    AsJson,
     CatalogLocation,
     ExecutorOption,
     Identifier,
+    JsonOutput,
     Master,
 )
 from paimon_orch.cli.common import (
     build_executor,
     open_table,
-    print_values,
 )
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
+from paimon_orch.cli.screen import LINES
 from paimon_orch.format.display import format_count
 from paimon_orch.steps.common.executor_choice import ExecutorKind
 from paimon_orch.steps.inspection import check_table
@@ -44,7 +44,7 @@ def check(
     deep: _Deep = False,
     executor: ExecutorOption = ExecutorKind.AUTO,
     master: Master = None,
-    as_json: AsJson = False,
+    output: JsonOutput = LINES,
 ) -> None:
     """Verify a table.
 
@@ -58,6 +58,6 @@ def check(
         f"{format_count(len(lines), 'finding')} in {format_count(report.versions, 'version')} and "
         f"{format_count(report.data_files, 'data file')}"
     )
-    print_values(report.to_dict(), as_json, *lines, *report.stale_indexes, text)
+    output.print_values(report.to_dict(), *lines, *report.stale_indexes, text)
     if not report:
         sys.exit(1)

@@ -4,16 +4,17 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from paimon_orch.cli.arguments import (
-    AsJson,
     CatalogLocation,
     DryRun,
     ExecutorOption,
     Identifier,
+    JsonOutput,
     Master,
     PartitionFilter,
     Partitions,
@@ -27,13 +28,11 @@ from paimon_orch.cli.common import (
     parse_names,
     parse_optional_duration,
     parse_partitions,
-    print_result,
-    print_values,
     start_spark,
 )
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import declare_option, register_command
-from paimon_orch.cli.screen import print_json, print_lines
+from paimon_orch.cli.screen import LINES, print_lines
 from paimon_orch.cli.step_command import print_plan
 from paimon_orch.errors import CancelledError, InputError, describe_error
 from paimon_orch.format.display import format_count, format_size
@@ -149,7 +148,7 @@ def compact(
     dry_run: DryRun = False,
     executor: ExecutorOption = ExecutorKind.AUTO,
     master: Master = None,
-    as_json: AsJson = False,
+    output: JsonOutput = LINES,
 ) -> None:
     """Merge sorted runs, or merge small files.
 
@@ -183,13 +182,13 @@ def compact(
     else:
         planned, decisions = _plan_sort(target, partitions, where, order), []
     if dry_run:
-        _print_plan(planned, decisions, target, as_json)
+        values = planned.to_dict() | {"decisions": [each.to_dict() for each in decisions]}
+        output.print_report(values, partial(_print_plan, planned, decisions, target))
         return
     builds_indexes = order is None and compact_step.builds_key_indexes(planned.state.schema)
     if not planned and not planned.postponed and not builds_indexes:
-        empty_result = compact_step.CompactionResult(plan=planned)
-        text = "" if as_json else _explain_nothing(target, planned)
-        print_values(empty_result.to_dict(), as_json, text)
+        empty = compact_step.CompactionResult(plan=planned).to_dict()
+        output.print_report(empty, lambda: print_lines(_explain_nothing(target, planned)))
         return
     with open_progress_bars() as bars:
         progress = add_progress_bar(bars, f"compact {table}")
@@ -198,7 +197,7 @@ def compact(
         else:
             result = _run_sort(target, planned, start_spark(master), progress)
     only_moved = "rows in postpone buckets were moved; nothing to compact"
-    print_result(result.to_dict(), as_json, only_moved if planned.postponed else _NOTHING_TO_DO)
+    output.print_result(result.to_dict(), only_moved if planned.postponed else _NOTHING_TO_DO)
 
 
 def compact_database(
@@ -212,7 +211,7 @@ def compact_database(
     dry_run: DryRun = False,
     executor: ExecutorOption = ExecutorKind.AUTO,
     master: Master = None,
-    as_json: AsJson = False,
+    output: JsonOutput = LINES,
 ) -> None:
     """Compact the tables of one or more databases.
 
@@ -248,12 +247,12 @@ def compact_database(
                 raise
             except Exception as error:  # noqa: BLE001 - the other tables are compacted
                 reports[name] = {"error": describe_error(error)}
-        if not as_json:
+        if not output.is_json:
             print_lines(_format_report(name, reports[name], dry_run=dry_run))
     failed = sum("error" in report for report in reports.values())
     text = f"{format_count(len(names), 'table')}, {failed} failed"
     text += "; nothing was changed" if dry_run else ""
-    print_values({"tables": reports}, as_json, text)
+    output.print_values({"tables": reports}, text)
     if failed:
         sys.exit(1)
 
@@ -353,18 +352,10 @@ def _run_sort(
 
 
 def _print_plan(
-    plan: compact_step.CompactionPlan,
-    decisions: list["CompactionDecision"],
-    table: Table,
-    as_json: bool,
+    plan: compact_step.CompactionPlan, decisions: list["CompactionDecision"], table: Table
 ) -> None:
-    values = plan.to_dict()
-    if as_json:
-        values["decisions"] = [decision.to_dict() for decision in decisions]
-        print_json(values)
-        return
     if plan:
-        print_plan(plan, table.identifier, as_json=False)
+        print_plan(plan, table.identifier)
     else:
         print_lines(_explain_nothing(table, plan))
     _print_decisions(decisions)

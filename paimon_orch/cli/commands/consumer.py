@@ -5,20 +5,19 @@ from typing import Annotated
 import typer
 
 from paimon_orch.cli.arguments import (
-    AsJson,
     CatalogLocation,
     DryRun,
     Identifier,
+    JsonOutput,
     Yes,
 )
 from paimon_orch.cli.common import (
     confirm,
     open_table,
-    print_names,
-    print_values,
 )
 from paimon_orch.cli.help_page import Panel, new_group
 from paimon_orch.cli.registration import register_command
+from paimon_orch.cli.screen import LINES
 from paimon_orch.errors import NotFoundError
 from paimon_orch.safe_text import escape_name
 from paimon_orch.steps.common.step_report import describe_loss
@@ -67,14 +66,14 @@ def add_commands(app: typer.Typer) -> None:
 
 
 def list_consumers(
-    ctx: typer.Context, location: CatalogLocation, table: Identifier, as_json: AsJson = False
+    ctx: typer.Context, location: CatalogLocation, table: Identifier, output: JsonOutput = LINES
 ) -> None:
     """Print the ids of all consumers.
 
     The system table DATABASE.TABLE$consumers also has their next snapshots.
     """
     consumers = open_table(ctx, location, table).stores.open_consumers()
-    print_names(consumers.find_matching(), as_json=as_json)
+    output.print_names(consumers.find_matching())
 
 
 def reset_consumer(
@@ -85,7 +84,7 @@ def reset_consumer(
     next_snapshot: _NextSnapshot = None,
     yes: Yes = False,
     dry_run: DryRun = False,
-    as_json: AsJson = False,
+    output: JsonOutput = LINES,
 ) -> None:
     """Change the next snapshot of a consumer, or delete the consumer.
 
@@ -114,7 +113,7 @@ def reset_consumer(
         "next_snapshot_id": next_snapshot,
         "previous_next_snapshot_id": previous,
     }
-    print_values(values, as_json, text)
+    output.print_values(values, text)
 
 
 def clear_consumers(
@@ -125,7 +124,7 @@ def clear_consumers(
     excluding: _Excluding = None,
     yes: Yes = False,
     dry_run: DryRun = False,
-    as_json: AsJson = False,
+    output: JsonOutput = LINES,
 ) -> None:
     """Delete consumers and print their ids.
 
@@ -139,4 +138,4 @@ def clear_consumers(
             loss = describe_loss({"consumer": names})
             confirm(f"delete {loss} of {table}", yes=yes, undo=_LOST_WITH_CONSUMER)
         consumers.delete(names)
-    print_names(names, as_json=as_json)
+    output.print_names(names)

@@ -5,9 +5,10 @@ from typing import Annotated
 
 import typer
 
+from paimon_orch.cli.arguments import JsonOutput
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
-from paimon_orch.cli.screen import console, error_console, print_json
+from paimon_orch.cli.screen import LINES, console, error_console
 
 _DemoWarehouse = Annotated[
     str | None,
@@ -15,7 +16,6 @@ _DemoWarehouse = Annotated[
         metavar="DIRECTORY", help="Directory for the table.", show_default="a new directory"
     ),
 ]
-_DemoJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 _DemoMonths = Annotated[
     int, typer.Option(metavar="N", min=1, max=12, help="Months of 2013 to load.")
 ]
@@ -27,7 +27,7 @@ def add_commands(app: typer.Typer) -> None:
 
 
 def demo(
-    warehouse: _DemoWarehouse = None, months: _DemoMonths = 12, as_json: _DemoJson = False
+    warehouse: _DemoWarehouse = None, months: _DemoMonths = 12, output: JsonOutput = LINES
 ) -> None:
     """Load, compact and check a table of flights.
 
@@ -39,9 +39,8 @@ def demo(
     from paimon_orch.demo.warehouse import fresh_warehouse
 
     location = warehouse or fresh_warehouse()
-    is_correct = run_demo(location, months, error_console if as_json else console)
-    if as_json:
-        values = {"warehouse": location, "table": FLIGHT_BOARD_TABLE, "months": months}
-        print_json(values | {"is_correct": is_correct})
+    is_correct = run_demo(location, months, error_console if output.is_json else console)
+    values = {"warehouse": location, "table": FLIGHT_BOARD_TABLE, "months": months}
+    output.print_values(values | {"is_correct": is_correct})
     if not is_correct:
         sys.exit(1)

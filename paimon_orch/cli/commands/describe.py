@@ -1,5 +1,6 @@
 """The commands ``describe``, ``history`` and ``count``: what a table is, and how it came to be."""
 
+from functools import partial
 from itertools import islice
 from typing import Annotated
 
@@ -7,9 +8,9 @@ import pendulum
 import typer
 
 from paimon_orch.cli.arguments import (
-    AsJson,
     CatalogLocation,
     Identifier,
+    JsonOutput,
     MergeLevel0,
     SnapshotId,
     TagSelector,
@@ -21,11 +22,10 @@ from paimon_orch.cli.common import (
     open_readable,
     open_table,
     parse_optional_timestamp,
-    print_values,
 )
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
-from paimon_orch.cli.screen import print_json, print_lines
+from paimon_orch.cli.screen import LINES, print_lines
 from paimon_orch.cli.table_layout import print_rows
 from paimon_orch.format.options.secret_options import hide_secrets
 from paimon_orch.format.schema import TableSchema
@@ -76,7 +76,7 @@ def describe(
     location: CatalogLocation,
     table: Identifier,
     as_ddl: _AsDdl = False,
-    as_json: AsJson = False,
+    output: JsonOutput = LINES,
 ) -> None:
     """Show the columns, keys, partitions, options and comment of a table.
 
@@ -87,11 +87,10 @@ def describe(
     schema = opened.stores.get_schema()
     if as_ddl:
         ddl = build_create_statement(opened.identifier, schema)
-        print_values({"table": opened.identifier, "ddl": ddl}, as_json, *ddl.split("\n"))
-    elif as_json:
-        print_json(_to_values(opened, schema))
-    else:
-        _print_description(opened, schema)
+        output.print_values({"table": opened.identifier, "ddl": ddl}, *ddl.split("\n"))
+        return
+    values = _to_values(opened, schema)
+    output.print_report(values, partial(_print_description, opened, schema))
 
 
 def _to_values(table: Table, schema: TableSchema) -> dict[str, object]:
@@ -166,7 +165,7 @@ def history(
     location: CatalogLocation,
     table: Identifier,
     limit: _HistoryLimit = _DEFAULT_HISTORY,
-    as_json: AsJson = False,
+    output: JsonOutput = LINES,
 ) -> None:
     """Show the newest snapshots of a table.
 
@@ -175,15 +174,17 @@ def history(
     snapshots = open_table(ctx, location, table).stores.snapshots
     newest = list(islice(snapshots.walk_back(), limit + 1))
     shown = newest[:limit]
-    if as_json:
-        print_json(list(map(_snapshot_to_values, shown)))
-        return
-    if not shown:
+    values = list(map(_snapshot_to_values, shown))
+    output.print_report(values, partial(_print_history, newest, limit))
+
+
+def _print_history(newest: list[Snapshot], limit: int) -> None:
+    if not newest:
         print_lines("the table is empty: it has no snapshot")
         return
     print_rows(
         ("snapshot", "time", "kind", "records", "change", "schema", "user"),
-        list(map(_format_snapshot, shown)),
+        list(map(_format_snapshot, newest[:limit])),
     )
     if len(newest) > limit:
         print_lines("and older snapshots; --limit shows more")
@@ -229,7 +230,7 @@ def count(
     timestamp: Timestamp = None,
     watermark: Watermark = None,
     merge_level_0: MergeLevel0 = None,
-    as_json: AsJson = False,
+    output: JsonOutput = LINES,
 ) -> None:
     """Count the rows of a table.
 
@@ -248,4 +249,4 @@ def count(
     )
     note_rows_not_visible(opened, scan)
     rows = scan.count()
-    print_values({"table": table, "rows": rows}, as_json, str(rows))
+    output.print_values({"table": table, "rows": rows}, str(rows))

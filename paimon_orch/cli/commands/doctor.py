@@ -2,6 +2,7 @@
 
 import sys
 from fnmatch import fnmatchcase
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated
@@ -9,8 +10,8 @@ from typing import Annotated
 import typer
 
 from paimon_orch.cli.arguments import (
-    AsJson,
     CatalogLocation,
+    JsonOutput,
 )
 from paimon_orch.cli.common import (
     add_progress_bar,
@@ -19,7 +20,7 @@ from paimon_orch.cli.common import (
 )
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
-from paimon_orch.cli.screen import print_json, print_lines
+from paimon_orch.cli.screen import LINES, print_lines
 from paimon_orch.errors import NotFoundError
 from paimon_orch.format.display import format_count
 from paimon_orch.safe_text import escape_name
@@ -67,7 +68,7 @@ def doctor(
     check_files: _CheckFiles = False,
     deep: _Deep = False,
     html: _Html = None,
-    as_json: AsJson = False,
+    output: JsonOutput = LINES,
 ) -> None:
     """Find tables that are damaged, slow or not maintained.
 
@@ -95,10 +96,7 @@ def doctor(
         )
     if html is not None:
         html.write_text(build_page(report, location), encoding="utf-8")
-    if as_json:
-        print_json(_to_document(report, location))
-    else:
-        _print_report(report, location)
+    output.print_report(_to_document(report, location), partial(_print_report, report, location))
     if report.count(Severity.ERROR):
         sys.exit(1)
 

@@ -11,13 +11,13 @@ import typer
 
 from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.cli.arguments import (
-    AsJson,
     CatalogLocation,
     CompactAfter,
     DryRun,
     Encoding,
     ExecutorOption,
     Identifier,
+    JsonOutput,
     Master,
     SourceFiles,
     Yes,
@@ -31,13 +31,12 @@ from paimon_orch.cli.common import (
     open_catalog,
     open_progress_bars,
     open_table_for_write,
-    print_values,
     print_write_result,
     start_spark,
 )
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
-from paimon_orch.cli.screen import print_error_lines, print_lines
+from paimon_orch.cli.screen import LINES, Output, print_error_lines, print_lines
 from paimon_orch.errors import InputError
 from paimon_orch.format.display import format_count
 from paimon_orch.format.options.core_options import ROWKIND_FIELD
@@ -191,7 +190,7 @@ def ingest(
     dry_run: DryRun = False,
     executor: ExecutorOption = ExecutorKind.AUTO,
     master: Master = None,
-    as_json: AsJson = False,
+    output: JsonOutput = LINES,
 ) -> None:
     """Load files into a table, in one snapshot.
 
@@ -230,9 +229,9 @@ def ingest(
         if compact_after and isinstance(outcome, IngestResult):
             compaction = compact_after_write(target, outcome.snapshot_id, runner, bars)
     if isinstance(outcome, IngestPreview):
-        _print_preview(outcome, added, as_json)
+        _print_preview(outcome, added, output)
     else:
-        _print_result(target, outcome, added, as_json, compaction)
+        _print_result(target, outcome, added, output, compaction)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -410,15 +409,15 @@ def _print_result(
     table: Table,
     result: IngestResult,
     added: list[str],
-    as_json: bool,
+    output: Output,
     compaction: "CompactionResult | None",
 ) -> None:
-    if added and not as_json:
+    if added and not output.is_json:
         print_lines(f"added columns {format_names(added)}")
     print_write_result(
         table,
-        _to_values(result) | ({"added_columns": added} if as_json else {}),
-        as_json,
+        _to_values(result) | ({"added_columns": added} if output.is_json else {}),
+        output,
         empty_text="no rows: nothing was committed",
         compaction=compaction,
     )
@@ -435,14 +434,14 @@ def _to_values(result: IngestResult) -> dict[str, object]:
     }
 
 
-def _print_preview(preview: IngestPreview, added: list[str], as_json: bool) -> None:
+def _print_preview(preview: IngestPreview, added: list[str], output: Output) -> None:
     lines = [f"would add column {column}" for column in added]
     lines += [f"would replace partition {name}" for name in preview.replaced_partitions if name]
     text = f"would load {format_count(preview.rows, 'row')}"
     if preview.replaced_rows:
         text += f" in place of {preview.replaced_rows:,}"
     values = preview.to_dict() | {"added_columns": added}
-    print_values(values, as_json, *lines, f"{text}; nothing was changed")
+    output.print_values(values, *lines, f"{text}; nothing was changed")
 
 
 def _parse_commit_id(user: str | None, identifier: int | None) -> CommitId | None:

@@ -1,13 +1,15 @@
 """The command ``inspect``: snapshot, files, levels, deletion vectors and health of a table."""
 
+from functools import partial
+
 import pendulum
 import typer
 
-from paimon_orch.cli.arguments import AsJson, CatalogLocation, Identifier, SnapshotId
+from paimon_orch.cli.arguments import CatalogLocation, Identifier, JsonOutput, SnapshotId
 from paimon_orch.cli.common import open_table
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
-from paimon_orch.cli.screen import print_error_lines, print_json, print_lines
+from paimon_orch.cli.screen import LINES, print_error_lines, print_lines
 from paimon_orch.cli.table_layout import print_rows
 from paimon_orch.format.display import format_count, format_size
 from paimon_orch.format.snapshot import Snapshot
@@ -33,7 +35,7 @@ def inspect(
     location: CatalogLocation,
     table: Identifier,
     snapshot: SnapshotId = None,
-    as_json: AsJson = False,
+    output: JsonOutput = LINES,
 ) -> None:
     """Show the files, levels and health of a table.
 
@@ -41,10 +43,7 @@ def inspect(
     for example if files of one level overlap.
     """
     report = inspect_table(open_table(ctx, location, table), snapshot)
-    if as_json:
-        print_json(report.to_dict())
-    else:
-        _print_report(report)
+    output.print_report(report.to_dict(), partial(_print_report, report))
     if report.problem is not None:
         print_error_lines(f"error: {report.identifier}: {report.problem}")
         raise typer.Exit(1)

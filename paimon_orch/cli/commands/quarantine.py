@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 from paimon_orch.cli.arguments import (
-    AsJson,
     CatalogLocation,
     DryRun,
     Identifier,
+    JsonOutput,
     OlderThan,
     Yes,
 )
@@ -18,11 +18,10 @@ from paimon_orch.cli.common import (
     confirm,
     open_table,
     parse_optional_cutoff,
-    print_names,
-    print_values,
 )
 from paimon_orch.cli.help_page import Panel, new_group
 from paimon_orch.cli.registration import register_command
+from paimon_orch.cli.screen import LINES
 from paimon_orch.format.display import format_count
 from paimon_orch.steps.cleanup.quarantine import Quarantine
 from paimon_orch.steps.common.step_report import describe_loss
@@ -65,13 +64,13 @@ def _open_quarantine(ctx: typer.Context, location: str, identifier: str) -> Quar
 
 
 def list_quarantine(
-    ctx: typer.Context, location: CatalogLocation, table: Identifier, as_json: AsJson = False
+    ctx: typer.Context, location: CatalogLocation, table: Identifier, output: JsonOutput = LINES
 ) -> None:
     """Print the folders of quarantined files.
 
     Each run of remove-orphan-files --quarantine creates one.
     """
-    print_names(_open_quarantine(ctx, location, table).list_folders(), as_json=as_json)
+    output.print_names(_open_quarantine(ctx, location, table).list_folders())
 
 
 def restore_quarantine(
@@ -80,7 +79,7 @@ def restore_quarantine(
     table: Identifier,
     folder: _Folder = None,
     dry_run: DryRun = False,
-    as_json: AsJson = False,
+    output: JsonOutput = LINES,
 ) -> None:
     """Move quarantined files back.
 
@@ -91,14 +90,14 @@ def restore_quarantine(
     if dry_run:
         files = quarantine.count(names)
         text = f"would restore {format_count(files, 'file')}; nothing was changed"
-        print_values({"files": files}, as_json, text)
+        output.print_values({"files": files}, text)
         return
     restored = quarantine.restore(folder)
     remaining = quarantine.count(names)
     text = f"restored {format_count(restored, 'file')}"
     if remaining:
         text += f"; {remaining} remain: their paths are taken or lead through a symbolic link"
-    print_values({"files": restored, "remaining_files": remaining}, as_json, text)
+    output.print_values({"files": restored, "remaining_files": remaining}, text)
 
 
 def empty_quarantine(
@@ -108,7 +107,7 @@ def empty_quarantine(
     older_than: OlderThan = "7 d",
     yes: Yes = False,
     dry_run: DryRun = False,
-    as_json: AsJson = False,
+    output: JsonOutput = LINES,
 ) -> None:
     """Delete old quarantined files."""
     quarantine = _open_quarantine(ctx, location, table)
@@ -124,4 +123,4 @@ def empty_quarantine(
             confirm(action, yes=yes)
         files = quarantine.empty(retention)
         text = f"deleted {format_count(files, 'file')}"
-    print_values({"files": files}, as_json, text)
+    output.print_values({"files": files}, text)

@@ -6,9 +6,9 @@ from typing import Annotated
 import typer
 
 from paimon_orch.cli.arguments import (
-    AsJson,
     CatalogLocation,
     Identifier,
+    JsonOutput,
     MergeLevel0,
     SnapshotId,
     TagSelector,
@@ -29,6 +29,7 @@ from paimon_orch.cli.output import (
     write_result,
 )
 from paimon_orch.cli.registration import register_command
+from paimon_orch.cli.screen import LINES
 from paimon_orch.errors import InputError
 
 _EXAMPLES = [
@@ -85,8 +86,8 @@ def read(
     branch: _Branch = None,
     merge_level_0: MergeLevel0 = None,
     form: FormatOption = OutputFormat.TABLE,
-    output: OutputOption = None,
-    as_json: AsJson = False,
+    file: OutputOption = None,
+    output: JsonOutput = LINES,
 ) -> None:
     """Print the rows of a table.
 
@@ -99,7 +100,7 @@ def read(
     """
     if branch == "":
         raise InputError("--branch is empty; omit it to read main")
-    chosen = choose_format(form, output, as_json=as_json)
+    chosen = choose_format(form, file, output)
     identifier = table if branch is None else f"{table}$branch_{branch}"
     opened = open_readable(ctx, location, identifier)
     scan = opened.scan(
@@ -114,7 +115,7 @@ def read(
         merge_level_0=merge_level_0,
     )
     note_rows_not_visible(opened, scan)
-    write_result(scan.to_reader(), chosen, output)
+    write_result(scan.to_reader(), chosen, file)
 
 
 def _split_columns(text: str) -> list[str]:

@@ -6,19 +6,19 @@ from typing import Annotated
 import typer
 
 from paimon_orch.cli.arguments import (
-    AsJson,
     CatalogLocation,
     DryRun,
     Identifier,
+    JsonOutput,
     Yes,
 )
 from paimon_orch.cli.common import (
     confirm,
     open_table,
-    print_values,
 )
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
+from paimon_orch.cli.screen import LINES
 from paimon_orch.errors import InputError
 from paimon_orch.steps.common.step import run_step
 from paimon_orch.steps.common.step_report import describe_loss
@@ -68,7 +68,7 @@ def repair(
     rules: _Rules = None,
     yes: Yes = False,
     dry_run: DryRun = False,
-    as_json: AsJson = False,
+    output: JsonOutput = LINES,
 ) -> None:
     """Repair what doctor finds in a table.
 
@@ -83,7 +83,7 @@ def repair(
     if dry_run or not planned:
         end = "nothing was changed" if planned else "nothing to repair"
         values = planned.to_dict() | {"results": [], "tag": None}
-        print_values(values, as_json, *lines, end)
+        output.print_values(values, *lines, end)
     else:
         repairs = "; ".join(lines[: len(planned.actions)])
         confirm(f"repair {table}: {repairs}", yes=yes, undo="")
@@ -93,7 +93,7 @@ def repair(
             for action, text in zip(planned.actions, result.results, strict=True)
         ]
         tagged = [] if result.tag is None else [describe_tag(target.stores.label, result.tag)]
-        print_values(result.to_dict(), as_json, *done, *lines[len(done) :], *tagged)
+        output.print_values(result.to_dict(), *done, *lines[len(done) :], *tagged)
     if planned.refused:
         sys.exit(1)
 
@@ -124,7 +124,7 @@ def repair_earliest(
     snapshot: _EarliestSnapshot,
     yes: Yes = False,
     dry_run: DryRun = False,
-    as_json: AsJson = False,
+    output: JsonOutput = LINES,
 ) -> None:
     """Make the snapshot after a gap the earliest one.
 
@@ -147,4 +147,4 @@ def repair_earliest(
         target.repair_earliest_snapshot(snapshot)
         text = f"set the earliest snapshot from {previous} to {snapshot}"
     values: dict[str, object] = {"snapshot_id": snapshot, "previous_snapshot_id": previous}
-    print_values(values, as_json, text)
+    output.print_values(values, text)

@@ -6,10 +6,10 @@ from typing import Annotated
 import typer
 
 from paimon_orch.cli.arguments import (
-    AsJson,
     CatalogLocation,
     DryRun,
     Identifier,
+    JsonOutput,
     TagSelector,
     Timestamp,
     Watermark,
@@ -19,10 +19,10 @@ from paimon_orch.cli.common import (
     confirm,
     open_table,
     parse_optional_timestamp,
-    print_values,
 )
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
+from paimon_orch.cli.screen import LINES, Output
 from paimon_orch.format.display import format_count
 from paimon_orch.safe_text import escape_name
 from paimon_orch.steps.common.step import run_step
@@ -68,7 +68,7 @@ def undo(
     table: Identifier,
     yes: Yes = False,
     dry_run: DryRun = False,
-    as_json: AsJson = False,
+    output: JsonOutput = LINES,
 ) -> None:
     """Take back the newest snapshot.
 
@@ -90,13 +90,13 @@ def undo(
     change += f"{escape_name(latest.commit_user)} at {values['commit_time']}"
     action = f"take back snapshot {latest.id} of {table} ({change})"
     if dry_run:
-        print_values(values, as_json, f"would {action}; nothing was changed")
+        output.print_values(values, f"would {action}; nothing was changed")
         return
     confirm(action, yes=yes, undo="A second undo restores it.")
     result = run_step(rollback_step.ROLLBACK_AS_LATEST, target, planned)
     values |= {"snapshot_id": result.snapshot.id, "tag": result.tag}
     text = f"committed the state of snapshot {planned.target.id} as snapshot {result.snapshot.id}"
-    print_values(values, as_json, f"{text}; tag {result.tag} keeps its files")
+    output.print_values(values, f"{text}; tag {result.tag} keeps its files")
 
 
 def rollback(
@@ -111,7 +111,7 @@ def rollback(
     delete_tags: _DeleteTags = False,
     yes: Yes = False,
     dry_run: DryRun = False,
-    as_json: AsJson = False,
+    output: JsonOutput = LINES,
 ) -> None:
     """Roll back to an older snapshot.
 
@@ -124,7 +124,7 @@ def rollback(
     watermark_millis = parse_optional_timestamp("--watermark", watermark)
     selector = SnapshotSelector(snapshot, tag, millis, watermark_millis)
     if as_latest:
-        _roll_back_as_latest(target, selector, dry_run=dry_run, as_json=as_json)
+        _roll_back_as_latest(target, selector, dry_run=dry_run, output=output)
         return
     planned = target.plan_rollback(selector)
     previous, snapshot_id = target.stores.snapshots.latest_id(), planned.target.id
@@ -133,17 +133,17 @@ def rollback(
     loss = describe_loss({"snapshot": len(planned.snapshots), "tag": planned.tags})
     action = f"roll back {table} from snapshot {previous} to {snapshot_id} and delete {loss}"
     if dry_run:
-        print_values(values, as_json, f"would {action}; nothing was changed")
+        output.print_values(values, f"would {action}; nothing was changed")
         return
     planned.check_tags(delete_tags=delete_tags)
     if planned.snapshots or planned.tags:
         confirm(action, yes=yes)
     target.run_rollback(planned)
-    print_values(values, as_json, f"rolled back to snapshot {snapshot_id}")
+    output.print_values(values, f"rolled back to snapshot {snapshot_id}")
 
 
 def _roll_back_as_latest(
-    table: Table, selector: SnapshotSelector, *, dry_run: bool, as_json: bool
+    table: Table, selector: SnapshotSelector, *, dry_run: bool, output: Output
 ) -> None:
     request = rollback_step.RollbackAsLatestRequest(selector=selector)
     planned = rollback_step.plan(table, request)
@@ -151,9 +151,9 @@ def _roll_back_as_latest(
     text = f"the state of snapshot {planned.target.id}"
     changes = f"{format_count(planned.added_files, 'file')} added, {planned.removed_files} removed"
     if dry_run:
-        print_values(values, as_json, f"would commit {text} ({changes}); nothing was changed")
+        output.print_values(values, f"would commit {text} ({changes}); nothing was changed")
         return
     result = run_step(rollback_step.ROLLBACK_AS_LATEST, table, planned)
     values |= {"snapshot_id": result.snapshot.id, "tag": result.tag}
     text = f"committed {text} as snapshot {result.snapshot.id} ({changes})"
-    print_values(values, as_json, f"{text}; tag {result.tag} keeps its files")
+    output.print_values(values, f"{text}; tag {result.tag} keeps its files")

@@ -6,13 +6,13 @@ from typing import Annotated, Literal, TypedDict
 import typer
 
 from paimon_orch.cli.arguments import (
-    AsJson,
     CatalogLocation,
     CompactAfter,
     DryRun,
     Encoding,
     ExecutorOption,
     Identifier,
+    JsonOutput,
     Master,
     SourceFiles,
     Yes,
@@ -27,12 +27,12 @@ from paimon_orch.cli.common import (
     open_table,
     open_table_for_write,
     parse_pair,
-    print_values,
     print_write_result,
     start_spark,
 )
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
+from paimon_orch.cli.screen import LINES, Output
 from paimon_orch.errors import PaimonError
 from paimon_orch.format.display import format_count
 from paimon_orch.format.snapshot import Snapshot
@@ -148,7 +148,7 @@ def delete(
     dry_run: DryRun = False,
     executor: ExecutorOption = ExecutorKind.AUTO,
     master: Master = None,
-    as_json: AsJson = False,
+    output: JsonOutput = LINES,
 ) -> None:
     """Delete the rows that match a filter.
 
@@ -158,7 +158,7 @@ def delete(
     target = open_table_for_write(ctx, location, table, compact=compact_after)
     planned = row_level.plan(target, RowLevelRequest(where=where))
     if dry_run or not planned:
-        _print_row_level_plan(target, planned, dry_run, as_json)
+        _print_row_level_plan(target, planned, dry_run, output)
         return
     with open_progress_bars() as bars:
         progress = add_progress_bar(bars, f"delete rows of {table}")
@@ -166,7 +166,7 @@ def delete(
         compaction = (
             compact_after_write(target, result.snapshot_id, runner, bars) if compact_after else None
         )
-    _print_row_level_result(target, result, as_json, compaction)
+    _print_row_level_result(target, result, output, compaction)
 
 
 def update(
@@ -180,7 +180,7 @@ def update(
     dry_run: DryRun = False,
     executor: ExecutorOption = ExecutorKind.AUTO,
     master: Master = None,
-    as_json: AsJson = False,
+    output: JsonOutput = LINES,
 ) -> None:
     """Update the rows that match a filter.
 
@@ -193,7 +193,7 @@ def update(
     values = _parse_assignments(assignments)
     planned = row_level.plan(target, RowLevelRequest(where=where, operation="update"))
     if dry_run or not planned:
-        _print_row_level_plan(target, planned, dry_run, as_json)
+        _print_row_level_plan(target, planned, dry_run, output)
         return
     check_update(planned.schema, values)
     is_local = _is_local_update(planned, values, runner)
@@ -215,7 +215,7 @@ def update(
         compaction = (
             compact_after_write(target, result.snapshot_id, runner, bars) if compact_after else None
         )
-    _print_row_level_result(target, result, as_json, compaction)
+    _print_row_level_result(target, result, output, compaction)
 
 
 def _is_local_update(
@@ -247,7 +247,7 @@ def merge_into(
     yes: Yes = False,
     dry_run: DryRun = False,
     master: Master = None,
-    as_json: AsJson = False,
+    output: JsonOutput = LINES,
 ) -> None:
     """Update, delete and insert rows from files.
 
@@ -274,7 +274,7 @@ def merge_into(
     if dry_run or (matched_delete is not None and not yes):
         preview = on_spark.preview_merge(rows, target, on, **clauses)
         if dry_run:
-            _print_merge_preview(preview, as_json)
+            _print_merge_preview(preview, output)
             return
         if preview.deleted:
             loss = describe_loss({"row": preview.deleted})
@@ -287,7 +287,7 @@ def merge_into(
             if compact_after
             else None
         )
-    _print_row_level_result(target, result, as_json, compaction)
+    _print_row_level_result(target, result, output, compaction)
 
 
 def _parse_assignments(assignments: Sequence[str]) -> Mapping[str, str]:
@@ -311,11 +311,11 @@ def _silence_pyspark_loggers() -> None:
 
 
 def _print_row_level_plan(
-    table: Table, planned: RowLevelPlan, dry_run: bool, as_json: bool
+    table: Table, planned: RowLevelPlan, dry_run: bool, output: Output
 ) -> None:
     """Print the plan of a dry run, or the result of a plan with nothing to do."""
     if not dry_run:
-        _print_row_level_result(table, RowLevelResult(), as_json)
+        _print_row_level_result(table, RowLevelResult(), output)
         return
     values = planned.to_dict()
     text = (
@@ -323,14 +323,14 @@ def _print_row_level_plan(
         f"{format_count(values['buckets'], 'bucket')} with "
         f"{format_count(values['rows'], 'row')}; nothing was changed"
     )
-    print_values(values, as_json, text)
+    output.print_values(values, text)
 
 
-def _print_merge_preview(planned: RowLevelResult, as_json: bool) -> None:
+def _print_merge_preview(planned: RowLevelResult, output: Output) -> None:
     kinds = ("inserted", "updated", "deleted")
     values: dict[str, object] = {kind: getattr(planned, kind) for kind in kinds}
     counts = ", ".join(f"{number:,} {kind}" for kind, number in values.items())
-    print_values(values, as_json, f"rows that would change: {counts}; nothing was changed")
+    output.print_values(values, f"rows that would change: {counts}; nothing was changed")
 
 
 class MergeClauses(TypedDict):
@@ -344,12 +344,12 @@ class MergeClauses(TypedDict):
 def _print_row_level_result(
     table: Table,
     result: RowLevelResult,
-    as_json: bool,
+    output: Output,
     compaction: CompactionResult | None = None,
 ) -> None:
     empty_text = "no row matches: nothing was committed"
     print_write_result(
-        table, result.to_dict(), as_json, empty_text=empty_text, compaction=compaction
+        table, result.to_dict(), output, empty_text=empty_text, compaction=compaction
     )
 
 
@@ -360,7 +360,7 @@ def drop_partitions(
     partitions: _PartitionsToDrop,
     yes: Yes = False,
     dry_run: DryRun = False,
-    as_json: AsJson = False,
+    output: JsonOutput = LINES,
 ) -> None:
     """Delete whole partitions.
 
@@ -373,10 +373,10 @@ def drop_partitions(
     names = sorted(format_partition(partition, target.stores.get_schema()) for partition in dropped)
     loss = describe_loss({"row": sum(rows), "partition": names or specs})
     if dry_run:
-        _print_removal_plan(rows, f"delete {loss} of {table}", as_json)
+        _print_removal_plan(rows, f"delete {loss} of {table}", output)
         return
     confirm(f"delete {loss} of {table}", yes=yes, undo=KEPT_ROWS)
-    _print_removal(target.drop_partitions(specs), as_json)
+    _print_removal(target.drop_partitions(specs), output)
 
 
 def truncate(
@@ -385,7 +385,7 @@ def truncate(
     table: Identifier,
     yes: Yes = False,
     dry_run: DryRun = False,
-    as_json: AsJson = False,
+    output: JsonOutput = LINES,
 ) -> None:
     """Delete all rows.
 
@@ -395,23 +395,23 @@ def truncate(
     rows = [split.row_count for split in target.files()]
     action = f"delete all {describe_loss({'row': sum(rows)})} of {table}"
     if dry_run:
-        _print_removal_plan(rows, action, as_json)
+        _print_removal_plan(rows, action, output)
         return
     if rows:
         confirm(action, yes=yes, undo=KEPT_ROWS)
-    _print_removal(target.truncate(), as_json)
+    _print_removal(target.truncate(), output)
 
 
-def _print_removal_plan(bucket_rows: list[int], action: str, as_json: bool) -> None:
+def _print_removal_plan(bucket_rows: list[int], action: str, output: Output) -> None:
     values: dict[str, object] = {"buckets": len(bucket_rows), "rows": sum(bucket_rows)}
-    print_values(values, as_json, f"would {action}; nothing was changed")
+    output.print_values(values, f"would {action}; nothing was changed")
 
 
-def _print_removal(snapshot: Snapshot | None, as_json: bool) -> None:
+def _print_removal(snapshot: Snapshot | None, output: Output) -> None:
     if snapshot is None:
         text = "no rows: nothing was committed"
-        print_values({"snapshot_id": None, "rows": 0}, as_json, text)
+        output.print_values({"snapshot_id": None, "rows": 0}, text)
         return
     rows = -snapshot.delta_record_count
     values: dict[str, object] = {"snapshot_id": snapshot.id, "rows": rows}
-    print_values(values, as_json, f"snapshot {snapshot.id}: {format_count(rows, 'row')} deleted")
+    output.print_values(values, f"snapshot {snapshot.id}: {format_count(rows, 'row')} deleted")

@@ -7,7 +7,7 @@ import pyarrow as pa
 import typer
 
 from paimon_orch.catalog.catalog import Catalog
-from paimon_orch.cli.arguments import AsJson, CatalogLocation
+from paimon_orch.cli.arguments import CatalogLocation, JsonOutput
 from paimon_orch.cli.common import note_rows_not_visible, open_catalog
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.output import (
@@ -18,6 +18,7 @@ from paimon_orch.cli.output import (
     write_result,
 )
 from paimon_orch.cli.registration import register_command
+from paimon_orch.cli.screen import LINES
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.optional_packages import require_package
 from paimon_orch.table.scan.scan import Scan
@@ -48,8 +49,8 @@ def sql(
     location: CatalogLocation,
     query: _Query,
     form: FormatOption = OutputFormat.TABLE,
-    output: OutputOption = None,
-    as_json: AsJson = False,
+    file: OutputOption = None,
+    output: JsonOutput = LINES,
 ) -> None:
     """Print the result of an SQL query over tables.
 
@@ -57,7 +58,7 @@ def sql(
     are read, from the newest snapshot of each table; tables cannot be changed. Write a system table
     with quotes: DATABASE."TABLE$snapshots".
     """
-    chosen = choose_format(form, output, as_json=as_json)
+    chosen = choose_format(form, file, output)
     require_package("duckdb", "sql", install="paimon-orch[sql]")
     import duckdb
 
@@ -69,7 +70,7 @@ def sql(
         try:
             result = connection.sql(query)
             if result is not None:  # some statements have no result
-                write_result(pa.RecordBatchReader.from_stream(result), chosen, output)
+                write_result(pa.RecordBatchReader.from_stream(result), chosen, file)
         except duckdb.CatalogException as error:
             if missing:
                 raise missing[0] from error

@@ -5,10 +5,10 @@ from typing import Annotated
 import typer
 
 from paimon_orch.cli.arguments import (
-    AsJson,
     CatalogLocation,
     DryRun,
     Identifier,
+    JsonOutput,
     Yes,
 )
 from paimon_orch.cli.common import (
@@ -16,11 +16,10 @@ from paimon_orch.cli.common import (
     open_table,
     parse_optional_duration,
     parse_optional_timestamp,
-    print_names,
-    print_values,
 )
 from paimon_orch.cli.help_page import Panel, new_group
 from paimon_orch.cli.registration import register_command
+from paimon_orch.cli.screen import LINES
 from paimon_orch.errors import InputError
 from paimon_orch.format.display import format_count
 from paimon_orch.safe_text import escape_name
@@ -98,10 +97,10 @@ def add_commands(app: typer.Typer) -> None:
 
 
 def list_tags(
-    ctx: typer.Context, location: CatalogLocation, table: Identifier, as_json: AsJson = False
+    ctx: typer.Context, location: CatalogLocation, table: Identifier, output: JsonOutput = LINES
 ) -> None:
     """Print the names of all tags."""
-    print_names(open_table(ctx, location, table).tags.names(), as_json=as_json)
+    output.print_names(open_table(ctx, location, table).tags.names())
 
 
 def create_tag(
@@ -115,7 +114,7 @@ def create_tag(
     time_retained: _TimeRetained = None,
     replace: _Replace = False,
     yes: Yes = False,
-    as_json: AsJson = False,
+    output: JsonOutput = LINES,
 ) -> None:
     """Create a tag for a snapshot.
 
@@ -142,7 +141,7 @@ def create_tag(
     create_or_replace = tags.replace if replace else tags.create
     tagged = create_or_replace(name, snapshot, time_retained=retention)
     values: dict[str, object] = {"tag": name, "snapshot_id": tagged.id}
-    print_values(values, as_json, f"tag {name} keeps snapshot {tagged.id}")
+    output.print_values(values, f"tag {name} keeps snapshot {tagged.id}")
 
 
 def delete_tag(
@@ -152,7 +151,7 @@ def delete_tag(
     name: _TagName,
     yes: Yes = False,
     dry_run: DryRun = False,
-    as_json: AsJson = False,
+    output: JsonOutput = LINES,
 ) -> None:
     """Delete a tag and the files that only it references."""
     target = open_table(ctx, location, table)
@@ -161,11 +160,11 @@ def delete_tag(
     deleted = deletion_step.plan(target, deletion_step.DeleteTagRequest(name=name))
     action = f"delete tag {shown} of {table} with {_count_files(deleted)}"
     if dry_run:
-        print_values(deleted.to_dict(), as_json, f"would {action}; nothing was changed")
+        output.print_values(deleted.to_dict(), f"would {action}; nothing was changed")
         return
     confirm(action, yes=yes)
     deleted = run_step(deletion_step.DELETE_TAG, target, deleted).plan
-    print_values(deleted.to_dict(), as_json, f"deleted tag {shown} with {_count_files(deleted)}")
+    output.print_values(deleted.to_dict(), f"deleted tag {shown} with {_count_files(deleted)}")
 
 
 def _count_files(planned: deletion_step.TagDeletionPlan) -> str:
@@ -178,14 +177,14 @@ def rename_tag(
     table: Identifier,
     name: _TagName,
     to: _NewTagName,
-    as_json: AsJson = False,
+    output: JsonOutput = LINES,
 ) -> None:
     """Rename a tag."""
     tags = open_table(ctx, location, table).tags
     name = tags.find(name)
     tags.rename(name, to)
     text = f"renamed tag {escape_name(name)} to {to}"
-    print_values({"tag": to, "previous_name": name}, as_json, text)
+    output.print_values({"tag": to, "previous_name": name}, text)
 
 
 def trigger_tag_automatic_creation(
@@ -193,7 +192,7 @@ def trigger_tag_automatic_creation(
     location: CatalogLocation,
     table: Identifier,
     dry_run: DryRun = False,
-    as_json: AsJson = False,
+    output: JsonOutput = LINES,
 ) -> None:
     """Create the tags that are due.
 
@@ -203,4 +202,4 @@ def trigger_tag_automatic_creation(
     created = creation_step.plan(target, EmptyRequest())
     if not dry_run:
         created = run_step(creation_step.CREATE_TAGS, target, created).plan
-    print_names(created.names, as_json=as_json)
+    output.print_names(created.names)
