@@ -22,7 +22,7 @@ from paimon_orch.dagster.run_metadata import (
     to_metadata,
 )
 from paimon_orch.dagster.run_requests import CompactionTarget, limit_pools
-from paimon_orch.errors import NotFoundError, PaimonError, raise_if_temporary
+from paimon_orch.errors import PaimonError, raise_if_temporary
 from paimon_orch.format.display import format_count
 from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
 from paimon_orch.format.snapshot import Snapshot
@@ -35,7 +35,7 @@ from paimon_orch.orchestration.table_tick import (
     find_compaction_refusal,
     postpone_runs,
 )
-from paimon_orch.orchestration.table_watch import TableEvaluation, TableWatch
+from paimon_orch.orchestration.table_watch import AwaitedTableError, TableEvaluation, TableWatch
 from paimon_orch.safe_text import clean_line
 from paimon_orch.steps.compaction.policy import CompactionPolicy
 from paimon_orch.steps.inspection.inspect import inspect_snapshot
@@ -276,7 +276,7 @@ def build_watch_sensor(
         cursor = Cursor.from_json(context.cursor)
         try:
             evaluation = watched.watch.evaluate(paimon.catalog(), cursor)
-        except NotFoundError as error:
+        except AwaitedTableError as error:
             return dg.SkipReason(str(error))
         if evaluation is None:
             number = None if cursor is None else cursor.handled.snapshot_id

@@ -23,7 +23,7 @@ from paimon_orch.dagster.sensor import (
 from paimon_orch.errors import PaimonError
 from paimon_orch.format.display import format_count
 from paimon_orch.orchestration.cursor import Cursor
-from paimon_orch.orchestration.table_watch import TableEvaluation
+from paimon_orch.orchestration.table_watch import AwaitedTableError, TableEvaluation
 from paimon_orch.orchestration.tables_watch import TablesCursor, evaluate_tables, share_requests
 from paimon_orch.safe_text import format_names
 
@@ -127,10 +127,10 @@ class _TablesTick:
 
     def _add(self, table: str, evaluation: TableEvaluation | Exception | None) -> None:
         try:
+            if evaluation is None or isinstance(evaluation, AwaitedTableError):
+                return
             if isinstance(evaluation, Exception):
                 raise evaluation
-            if evaluation is None:
-                return
             tick = self._tables[table].plan_tick(
                 self._context, evaluation, is_first=table not in self._cursor.texts
             )

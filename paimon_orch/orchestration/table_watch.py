@@ -1,8 +1,10 @@
 """Watches a table: what changed since a cursor, and which partitions are due, as JSON values."""
 
+import difflib
 from dataclasses import dataclass, field, replace
 
 from paimon_orch.catalog.catalog import Catalog
+from paimon_orch.catalog.identifier import TableIdentifier
 from paimon_orch.errors import NotFoundError
 from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
 from paimon_orch.format.options.table_option import StepKind
@@ -19,6 +21,11 @@ from paimon_orch.table.table_state import TableState
 
 MAX_PARTITIONS = 1000
 """The number of due partitions in one report; the others follow in the next one."""
+_SIMILARITY = 0.8  # of a misspelled name and the right one
+
+
+class AwaitedTableError(NotFoundError):
+    """A table does not exist yet; its first writer will create it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,9 +88,16 @@ class TableWatch:
         """Return the changes since the cursor, or None if nothing is new or overdue.
 
         Reads no data files. If nothing is new, it takes one or two requests. Raises
-        :class:`NotFoundError` if there is no such table.
+        :class:`AwaitedTableError` if the table does not exist yet, and :class:`NotFoundError` if it
+        was dropped, its catalog does not exist, or its name seems to be misspelled.
         """
-        tick = open_table_with_news(catalog, self.table, cursor, self.policy, self.allowances)
+        try:
+            tick = open_table_with_news(catalog, self.table, cursor, self.policy, self.allowances)
+        except NotFoundError as error:
+            if cursor is not None:
+                raise NotFoundError(f"{self.table} was dropped or renamed: {error}") from error
+            _raise_if_awaited(catalog, self.table, error)
+            raise
         if tick is None:
             return None
         if tick.state.snapshot is None:
@@ -96,10 +110,13 @@ class TableWatch:
         return TableEvaluation(tick.table, tick.state, changes)
 
     def poll(self, catalog: Catalog, cursor: Cursor | None) -> TableNews | None:
-        """Return the news since the cursor, or None if there are none, or no table or snapshot yet."""
+        """Return the news since the cursor, or None if there are none, or no table or snapshot yet.
+
+        Raises :class:`NotFoundError` as :meth:`evaluate` does.
+        """
         try:
             evaluation = self.evaluate(catalog, cursor)
-        except NotFoundError:
+        except AwaitedTableError:
             return None
         if evaluation is None or evaluation.changes is None:
             return None
@@ -117,6 +134,34 @@ class TableWatch:
             due=reported,
             refusal=refusal,
         )
+
+
+def _raise_if_awaited(catalog: Catalog, table: str, error: NotFoundError) -> None:
+    """Raise :class:`AwaitedTableError` for a table that a writer may still create.
+
+    Raises :class:`NotFoundError` if there is no catalog, or a name that only differs by a typo.
+    """
+    catalog.require_exists()
+    identifier, databases = TableIdentifier.parse(table), catalog.databases()
+    name, existing = identifier.database, databases
+    if identifier.database in databases:
+        name, existing = identifier.table, catalog.tables(identifier.database)
+    near = _find_near(name, existing)
+    if near in (None, name):
+        raise AwaitedTableError(f"{table} does not exist yet: {error}") from error
+    raise NotFoundError(f"{error}; did you mean {near}?") from error
+
+
+def _find_near(name: str, existing: list[str]) -> str | None:
+    """Return the name itself if it exists, or one from which it differs not only by digits."""
+    near = difflib.get_close_matches(name, existing, n=1, cutoff=_SIMILARITY)
+    if not near or (near[0] != name and _remove_digits(near[0]) == _remove_digits(name)):
+        return None
+    return near[0]
+
+
+def _remove_digits(name: str) -> str:
+    return "".join(char for char in name if not char.isdigit())
 
 
 def find_due_partitions(table: Table, policy: CompactionPolicy) -> tuple[CompactionDecision, ...]:

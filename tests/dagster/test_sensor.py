@@ -248,7 +248,8 @@ def test_a_server_that_does_not_serve_snapshots_is_asked_for_the_table(
         metastore="rest", uri=rest_server.uri, warehouse="wh", token=dg.EnvVar("HOME")
     )
 
-    assert "gone" in ticks_after_compaction.skip_message()
+    with pytest.raises(NotFoundError, match="gone"):
+        ticks_after_compaction.skip_message()
     table = "/v1/databases/lake/tables/orders"
     assert [request.path for request in rest_server.requests[:2]] == [f"{table}/snapshot", table]
 
@@ -313,14 +314,26 @@ def test_a_recreated_table_in_a_catalog_with_snapshots_is_detected(
     assert served_ticks.requested_partitions() == [DAYS[0]]
 
 
-def test_a_table_that_a_catalog_with_snapshots_does_not_have_is_skipped(
-    served_ticks: SensorTicks,
+@pytest.mark.parametrize("is_served", [False, True])
+def test_a_tick_fails_and_keeps_the_cursor_if_its_table_was_dropped(
+    ticks_after_compaction: SensorTicks, request: pytest.FixtureRequest, is_served: bool
 ) -> None:
-    cursor = served_ticks.cursor
-    served_ticks.paimon.catalog().drop_table("lake.orders")
+    ticks = ticks_after_compaction
+    if is_served:
+        ticks = request.getfixturevalue("served_ticks")
+    cursor = ticks.cursor
+    ticks.paimon.catalog().drop_table("lake.orders")
 
-    assert served_ticks.skip_message() == "the server has no table lake.orders"
-    assert served_ticks.cursor == cursor
+    with pytest.raises(NotFoundError, match=r"^lake\.orders was dropped or renamed: .*no table"):
+        ticks.skip_message()
+    assert ticks.cursor == cursor
+
+
+def test_a_tick_fails_if_the_warehouse_was_lost(ticks: SensorTicks, tmp_path: Path) -> None:
+    ticks.paimon = PaimonCatalogResource(warehouse=str(tmp_path / "other"))
+
+    with pytest.raises(NotFoundError, match="other"):
+        ticks.skip_message()
 
 
 def test_partitions_that_wait_are_evaluated_without_a_new_snapshot(
@@ -342,7 +355,10 @@ def test_the_first_tick_requests_partitions_of_existing_commits(
     assert ticks.requested_partitions() == []
 
 
-def test_a_tick_for_a_missing_table_is_skipped_and_keeps_the_cursor(ticks: SensorTicks) -> None:
+def test_a_tick_before_the_table_is_created_is_skipped_and_keeps_the_cursor(
+    ticks: SensorTicks,
+) -> None:
+    ticks.paimon.catalog().create_database("shop")
     ticks.cursor = "previous"
 
     assert "no database 'lake'" in ticks.skip_message()

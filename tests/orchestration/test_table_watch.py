@@ -8,9 +8,14 @@ from collections.abc import Callable
 import pytest
 
 from paimon_orch import Catalog
-from paimon_orch.errors import UnsupportedError
+from paimon_orch.errors import NotFoundError, UnsupportedError
 from paimon_orch.orchestration.cursor import Cursor
-from paimon_orch.orchestration.table_watch import TableNews, TableWatch, find_due_partitions
+from paimon_orch.orchestration.table_watch import (
+    AwaitedTableError,
+    TableNews,
+    TableWatch,
+    find_due_partitions,
+)
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.compaction.policy import CompactionPolicy
@@ -31,6 +36,7 @@ def paths(news: TableNews | None) -> list[str]:
 
 
 def test_a_table_that_is_missing_or_empty_has_no_news(catalog: Catalog) -> None:
+    catalog.create_database("lake")
     assert poll(catalog) is None
     catalog.create_table("lake.orders", "id BIGINT")
     assert poll(catalog) is None
@@ -114,3 +120,23 @@ def test_due_partitions_are_those_of_the_policy(orders: Table, upsert: Upsert) -
     due = find_due_partitions(orders, CompactionPolicy(level0_files=2, sorted_runs=9))
 
     assert [decision.partition for decision in due] == [f"dt={DAYS[0]}"]
+
+
+@pytest.mark.parametrize(("table", "near"), [("lake.order", "orders"), ("lak.orders", "lake")])
+def test_a_name_that_is_misspelled_is_an_error(catalog: Catalog, table: str, near: str) -> None:
+    catalog.create_table("lake.orders", "id BIGINT")
+
+    with pytest.raises(NotFoundError, match=rf"did you mean {near}\?") as raised:
+        TableWatch(table=table).poll(catalog, None)
+    assert not isinstance(raised.value, AwaitedTableError)
+
+
+@pytest.mark.parametrize("table", ["lake.orders_2026", "lake.returns", "shop.orders"])
+def test_a_table_that_its_writer_has_not_created_yet_is_awaited(
+    catalog: Catalog, table: str
+) -> None:
+    catalog.create_table("lake.orders", "id BIGINT")
+
+    with pytest.raises(AwaitedTableError, match=f"^{table} does not exist yet: "):
+        TableWatch(table=table).evaluate(catalog, None)
+    assert TableWatch(table=table).poll(catalog, None) is None
