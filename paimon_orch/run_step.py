@@ -141,7 +141,7 @@ def _send_report(pipes: "PipesContext", report: Mapping[str, Any]) -> None:
 
 def main() -> None:
     """Run the step of the argument, or of standard input, and print its report."""
-    configure_logs(verbose=False)
+    configure_logs()
     run = StepRun.parse(sys.argv[1] if len(sys.argv) > 1 else sys.stdin.read())
     with _open_pipes() as pipes:
 

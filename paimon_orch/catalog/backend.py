@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from paimon_orch.catalog.identifier import TableIdentifier
+from paimon_orch.errors import MissingFileError
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.storage import FileIO
@@ -30,6 +31,22 @@ class CatalogTable:
     """Whether the files are kept when the table is dropped."""
     warehouse: str = ""
     """The directory of the catalog, below which no link is followed to the table."""
+
+
+class LostTableError(MissingFileError):
+    """A catalog has a table whose directory has no schema; such a table can only be dropped."""
+
+    def __init__(self, table: CatalogTable, identifier: TableIdentifier, catalog: str) -> None:
+        super().__init__(
+            f"{table.root}/schema",
+            f"has no schema, but {catalog} has the table {identifier}; restore the files, or drop "
+            "the table",
+        )
+        self.table = table
+
+    def __reduce__(self) -> Any:
+        """Return the error without its table, for another process."""
+        return MissingFileError, (self.path, self.reason)
 
 
 class CatalogBackend(Protocol):

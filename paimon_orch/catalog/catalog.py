@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from paimon_orch.catalog.backend import CatalogBackend, CatalogTable, SnapshotBackend
+from paimon_orch.catalog.backend import (
+    CatalogBackend,
+    CatalogTable,
+    LostTableError,
+    SnapshotBackend,
+)
 from paimon_orch.catalog.catalog_options import (
     ALLOWED_EXTERNAL_PATHS,
     ALLOWED_HOSTS,
@@ -364,7 +369,12 @@ class Catalog:
         """Drop a table with all its files and branches."""
         if not self.can_drop_table(identifier, if_exists=if_exists):
             return
-        table = self.table(identifier)
+        try:
+            table = self.table(identifier)
+        except LostTableError as error:
+            parsed = TableIdentifier.parse(identifier)
+            self.backend.drop_table(parsed, self._open_table(parsed, error.table))
+            return
         schema = table.stores.get_schema()
         external = [request.place for request in find_directory_requests(schema)]
         entries = _list_entries(table, schema)
@@ -390,6 +400,8 @@ class Catalog:
             if not if_exists:
                 raise
             return False
+        except LostTableError:
+            return True
         require_external_systems(
             identifier,
             table.stores.get_schema().typed_options.values,
@@ -400,7 +412,10 @@ class Catalog:
 
     def count_files(self, identifier: str) -> tuple[int, int]:
         """Return the number of files below a table's directory, and their total size in bytes."""
-        table = self.table(identifier)
+        try:
+            table = self.table(identifier)
+        except LostTableError as error:
+            table = self._open_table(TableIdentifier.parse(identifier), error.table)
         count, size, directories = 0, 0, [table.paths.root]
         while directories:
             for info in table.io.list_dir(directories.pop()):

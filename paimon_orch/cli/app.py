@@ -5,12 +5,15 @@ modules: a command's module imports the part of the library that the command use
 of the time of a short call.
 """
 
+import json
 import logging
 import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from enum import StrEnum
 from importlib import import_module
 from io import TextIOWrapper
 from types import MappingProxyType
@@ -45,14 +48,15 @@ class IndexEntry(NamedTuple):
 _PANELS = {
     "expiration": Panel.EXPIRE,
     "cleanup": Panel.EXPIRE,
-    "publication": Panel.CHECK,
+    "publication": Panel.PUBLISH,
     "repairs": Panel.CHECK,
+    "purge-files": Panel.WRITE,
 }
-"""The sections of declared steps by their folders; the others compact and optimize."""
+"""The sections of declared steps by their names or folders; the others compact and optimize."""
 
 
 def _index_step(name: str, entry: StepEntry) -> tuple[str, IndexEntry]:
-    panel = _PANELS.get(entry.folder, Panel.COMPACT)
+    panel = _PANELS.get(name) or _PANELS.get(entry.folder, Panel.COMPACT)
     return name, IndexEntry("", panel, entry.summary, entry)
 
 
@@ -219,6 +223,33 @@ logger = get_logger(__name__)
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 _PY4J_MODULES = {"clientserver", "java_gateway"}  # they log to the root logger
 _Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log details.")]
+_Quiet = Annotated[
+    bool,
+    typer.Option("--quiet", "-q", help="Print results and errors, but no notes and warnings."),
+]
+
+
+class LogLevel(StrEnum):
+    """The least severe log lines to print."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class LogFormat(StrEnum):
+    """The formats of log lines."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+_Level = Annotated[
+    LogLevel | None,
+    typer.Option("--log-level", help="Least severe log lines.", show_default="warning"),
+]
+_LogFormat = Annotated[LogFormat, typer.Option(help="Format of log lines on stderr.")]
 
 
 def _print_version(requested: bool) -> None:
@@ -371,36 +402,53 @@ def _format_notes(error: BaseException) -> str:
 def _read_settings(
     ctx: typer.Context,
     verbose: _Verbose = False,
+    quiet: _Quiet = False,
+    log_level: _Level = None,
+    log_format: _LogFormat = LogFormat.TEXT,
     storage_options: _StorageOptions = None,
     catalog_options: _CatalogOptions = None,
     version: _Version = False,  # noqa: ARG001 - the callback of the option prints the version
 ) -> None:
     from paimon_orch.cli.common import CliSettings
+    from paimon_orch.cli.screen import note_console
 
+    note_console.quiet = quiet
     ctx.obj = CliSettings(
         _split_options("--storage-option", storage_options),
         _split_options("--catalog-option", catalog_options),
     )
-    configure_logs(verbose=verbose)
+    default = LogLevel.INFO if verbose else LogLevel.ERROR if quiet else LogLevel.WARNING
+    configure_logs(log_level or default, log_format)
     # The overview of the commands does not need this import.
     from paimon_orch.orchestration.openlineage import emit_lineage
 
     emit_lineage()
 
 
-def configure_logs(*, verbose: bool) -> None:
-    """Print log lines on stderr: warnings, or with ``verbose`` also details."""
+def configure_logs(level: LogLevel = LogLevel.WARNING, form: LogFormat = LogFormat.TEXT) -> None:
+    """Print log lines of this level, and more severe ones, on stderr."""
     logs = logging.StreamHandler()
     logs.addFilter(clean_record)  # the lines of other packages too
-    if not verbose:  # the errors of Py4J are raised too
+    text = logging.Formatter("%(levelname)s %(name)s: %(message)s")
+    logs.setFormatter(_JsonFormatter() if form == LogFormat.JSON else text)
+    if level in (LogLevel.WARNING, LogLevel.ERROR):  # the errors of Py4J are raised too
         logs.addFilter(lambda record: record.module not in _PY4J_MODULES)
-    logging.basicConfig(
-        level=logging.INFO if verbose else logging.WARNING,
-        format="%(levelname)s %(name)s: %(message)s",
-        handlers=[logs],
-    )
-    if not verbose:
         logging.getLogger("py4j").setLevel(logging.ERROR)
+    logging.basicConfig(level=level.upper(), handlers=[logs])
+
+
+class _JsonFormatter(logging.Formatter):
+    """Formats a log line as a JSON object, without line breaks."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the time in ISO 8601, the level, the logger, the message and the traceback."""
+        values = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        return json.dumps(values | ({"exception": record.exc_text} if record.exc_text else {}))
 
 
 def _split_options(switch: str, texts: list[str] | None) -> dict[str, str]:

@@ -17,7 +17,13 @@ import typer
 from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.catalog.open_catalog import open_catalog as open_located_catalog
 from paimon_orch.cli.arguments import DEFAULT_MASTER
-from paimon_orch.cli.screen import Output, error_console, print_error_lines, read_answer
+from paimon_orch.cli.screen import (
+    Output,
+    note_console,
+    print_error_lines,
+    print_note,
+    read_answer,
+)
 from paimon_orch.errors import InputError, NotFoundError, PaimonError
 from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
 from paimon_orch.format.options.table_option import StepKind
@@ -171,11 +177,9 @@ def print_write_result(
         from paimon_orch.table.scan.unseen_rows import describe_unseen_rows_after_write
 
         text = describe_unseen_rows_after_write(table.stores.label, rows)
-        print_error_lines(f"note: {text}")
+        print_note(text)
     if isinstance(values["snapshot_id"], int) and compaction is None and not output.is_json:
-        print_error_lines(
-            f"note: to take this back, run {table.stores.label.format_command('undo')}"
-        )
+        print_note(f"to take this back, run {table.stores.label.format_command('undo')}")
 
 
 def open_table_for_write(
@@ -227,7 +231,7 @@ def note_rows_not_visible(
         can_merge = isinstance(scan, Scan) and scan.visibility.can_merge_more
         option = "--merge-level-0" if can_merge else None
         text = describe_unseen_rows_in_scan(table.stores.label, rows, option)
-        print_error_lines(f"note: {text}")
+        print_note(text)
 
 
 def start_spark(master: str | None) -> "SparkSession":
@@ -266,11 +270,11 @@ def build_executor(kind: ExecutorKind, master: str | None) -> ChoosingExecutor:
 
 def open_progress_bars() -> "AbstractContextManager[Progress | None]":
     """Return a place for progress bars, or None if stderr is not a terminal."""
-    if not error_console.is_terminal:
+    if note_console.quiet or not note_console.is_terminal:
         return nullcontext()
     from rich.progress import Progress
 
-    return Progress(console=error_console, transient=True)
+    return Progress(console=note_console, transient=True)
 
 
 def add_progress_bar(bars: "Progress | None", description: str) -> Callable[[int, int], None]:

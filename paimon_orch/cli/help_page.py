@@ -25,6 +25,7 @@ class Panel(StrEnum):
     WRITE = "Write"
     READ = "Read and inspect"
     CHECK = "Check and repair"
+    PUBLISH = "Publish"
     COMPACT = "Compact and optimize"
     EXPIRE = "Expire and clean up"
     REFERENCES = "Tags and branches"
@@ -38,6 +39,15 @@ def format_examples(examples: Iterable[str]) -> str | None:
     """
     lines = "\n".join(f"    paimon-orch {example}" for example in examples)
     return f"Examples:\n\n{lines}" if lines else None
+
+
+def _may_be_catalog(location: str) -> bool:
+    """Return whether a text may name a catalog, and not only tables: ``sales`` and ``sales.*``."""
+    if "/" in location or os.path.exists(location):  # noqa: PTH110 - faster to import
+        return True
+    from paimon_orch.catalog.named_catalogs import find_named_catalog
+
+    return find_named_catalog(location) is not None
 
 
 class HelpCommand(TyperCommand):
@@ -63,7 +73,10 @@ class HelpCommand(TyperCommand):
             return False
         values, _, _ = self.make_parser(ctx).parse_args(args=list(args))
         needed = required[0] if ctx.resilient_parsing else required[-1]
-        return not isinstance(values.get(needed), str)
+        if not isinstance(values.get(needed), str):
+            return True
+        *_, last = (p.name for p in _select_arguments(self.get_params(ctx)))
+        return values.get(last) is None and not _may_be_catalog(values[CATALOG_PARAMETER])
 
     def collect_usage_pieces(self, ctx: "Context") -> list[str]:
         """Return the parts of the usage line after the name of the command."""

@@ -15,6 +15,8 @@ from paimon_orch.steps.common.step_report import format_figures
 
 console = Console(highlight=False, markup=False, emoji=False)
 error_console = Console(stderr=True, soft_wrap=True, highlight=False, markup=False, emoji=False)
+note_console = Console(stderr=True, soft_wrap=True, highlight=False, markup=False, emoji=False)
+"""For notes and progress, which the option ``--quiet`` switches off."""
 
 
 def print_lines(*lines: str) -> None:
@@ -23,10 +25,20 @@ def print_lines(*lines: str) -> None:
         print(clean_line(line))
 
 
+def print_note(text: str) -> None:
+    """Print a note on stderr, unless the option ``--quiet`` is set."""
+    note_console.print(clean_line(f"note: {text}"))
+
+
 def print_error_lines(*lines: str) -> None:
     """Print lines on stderr, which is not for results."""
     for line in lines:
         error_console.print(clean_line(line))
+
+
+def print_json(values: object) -> None:
+    """Print one JSON document, in ASCII."""
+    print(escape_json(json.dumps(clean_values(values), indent=2)))
 
 
 def escape_json(document: str) -> str:
@@ -52,7 +64,7 @@ class Output:
     def print_report(self, values: object, print_text: Callable[[], object]) -> None:
         """Print values as one JSON document, or call the function that prints them as text."""
         if self.is_json:
-            print(escape_json(json.dumps(clean_values(values), indent=2)))  # ASCII
+            print_json(values)
         else:
             print_text()
 

@@ -7,6 +7,7 @@ pyarrow writes no type attributes, so files have no field ids; readers find colu
 See docs/format/data-files.md#orc-and-avro.
 """
 
+import io
 import os
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -360,7 +361,10 @@ class OrcFileWriter:
             )
         self._fields, self._is_empty = list(fields), True
         self._schema = pa.schema([(field.name, _to_orc_type(field)) for field in fields])
-        self._writer = orc.ORCWriter(sink, compression=_CODECS[codec], stripe_size=stripe_bytes)
+        self._sink = _LateErrorSink(sink)
+        self._writer = orc.ORCWriter(
+            self._sink, compression=_CODECS[codec], stripe_size=stripe_bytes
+        )
 
     def write(self, table: pa.Table) -> None:
         """Write rows; raises :class:`InputError` for timestamps that pyarrow cannot write."""
@@ -369,6 +373,7 @@ class OrcFileWriter:
             for field, target in zip(self._fields, self._schema.types, strict=True)
         ]
         self._writer.write(pa.table(columns, schema=self._schema))
+        self._sink.raise_error()
         self._is_empty = False
 
     def _convert_column(
@@ -386,6 +391,42 @@ class OrcFileWriter:
         if self._is_empty:  # pyarrow writes a footer only if it has written a table
             self._writer.write(self._schema.empty_table())
         self._writer.close()
+        self._sink.raise_error()
+
+
+class _LateErrorSink(io.RawIOBase):
+    """A sink that never fails: an error that pyarrow's writer meets ends the process.
+
+    :meth:`raise_error` raises the first error, such as that of a full disk.
+    """
+
+    def __init__(self, sink: IO[bytes]) -> None:
+        super().__init__()
+        self._sink, self._position = sink, 0
+        self._error: BaseException | None = None
+
+    def writable(self) -> bool:
+        """Return True."""
+        return True
+
+    def write(self, data: "bytes | memoryview[int]") -> int:  # type: ignore[override]
+        """Write bytes unless a write has failed."""
+        if self._error is None:
+            try:
+                self._sink.write(data)
+            except BaseException as error:  # noqa: BLE001 - raised by the caller of the writer
+                self._error = error
+        self._position += len(data)
+        return len(data)
+
+    def tell(self) -> int:
+        """Return the number of bytes that the writer has written."""
+        return self._position
+
+    def raise_error(self) -> None:
+        """Raise the first error of the sink."""
+        if self._error is not None:
+            raise self._error
 
 
 def _rebase_nested(array: pa.Array) -> pa.Array:

@@ -336,14 +336,20 @@ def assign_field_ids(fields: Iterable[Field], highest: int = -1) -> tuple[list[F
     return result, counter
 
 
-def validate_schema(schema: TableSchema) -> None:
-    """Raise :class:`InputError` for violations of docs/format/schema.md#validation."""
-    names = schema.names
-    for name in names:
+def _check_column_names(names: Sequence[str]) -> None:
+    for position, name in enumerate(names, 1):
+        if not name.strip():
+            raise InputError(f"column {position} has no name: {name!r}")
         if names.count(name) > 1:
             raise InputError(f"column {name!r} is declared twice")
         if name in _RESERVED_NAMES or name.startswith(KEY_PREFIX):
             raise InputError(f"column name {name!r} is reserved by the format; choose another")
+
+
+def validate_schema(schema: TableSchema) -> None:
+    """Raise :class:`InputError` for violations of docs/format/schema.md#validation."""
+    names = schema.names
+    _check_column_names(names)
     for kind, keys in (("primary key", schema.primary_keys), ("partition", schema.partition_keys)):
         for name in keys:
             if name not in names:

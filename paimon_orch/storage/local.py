@@ -5,9 +5,10 @@ import os
 import shutil
 import stat
 from collections.abc import Hashable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from copy import copy
-from typing import IO, Self, TypeVar
+from io import BufferedWriter, FileIO
+from typing import IO, TYPE_CHECKING, Self, TypeVar
 from uuid import uuid4
 
 from paimon_orch.decode_limits import check_whole_file
@@ -29,6 +30,9 @@ from paimon_orch.storage.open_directory import (
     call_to_read,
     make_directories,
 )
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 T = TypeVar("T")
 
@@ -292,7 +296,7 @@ class LocalFileIO:
             def open_name(_: str, mode: int) -> int:
                 return open_new_file(parent, name, mode | flags)
 
-            return open(path, "xb", opener=open_name)
+            return _NewFile(FileIO(path, "xb", opener=open_name), path)
 
         def create() -> IO[bytes]:
             try:
@@ -329,6 +333,31 @@ class LocalFileIO:
 
     def _unlink(self, path: str) -> None:
         self._call_to_change(path, lambda parent, name, _: os.unlink(name, dir_fd=parent))
+
+
+class _NewFile(BufferedWriter):
+    """A file for writing, whose errors name it: those of a full disk do not."""
+
+    def __init__(self, raw: FileIO, path: str) -> None:
+        super().__init__(raw)
+        self._path = path
+
+    def write(self, data: "ReadableBuffer", /) -> int:
+        """Write bytes; raises :class:`StorageError` if the disk is full."""
+        with self._name_file():
+            return super().write(data)
+
+    def flush(self) -> None:
+        """Write the buffered bytes; raises :class:`StorageError` if the disk is full."""
+        with self._name_file():
+            super().flush()
+
+    @contextmanager
+    def _name_file(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise _build_write_error(self._path, error) from error
 
 
 def _describe(directory: str, entry: "os.DirEntry[str]") -> FileInfo | None:

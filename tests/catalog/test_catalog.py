@@ -106,6 +106,7 @@ def test_a_table_is_created_from_an_arrow_schema(catalog: Catalog) -> None:
         ("", {}, "type '' is not valid"),
         ("id INT,", {"primary_key": ["nope"]}, "primary key column 'nope' is not among"),
         ("id INT, id INT", {}, "column 'id' is declared twice"),
+        ("id INT, `` INT", {}, "column 2 has no name: ''"),
         ("_VALUE_KIND INT", {}, "is reserved"),
         ("id INT", {"partition_by": ["dt"]}, "partition column 'dt' is not among"),
         ("id INT", {"primary_key": ["id"], "partition_by": ["id"]}, "only partition columns"),

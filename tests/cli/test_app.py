@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import signal
 import subprocess
@@ -10,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 from uuid import uuid4
@@ -123,6 +125,55 @@ def test_the_environment_has_the_catalog_of_calls_without_one(
     assert run("rename", "db.t", "db.u", "--json").json["table"] == "db.u"
     missing = run("count")
     assert (missing.status, "Missing argument 'DATABASE.TABLE'" in missing.error) == (2, True)
+
+
+@pytest.mark.parametrize("command", ["doctor", "tables"])
+def test_names_of_tables_follow_the_catalog_of_the_environment(
+    run: Run, warehouse: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setenv("PAIMON_WAREHOUSE", str(warehouse))
+    argument = {"doctor": "db.*", "tables": "db"}[command]
+
+    assert run(command, argument).out == run(command, warehouse, argument).out
+
+
+def test_the_environment_changes_no_call_with_a_configured_catalog(
+    run: Run, warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PAIMON_WAREHOUSE", str(warehouse / "elsewhere"))
+    monkeypatch.setenv("PAIMON_ORCH_CATALOG__PROD__WAREHOUSE", str(warehouse))
+
+    assert run("tables", "prod").out == "db.t\n"
+
+
+def test_a_quiet_command_prints_no_notes(run: Run, warehouse: Path) -> None:
+    change = ("delete", warehouse, "db.t", "--executor", "local", "--where")
+
+    quiet, other = run("--quiet", *change, "id = 1"), run(*change, "id = 2")
+
+    assert (quiet.status, quiet.error) == (0, "")
+    assert "note: to take this back, run " in other.error
+
+
+def test_log_lines_can_be_json() -> None:
+    program = """
+import logging
+from paimon_orch.cli.app import LogFormat, LogLevel, configure_logs
+configure_logs(LogLevel.INFO, LogFormat.JSON)
+try:
+    raise ValueError("wrong")
+except ValueError:
+    logging.getLogger("a.b").warning("one\\ntwo", exc_info=True)
+logging.getLogger("a.b").debug("not printed")
+"""
+    command = [sys.executable, "-c", program]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True)
+
+    [line] = answer.stderr.splitlines()
+    values = json.loads(line)
+    assert datetime.fromisoformat(values.pop("time")).tzinfo is not None
+    assert values.pop("exception").endswith("ValueError: wrong")
+    assert values == {"level": "warning", "logger": "a.b", "message": "one\\ntwo"}
 
 
 def test_the_environment_changes_no_call_with_a_catalog(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlparse
 
-from paimon_orch.catalog.backend import CatalogTable
+from paimon_orch.catalog.backend import CatalogTable, LostTableError
 from paimon_orch.catalog.catalog_options import (
     LOCK_ACQUIRE_TIMEOUT,
     LOCK_CHECK_MAX_SLEEP,
@@ -35,7 +35,6 @@ from paimon_orch.errors import (
     AlreadyExistsError,
     CommitOutcomeUnknownError,
     InputError,
-    MissingFileError,
     NotAllowedError,
     NotFoundError,
     PaimonError,
@@ -151,28 +150,25 @@ class HiveBackend:
         """Return a table or branch.
 
         Raises :class:`UnsupportedError` for a table of Hive that is not a Paimon table, and
-        :class:`MissingFileError` if there is no schema file.
+        :class:`LostTableError` if there is no schema file.
         """
         entry = self._find_table(identifier)
         if entry is None:
             return None
         _require_paimon(entry, identifier)
         io, root = self._open_location(self._get_location(entry), str(identifier))
-        if not SchemaStore(io, TablePaths(root, identifier.branch)).ids():
-            if identifier.branch == MAIN_BRANCH:
-                raise MissingFileError(
-                    f"{root}/schema",
-                    f"has no schema file, but the metastore {self.description} has the table "
-                    f"{identifier}; restore the files, or drop the table in Hive",
-                )
-            return None
-        return CatalogTable(
+        table = CatalogTable(
             io=io,
             root=root,
             environment=self._build_environment(identifier),
             is_external=hive_tables.is_external(entry),
             warehouse=strip_file_scheme(self.settings.warehouse),
         )
+        if not SchemaStore(io, TablePaths(root, identifier.branch)).ids():
+            if identifier.branch != MAIN_BRANCH:
+                return None
+            raise LostTableError(table, identifier, f"the metastore {self.description}")
+        return table
 
     def create_table(
         self, identifier: TableIdentifier, schema: TableSchema, location: str | None

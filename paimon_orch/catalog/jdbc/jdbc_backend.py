@@ -12,7 +12,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from paimon_orch.catalog.backend import CatalogTable
+from paimon_orch.catalog.backend import CatalogTable, LostTableError
 from paimon_orch.catalog.catalog_options import (
     LOCK_ACQUIRE_TIMEOUT,
     LOCK_CHECK_MAX_SLEEP,
@@ -39,7 +39,6 @@ from paimon_orch.errors import (
     AccessDeniedError,
     AlreadyExistsError,
     CatalogUnavailableError,
-    CorruptFileError,
     InputError,
     NotFoundError,
     PaimonError,
@@ -162,21 +161,17 @@ class JdbcBackend:
         """Return a table or branch that has a row and a schema."""
         if not self._has_table(identifier):
             return None
-        root = self._get_table_root(identifier)
-        if not SchemaStore(self.io, TablePaths(root, identifier.branch)).ids():
-            if identifier.branch != MAIN_BRANCH:
-                return None
-            raise CorruptFileError(
-                f"{root}/schema",
-                f"has no schema, but {self.description} has a row for the table {identifier}; "
-                "restore the files, or delete the row in paimon_tables",
-            )
-        return CatalogTable(
+        table = CatalogTable(
             io=self.io,
-            root=root,
+            root=self._get_table_root(identifier),
             environment=self._build_environment(identifier),
             warehouse=self.root,
         )
+        if not SchemaStore(self.io, TablePaths(table.root, identifier.branch)).ids():
+            if identifier.branch != MAIN_BRANCH:
+                return None
+            raise LostTableError(table, identifier, self.description)
+        return table
 
     def create_table(
         self, identifier: TableIdentifier, schema: TableSchema, location: str | None

@@ -12,7 +12,7 @@ from paimon_orch.cli.arguments import CatalogLocation, DryRun, Identifier, JsonO
 from paimon_orch.cli.common import confirm, open_catalog, parse_pair
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
-from paimon_orch.cli.screen import LINES, Output
+from paimon_orch.cli.screen import LINES, Output, print_note
 from paimon_orch.errors import InputError
 from paimon_orch.format.display import format_count
 from paimon_orch.format.options.secret_options import hide_secrets
@@ -153,6 +153,18 @@ def alter(
         _confirm_effects(target, drop or [], effects, yes=yes)
     new_schema = planned if dry_run else catalog.alter_table(table, changes)
     _print_schema_diff(schema, new_schema, effects, dry_run=dry_run, output=output)
+    _note_other_buckets(target, schema, new_schema)
+
+
+def _note_other_buckets(table: Table, old: TableSchema, new: TableSchema) -> None:
+    """Say that files keep their buckets, which writers then refuse."""
+    before, after = old.typed_options.bucket, new.typed_options.bucket
+    if before != after and min(before, after) > 0 and table.stores.snapshots.latest_id():
+        command = table.stores.label.format_command("rescale")
+        print_note(
+            "files that exist keep their buckets, and writes to their partitions are refused "
+            f"until they have {after}; to rewrite them, run {command}"
+        )
 
 
 def _confirm_effects(table: Table, drop: list[str], effects: list[str], *, yes: bool) -> None:

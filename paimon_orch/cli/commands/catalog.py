@@ -1,10 +1,12 @@
 """Commands on databases and whole tables: list, create, rename and drop."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
 
+from paimon_orch.catalog.backend import LostTableError
 from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.catalog.named_catalogs import describe_named_catalogs
 from paimon_orch.cli.arguments import CatalogLocation, DryRun, Identifier, JsonOutput, Yes
@@ -259,16 +261,14 @@ def drop(
 
 def _measure_table(catalog: Catalog, identifier: str) -> dict[str, Any]:
     """List what dropping a table deletes: snapshots, tags, branches, files and bytes."""
-    table = catalog.table(identifier)
     files, size = catalog.count_files(identifier)
-    return {
-        "table": identifier,
-        "snapshots": len(table.stores.snapshots.ids()),
-        "tags": table.stores.snapshots.tags(),
-        "branches": table.branches.names(),
-        "files": files,
-        "bytes": size,
-    }
+    loss: dict[str, Any] = {"table": identifier, "snapshots": 0, "tags": [], "branches": []}
+    with suppress(LostTableError):
+        table = catalog.table(identifier)
+        loss["snapshots"] = len(table.stores.snapshots.ids())
+        loss["tags"] = table.stores.snapshots.tags()
+        loss["branches"] = table.branches.names()
+    return loss | {"files": files, "bytes": size}
 
 
 def _describe_table(loss: Mapping[str, Any]) -> str:

@@ -36,7 +36,7 @@ from paimon_orch.cli.common import (
 )
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
-from paimon_orch.cli.screen import LINES, Output, print_error_lines, print_lines
+from paimon_orch.cli.screen import LINES, Output, print_lines, print_note
 from paimon_orch.errors import InputError
 from paimon_orch.format.display import format_count
 from paimon_orch.format.options.core_options import ROWKIND_FIELD
@@ -383,9 +383,7 @@ def _find_new_columns(load: _Load) -> dict[str, DataType]:
 def _note_missing_columns(plan: WritePlan, columns: Sequence[str]) -> None:
     missing = [name for name in plan.schema.names if name not in columns]
     if missing:
-        print_error_lines(
-            f"note: the files lack {format_names(missing)}; null or the default value is written"
-        )
+        print_note(f"the files lack {format_names(missing)}; null or the default value is written")
 
 
 def _build_csv_format(

@@ -5,6 +5,7 @@ See docs/format/data-files.md#parquet.
 
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property, partial
@@ -262,6 +263,13 @@ class ParquetFileReader:
         return PageReader(self._source, self._footer, leaves, self._costs)
 
 
+class _EncodedFile(pq.ParquetWriter):  # type: ignore[misc]
+    def __del__(self) -> None:
+        # After an error, such as a full disk, Arrow cannot write the footer; nobody needs it.
+        with suppress(OSError, RuntimeError):
+            super().__del__()
+
+
 class ParquetFileWriter:
     """Writes one Parquet file, with a row group for each table.
 
@@ -371,7 +379,7 @@ class ParquetFileWriter:
         dictionary_columns: list[str],
         footers: list[pq.FileMetaData],
     ) -> pq.ParquetWriter:
-        return pq.ParquetWriter(
+        return _EncodedFile(
             sink,
             schema,
             compression=self._codec,

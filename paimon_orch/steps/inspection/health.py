@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 
-from paimon_orch.format.display import Displayable
+from paimon_orch.format.display import Displayable, format_size
 from paimon_orch.format.options.core_options import DATA_EVOLUTION_ENABLED
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
@@ -54,11 +54,11 @@ class TableHealth(Displayable):
         covered = "" if self.index_coverage is None else f", indexed {self.index_coverage:.0%}"
         return (
             f"at most {self.max_sorted_runs} sorted runs, "
-            f"level 0 {self.level0_bytes / 1e6:,.1f} MB, "
+            f"level 0 {format_size(self.level0_bytes)}, "
             f"deleted rows {self.deleted_ratio:.0%}, bucket skew {self.bucket_skew:.1f}{covered}; "
             f"snapshots {self.snapshots} (oldest {self.oldest_snapshot_age / 3600:,.1f} h), "
             f"tags {self.tags}, branches {self.branches}; "
-            f"manifests {self.manifests} ({self.manifest_bytes / 1e6:,.1f} MB)"
+            f"manifests {self.manifests} ({format_size(self.manifest_bytes)})"
         )
 
 

@@ -42,6 +42,7 @@ _COMPARISONS: Mapping[type[exp.Expr], Operator] = {
     exp.GT: Operator.GREATER,
     exp.GTE: Operator.GREATER_OR_EQUAL,
 }
+_COLUMNS = (exp.Column, exp.Bracket, exp.Anonymous)  # also keys of maps and variant_get
 _FLIPPED_OPERATORS = {
     Operator.LESS: Operator.GREATER,
     Operator.LESS_OR_EQUAL: Operator.GREATER_OR_EQUAL,
@@ -171,9 +172,9 @@ class _FilterTranslator:
         if type(node) in _COMPARISONS:
             op = _COMPARISONS[type(node)]
             first, second = node.args["this"], node.args["expression"]
-            if isinstance(first, exp.Column | exp.Bracket | exp.Anonymous):
-                return self._build_leaf(first, op, second)
-            return self._build_leaf(second, _FLIPPED_OPERATORS.get(op, op), first)
+            if isinstance(second, _COLUMNS) and not isinstance(first, _COLUMNS):
+                return self._build_leaf(second, _FLIPPED_OPERATORS.get(op, op), first)
+            return self._build_leaf(first, op, second)
         raise self._build_error(f"{node.sql()!r} is not supported")
 
     def _translate_is(self, node: exp.Is) -> Predicate:

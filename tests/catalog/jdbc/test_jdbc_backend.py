@@ -22,6 +22,7 @@ from support.catalogs.jdbc_databases import create_sqlite_database
 from support.tables import rows_of
 
 from paimon_orch import Catalog
+from paimon_orch.catalog.backend import LostTableError
 from paimon_orch.catalog.jdbc.jdbc_backend import JdbcBackend
 from paimon_orch.catalog.jdbc.jdbc_database import JdbcDatabase
 from paimon_orch.catalog.jdbc.jdbc_lock import JdbcLock
@@ -30,7 +31,6 @@ from paimon_orch.errors import (
     AccessDeniedError,
     AlreadyExistsError,
     CatalogUnavailableError,
-    CorruptFileError,
     InputError,
     NotFoundError,
     PaimonError,
@@ -366,14 +366,18 @@ def test_files_without_a_row_are_not_adopted(
     assert (warehouse / "db.db" / "t" / "snapshot" / "snapshot-1").exists()
 
 
-def test_a_row_without_files_is_an_error_that_names_the_row(
+def test_a_table_without_files_is_an_error_and_can_be_dropped(
     catalog: Catalog, jdbc_database: SqlDatabase
 ) -> None:
     catalog.create_database("db")
     jdbc_database.run("INSERT INTO paimon_tables VALUES ('jdbc', 'db', 't')")
 
-    with pytest.raises(CorruptFileError, match=r"has no schema, but .* has a row .* db\.t"):
+    with pytest.raises(LostTableError, match=r"has no schema, but .* has the table db\.t"):
         catalog.table("db.t")
+
+    assert catalog.count_files("db.t") == (0, 0)
+    catalog.drop_table("db.t")
+    assert catalog.tables("db") == []
 
 
 def test_branches_of_a_table_are_opened_by_name(catalog: Catalog) -> None:

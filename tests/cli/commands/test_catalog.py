@@ -259,3 +259,16 @@ def test_column_statistics_are_computed(root: str) -> None:
 
     figures = answer["statistics"]["colStats"]
     assert {name: column["distinctCount"] for name, column in figures.items()} == {"id": 40, "v": 7}
+
+
+def test_a_change_of_the_buckets_says_what_happens_to_existing_files(root: str) -> None:
+    table = Catalog(root).create_table(
+        "db.t", "id INT, v STRING", primary_key=["id"], options={"bucket": "2"}
+    )
+    command = ("alter", root, "db.t", "--set", "bucket=3")
+    assert "note: " not in invoke(*command).stderr
+    table.upsert(table_of("id v", [(1, "a")]))
+
+    answer = invoke("alter", root, "db.t", "--set", "bucket=4")
+
+    assert f"to rewrite them, run paimon-orch rescale {root} db.t" in answer.stderr
