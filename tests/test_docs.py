@@ -259,7 +259,7 @@ def test_the_example_of_airflow_in_the_readme_is_that_of_its_page() -> None:
 def test_every_command_that_deletes_or_rewrites_has_a_dry_run() -> None:
     without = {name for name, options in list_commands() if "--dry-run" not in options}
 
-    reads = {"catalogs", "check", "count", "describe", "doctor", "history", "inspect"}
+    reads = {"catalogs", "check", "count", "describe", "doctor", "history", "inspect", "why"}
     reads |= {"maintenance-history", "read", "sql", "tables"}
     lists = {"branch list", "consumer list", "database list", "quarantine list", "tag list"}
     creates = {"branch create", "create", "database create", "demo", "tag create"}

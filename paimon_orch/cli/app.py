@@ -90,6 +90,7 @@ _COMMANDS: Mapping[str, IndexEntry] = MappingProxyType(
         "inspect": IndexEntry(
             "inspect", Panel.READ, "Show the files, levels and health of a table."
         ),
+        "why": IndexEntry("why", Panel.READ, "Explain what makes a table slow or large."),
         "maintenance-history": IndexEntry(
             "autopilot", Panel.READ, "Print the actions that autopilot has executed."
         ),

@@ -23,6 +23,7 @@ DELETES_NOTHING = {
         "doctor",
         "history",
         "inspect",
+        "why",
         "maintenance-history",
         "read",
         "rename",

@@ -36,12 +36,13 @@ class Remedies:
     def __init__(
         self, table: Table, state: TableState, live: LiveBuckets, health: TableHealth
     ) -> None:
-        self._predict = cache(partial(_predict, table, state, live, health))
+        self.predict = cache(partial(_predict, table, state, live, health))
+        """Return the health after a compaction; None if it changes nothing, or is refused."""
 
     def find_compaction(self, metric: HealthMetric, limit: float) -> CompactionStrategy | None:
         """Return the cheapest compaction after which a metric is within its limit."""
         for strategy in COMPACTIONS:
-            health = self._predict(strategy)
+            health = self.predict(strategy)
             value = None if health is None else metric.read(health)
             if value is not None and metric.is_within_limit(value, limit):
                 return strategy
@@ -49,7 +50,7 @@ class Remedies:
 
     def find_any(self) -> CompactionStrategy | None:
         """Return the cheapest compaction that changes something."""
-        return next((each for each in COMPACTIONS if self._predict(each) is not None), None)
+        return next((each for each in COMPACTIONS if self.predict(each) is not None), None)
 
 
 def _predict(

@@ -1,7 +1,8 @@
-"""A command that doctor, checks, the sensor or the autopilot name changes something and heals."""
+"""A command that doctor, checks, why, the sensor or the autopilot name changes something and heals."""
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ from support.commands import Run
 from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.orchestration.health_limits import evaluate_health
 from paimon_orch.steps.compaction.policy import decide
+from paimon_orch.steps.compaction.scan_cost import explain
 from paimon_orch.steps.inspection.doctor import examine_opened_table
 from paimon_orch.table.table import Table
 
@@ -72,6 +74,10 @@ def build_table(run: Run, root: Path, kind: Kind, seed: int) -> Table:
     return table
 
 
+def list_data_files(table: Table) -> list[str]:
+    return [file.file_name for split in table.files() for file in split.files]
+
+
 def run_on_table(run: Run, root: Path, table: Table, command: str) -> None:
     """Run a command; it must succeed and commit a snapshot."""
     before = table.stores.snapshots.latest_id()
@@ -112,6 +118,32 @@ def test_each_compaction_that_the_sensor_requests_changes_the_table(
             partition = ["--partitions", decision.partition] if decision.partition else []
             strategy = ["--strategy", decision.strategy]
             run_on_table(run, tmp_path, table, " ".join(["compact", *strategy, *partition]))
+
+
+@pytest.mark.parametrize(("name", "seed"), CASES)
+def test_the_command_that_why_names_saves_about_what_it_says(
+    run: Run, tmp_path: Path, name: str, seed: int
+) -> None:
+    table = build_table(run, tmp_path, KINDS[name], seed)
+
+    for _ in range(MAX_COMMANDS):
+        before = explain(table)
+        if before.command is None:
+            break
+        assert before.after is not None
+        program, command, location, identifier, *options = shlex.split(before.command)
+        assert (program, location, identifier) == ("paimon-orch", str(tmp_path), "db.t")
+        run_on_table(run, tmp_path, table, " ".join([command, *options]))
+        now = explain(table)
+        assert now.now.files <= before.after.files * 1.2 + 1  # it is an estimate
+        # a commit adds manifests, which the next command merges
+        assert now.now.requests <= max(before.now.requests, before.after.requests + 3)
+        if command == "compact":
+            assert now.rows_not_visible == 0
+    else:
+        pytest.fail("there is a command after each command")
+    answer = run("why", tmp_path, "db.t", "--json").json
+    assert (answer["command"], answer["now"]["files"]) == (None, len(list_data_files(table)))
 
 
 def test_a_failed_check_names_the_compaction_after_which_it_passes(
