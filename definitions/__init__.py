@@ -13,8 +13,8 @@ import dagster as dg
 from definitions.assets import delays_by_carrier, flight_board, flights, planes_by_tail
 from definitions.external_writer import external_writer, external_writer_schedule
 from paimon_orch.dagster import (
-    PaimonArrowIOManager,
     PaimonCatalogResource,
+    PaimonIOManager,
     SparkSessionResource,
     build_compact_manifests_job,
     build_maintenance_schedules,
@@ -40,7 +40,7 @@ python_definitions = dg.Definitions(
 )
 resources = {
     "paimon": warehouse,
-    "paimon_io_manager": PaimonArrowIOManager(paimon=warehouse),
+    "paimon_io_manager": PaimonIOManager(paimon=warehouse),
     "spark": SparkSessionResource(spark_config={"spark.sql.shuffle.partitions": "8"}),
 }
 

@@ -24,7 +24,7 @@ from paimon_orch.dagster.components.database_component import PaimonDatabaseComp
 from paimon_orch.dagster.components.table_component import PaimonTableComponent
 from paimon_orch.dagster.components.warehouse_component import PaimonWarehouseComponent
 from paimon_orch.dagster.health_checks import Limit, build_paimon_table_checks
-from paimon_orch.dagster.io_manager import PaimonArrowIOManager
+from paimon_orch.dagster.io_manager import PaimonIOManager
 from paimon_orch.dagster.jobs import (
     build_compact_manifests_job,
     build_expire_partitions_job,
@@ -47,6 +47,7 @@ from paimon_orch.dagster.schedules import (
     build_maintenance_schedules,
 )
 from paimon_orch.dagster.sensor import build_latest_snapshot_sensor
+from paimon_orch.dagster.spark_io_manager import PaimonPySparkIOManager
 from paimon_orch.dagster.table_asset import build_table_asset
 from paimon_orch.orchestration.openlineage import emit_lineage
 from paimon_orch.orchestration.partition_keys import PartitionKeys
@@ -56,9 +57,10 @@ __all__ = [
     "CompactionPolicy",
     "Limit",
     "MaintenanceAssetRun",
-    "PaimonArrowIOManager",
     "PaimonCatalogResource",
     "PaimonDatabaseComponent",
+    "PaimonIOManager",
+    "PaimonPySparkIOManager",
     "PaimonTableComponent",
     "PaimonWarehouseComponent",
     "PartitionKeys",

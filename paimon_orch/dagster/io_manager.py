@@ -1,6 +1,9 @@
-"""An IO manager that reads and writes Paimon tables as in-memory data frames."""
+"""An IO manager that writes values of assets to Paimon tables, and reads them for inputs.
 
-from collections.abc import Sequence
+:mod:`paimon_orch.dagster.spark_io_manager` adds the frames of Spark.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -13,29 +16,47 @@ from paimon_orch.dagster.external_reports import report_iceberg_snapshot, report
 from paimon_orch.dagster.partitions_definitions import build_partition_keys
 from paimon_orch.dagster.resources import PaimonCatalogResource
 from paimon_orch.dagster.run_config import report_stale_options
-from paimon_orch.dagster.run_metadata import Metadata, to_metadata
-from paimon_orch.errors import InputError
+from paimon_orch.dagster.run_metadata import Metadata, build_column_schema, to_metadata
+from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.format.display import format_count
 from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.format.types.arrow import to_paimon_fields
 from paimon_orch.orchestration.run_reports import RunReport, count_rows_not_visible
+from paimon_orch.safe_text import clean_line, format_names
 from paimon_orch.table.commit.commit import CommitId
+from paimon_orch.table.filter.bind import bind_filter
 from paimon_orch.table.filter.partition_spec import PartitionSpec, build_any_partition_matcher
 from paimon_orch.table.scan.partition_pruner import build_partition_filter
+from paimon_orch.table.scan.scan import Scan
 from paimon_orch.table.scan.unseen_rows import describe_unseen_rows_in_scan
+from paimon_orch.table.schema_change.schema_changes import AddColumn
 from paimon_orch.table.table import Table
 
 _WRITE_MODES = ("append", "overwrite", "upsert")
+_SCAN_KEYS = ("columns", "filter", "snapshot_id", "tag", "timestamp")
+"""Metadata of an input that selects what is read, as the arguments of :meth:`Table.scan`."""
 
 
-class PaimonArrowIOManager(dg.ConfigurableIOManager):
+class PaimonIOManager(dg.ConfigurableIOManager):
     """Writes values of assets ``[..., database, table]`` to tables, and reads them for inputs.
 
-    Accepts Arrow tables and record batch readers, and pandas and Polars frames. The type annotation
-    of an input selects the type to load; the default is an Arrow table. The table must exist.
-    ``write_mode`` in the metadata of the asset or of the output overrides the field. If a step is
-    retried within its run, it does not write its rows again.
+    Accepts every object that exports an Arrow stream, such as Arrow tables and readers, pandas and
+    Polars frames and relations of DuckDB; a reader is written without holding all its rows. The
+    type annotation of an input selects the type to load; the default is an Arrow table.
 
-    >>> PaimonArrowIOManager(paimon=PaimonCatalogResource(warehouse=dg.EnvVar("PAIMON_WAREHOUSE")))
+    Metadata of the asset, or of the output:
+
+    - ``write_mode`` overrides the field.
+    - ``primary_key`` and ``partition_by`` (lists of columns) and ``options`` describe the table,
+      which the first write creates.
+
+    Metadata of an input (``dg.AssetIn(metadata=...)``): ``columns``, ``filter``, ``snapshot_id``,
+    ``tag`` and ``timestamp`` as in :meth:`~paimon_orch.Table.scan`, and ``branch``.
+
+    If a step is retried within its run, it does not write its rows again. The snapshot is the data
+    version of the asset.
+
+    >>> PaimonIOManager(paimon=PaimonCatalogResource(warehouse=dg.EnvVar("PAIMON_WAREHOUSE")))
     """
 
     paimon: dg.ResourceDependency[PaimonCatalogResource]
@@ -44,59 +65,160 @@ class PaimonArrowIOManager(dg.ConfigurableIOManager):
         description="append: add rows. upsert: insert or update rows by primary key. overwrite: "
         "replace the partitions of the run, or the whole table if the asset is not partitioned.",
     )
+    schema_update_mode: Literal["error", "add_columns"] = Field(
+        default="error",
+        description="What to do with columns that the table does not have: error, or add_columns.",
+    )
 
     def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
         """Write the rows and commit one snapshot."""
-        table = self._load_table(context.asset_key)
-        rows = _to_arrow(obj)
+        rows, schema = self._open_rows(obj)
+        table = self._open_for_write(context, schema)
         with fail_if_unsupported(table.identifier):
             specs = _parse_partition_specs(table, context)
             if context.has_asset_partitions and not specs:
                 # Without partitions, an overwrite would replace the whole table.
                 raise InputError(f"the run of {table.identifier} has no partition to write")
-            mode, commit_id = self._parse_write_mode(context), _build_commit_id(context)
-            snapshot = _write_rows(table, rows, mode, specs, commit_id=commit_id)
+            mode = str(_read_metadata(context).get("write_mode", self.write_mode))
+            if mode not in _WRITE_MODES:
+                raise InputError(f"write_mode {mode!r} must be one of {', '.join(_WRITE_MODES)}")
+            snapshot, count = self._write(table, rows, mode, specs, _build_commit_id(context))
+        metadata: Metadata = {
+            "dagster/table_name": table.identifier,
+            "dagster/uri": clean_line(table.paths.root),
+            "dagster/column_schema": build_column_schema(table.stores.get_schema()),
+        }
         if snapshot is None:
-            metadata = to_metadata(RunReport(rows_written=rows.num_rows))
+            metadata |= to_metadata(RunReport(rows_written=count))
         else:
-            metadata = _report_snapshot(context, table, snapshot, rows.num_rows)
+            metadata |= _report_snapshot(context, table, snapshot, count)
+            version = dg.DataVersion(str(snapshot.id))
+            if context.has_asset_key and not context.has_asset_partitions:
+                context.step_context.set_data_version(context.asset_key, version)
         context.add_output_metadata(metadata)
 
     def load_input(self, context: dg.InputContext) -> Any:
         """Read the partitions of the run or the whole table, as the annotated type of the input."""
-        table = self._load_table(context.asset_key)
-        partition_filter, limit = None, None
-        if context.has_asset_partitions:
-            # If the mapping selects the previous partition, the first partition has no input.
-            partitions = _find_partitions(table, _parse_partition_specs(table, context))
-            partition_filter = (
-                build_partition_filter(partitions, table.stores.get_schema())
-                if partitions
-                else None
+        given = _read_metadata(context)
+        unknown = given.keys() & {"column", "where", "snapshot", "limit", "order_by"}
+        if unknown:
+            raise InputError(
+                f"metadata of the input has {format_names(unknown)}; an input is selected by "
+                f"{format_names([*_SCAN_KEYS, 'branch'])}"
             )
-            limit = None if partitions else 0
+        table = self._open_table(context.asset_key, given.get("branch"))
+        selection = {key: given[key] for key in _SCAN_KEYS if key in given}
         with fail_if_unsupported(table.identifier):
-            scan = table.scan(filter=partition_filter, limit=limit)
-            unseen_rows = scan.rows_not_visible if limit is None else 0
+            scan = _build_scan(table, selection, context)
+            unseen_rows = 0 if scan.limit == 0 else scan.rows_not_visible
             if unseen_rows:
                 context.log.warning(describe_unseen_rows_in_scan(table.stores.label, unseen_rows))
-            rows = scan.to_arrow()
-        return _convert_to_type(rows, context.dagster_type.typing_type)
+            return self._read(scan, _find_annotation(context.dagster_type.typing_type))
 
-    def _load_table(self, key: dg.AssetKey) -> Table:
+    def _open_rows(self, value: Any) -> tuple[Any, pa.Schema]:
+        """Return an object that can be written, and its schema."""
+        rows = _to_stream(value)
+        return rows, rows.schema
+
+    def _write(
+        self,
+        table: Table,
+        rows: Any,
+        mode: str,
+        specs: Sequence[PartitionSpec],
+        commit_id: CommitId,
+    ) -> tuple[Snapshot | None, int]:
+        """Return the snapshot, if there are rows, and the number of rows."""
+        counts = list[int]()
+
+        def count_rows() -> Iterator[pa.RecordBatch]:
+            for batch in rows:
+                counts.append(batch.num_rows)
+                yield batch
+
+        counted = pa.RecordBatchReader.from_batches(rows.schema, count_rows())
+        if mode == "append":
+            snapshot = table.append(counted, commit_id=commit_id)
+        elif mode == "upsert":
+            snapshot = table.upsert(counted, commit_id=commit_id)
+        else:
+            snapshot = table.overwrite(counted, specs or {}, commit_id=commit_id)
+        return snapshot, sum(counts)
+
+    def _read(self, scan: Scan, annotation: Any) -> Any:
+        return _convert_to_type(scan, annotation)
+
+    def _open_table(self, key: dg.AssetKey, branch: object = None) -> Table:
         if len(key.path) < 2:
             raise InputError(
                 f"the key of the asset {key.to_user_string()} must end in database/table"
             )
-        return self.paimon.load_table(".".join(key.path[-2:]))
+        suffix = "" if branch is None else f"$branch_{branch}"
+        return self.paimon.load_table(f"{'.'.join(key.path[-2:])}{suffix}")
 
-    def _parse_write_mode(self, context: dg.OutputContext) -> str:
-        metadata = {**(context.definition_metadata or {}), **(context.output_metadata or {})}
-        mode = metadata.get("write_mode", self.write_mode)
-        text = str(mode.value if isinstance(mode, dg.MetadataValue) else mode)
-        if text not in _WRITE_MODES:
-            raise InputError(f"write_mode {text!r} must be one of {', '.join(_WRITE_MODES)}")
-        return text
+    def _open_for_write(self, context: dg.OutputContext, schema: pa.Schema) -> Table:
+        """Return the table of the asset; create it, or add columns to it, if that is missing."""
+        try:
+            table = self._open_table(context.asset_key)
+        except NotFoundError:
+            return self._create_table(context, schema)
+        if self.schema_update_mode == "add_columns":
+            names = table.stores.get_schema().names
+            changes = [
+                AddColumn(column=field.name, type=field.type.with_nullable(True))
+                for field in to_paimon_fields(schema)
+                if field.name not in names
+            ]
+            if changes:
+                context.log.info(
+                    "adding columns %s", format_names(str(change.column) for change in changes)
+                )
+                self.paimon.catalog().alter_table(table.identifier, changes)
+        return table
+
+    def _create_table(self, context: dg.OutputContext, schema: pa.Schema) -> Table:
+        metadata = _read_metadata(context)
+        if context.has_asset_partitions and not metadata.get("partition_by"):
+            raise InputError(
+                f"{'.'.join(context.asset_key.path[-2:])} does not exist; to create it, set the "
+                "metadata partition_by of the asset to the columns of its partitions"
+            )
+        return self.paimon.catalog().create_table(
+            ".".join(context.asset_key.path[-2:]),
+            schema.remove_metadata(),
+            primary_key=metadata.get("primary_key", ()),
+            partition_by=metadata.get("partition_by", ()),
+            options=metadata.get("options"),
+            if_not_exists=True,
+        )
+
+
+def _read_metadata(context: dg.OutputContext | dg.InputContext) -> Mapping[str, Any]:
+    """Return the plain values of the metadata of an asset and its output, or of an input."""
+    given: dict[str, Any] = dict(context.definition_metadata or {})
+    if isinstance(context, dg.OutputContext):
+        given |= context.output_metadata or {}
+    return {
+        key: value.value if isinstance(value, dg.MetadataValue) else value
+        for key, value in given.items()
+    }
+
+
+def _build_scan(table: Table, selection: Mapping[str, Any], context: dg.InputContext) -> Scan:
+    """Return a scan of the partitions of the run, or of the whole table."""
+    if not context.has_asset_partitions:
+        return table.scan(**selection)
+    whole = table.scan(**selection)
+    specs = _parse_partition_specs(table, context)
+    is_selected = build_any_partition_matcher(specs, whole.schema)
+    found = dict.fromkeys(split.partition for split in table.files(whole.snapshot))
+    partitions = [partition for partition in found if is_selected(partition)]
+    # If the mapping selects the previous partition, the first partition has no input.
+    if not partitions:
+        return table.scan(**selection, limit=0)
+    chosen = build_partition_filter(partitions, whole.schema)
+    given = bind_filter(selection.get("filter"), whole.schema)
+    return table.scan(**{**selection, "filter": chosen if given is None else chosen & given})
 
 
 def _report_snapshot(
@@ -123,16 +245,6 @@ def _build_commit_id(context: dg.OutputContext) -> CommitId:
     return CommitId(f"dagster-{context.run_id}-{context.step_key}-{context.name}", 1)
 
 
-def _write_rows(
-    table: Table, rows: pa.Table, mode: str, specs: Sequence[PartitionSpec], commit_id: CommitId
-) -> Snapshot | None:
-    if mode == "append":
-        return table.append(rows, commit_id=commit_id)
-    if mode == "upsert":
-        return table.upsert(rows, commit_id=commit_id)
-    return table.overwrite(rows, specs or {}, commit_id=commit_id)
-
-
 def _parse_partition_specs(
     table: Table, context: dg.OutputContext | dg.InputContext
 ) -> list[dict[str, str]]:
@@ -143,36 +255,40 @@ def _parse_partition_specs(
     return [partition_keys.parse(key) for key in context.asset_partition_keys]
 
 
-def _find_partitions(table: Table, specs: Sequence[PartitionSpec]) -> list[bytes]:
-    """Return the serialized partitions that match any of the specs."""
-    is_selected = build_any_partition_matcher(specs, table.stores.get_schema())
-    partitions = dict.fromkeys(split.partition for split in table.files())
-    return [partition for partition in partitions if is_selected(partition)]
-
-
-def _to_arrow(value: Any) -> pa.Table:
-    if isinstance(value, pa.Table):
-        return value
-    if isinstance(value, pa.RecordBatchReader):
-        return value.read_all()
-    if type(value).__module__.partition(".")[0] == "polars":
-        # Lazy frames have the method collect.
-        frame = value.collect() if hasattr(value, "collect") else value
-        return frame.to_arrow()
-    if type(value).__module__.partition(".")[0] == "pandas":
-        return pa.Table.from_pandas(value, preserve_index=False)
-    raise InputError(f"the value must be an Arrow, pandas or Polars table, not {type(value)}")
-
-
-def _convert_to_type(rows: pa.Table, annotation: Any) -> Any:
-    if get_origin(annotation) in (Union, UnionType):  # for example, DataFrame | None
-        annotation = next(arg for arg in get_args(annotation) if arg is not NoneType)
-    module = getattr(annotation, "__module__", "").partition(".")[0]
+def _to_stream(value: Any) -> pa.RecordBatchReader:
+    """Return the rows of an object that exports an Arrow stream."""
+    module = type(value).__module__.partition(".")[0]
     if module == "pandas":
-        return rows.to_pandas()
+        return pa.Table.from_pandas(value, preserve_index=False).to_reader()
+    if module == "polars" and hasattr(value, "collect"):  # a lazy frame
+        value = value.collect()
+    if not hasattr(value, "__arrow_c_stream__"):
+        raise InputError(
+            "the value must export an Arrow stream, as Arrow, pandas and Polars tables do, not "
+            f"{type(value)}"
+        )
+    return pa.RecordBatchReader.from_stream(value)
+
+
+def _find_annotation(annotation: Any) -> Any:
+    """Return the type of an annotation such as ``DataFrame | None``."""
+    if get_origin(annotation) in (Union, UnionType):
+        return next(arg for arg in get_args(annotation) if arg is not NoneType)
+    return annotation
+
+
+def _convert_to_type(scan: Scan, annotation: Any) -> Any:
+    if annotation is pa.RecordBatchReader:
+        return scan.to_reader()
+    module = getattr(annotation, "__module__", "").partition(".")[0]
+    if annotation is Scan:
+        return scan
+    if module == "pandas":
+        return scan.to_arrow().to_pandas()
     if module == "polars":
         import polars as pl
 
-        frame = pl.DataFrame(rows)
-        return frame.lazy() if annotation is pl.LazyFrame else frame
-    return rows.to_reader() if annotation is pa.RecordBatchReader else rows
+        return (
+            scan.to_polars_lazy() if annotation is pl.LazyFrame else pl.DataFrame(scan.to_arrow())
+        )
+    return scan.to_arrow()

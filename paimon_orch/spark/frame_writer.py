@@ -1,6 +1,6 @@
 """Writes data frames: converts rows, sends them to the task of their bucket, and sorts them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import chain
@@ -51,7 +51,7 @@ def write(
     *,
     mode: WriteMode = "append",
     row_kind: str | None = None,
-    partitions: PartitionSpec | None = None,
+    partitions: PartitionSpec | Sequence[PartitionSpec] | None = None,
     commit_id: CommitId | None = None,
     progress: Progress | None = None,
 ) -> IngestResult:
@@ -62,7 +62,8 @@ def write(
     of the rows, or all rows of a table without partitions.
 
     :param row_kind: a text column with ``+I``, ``-U``, ``+U``, ``-D``
-    :param partitions: column values of the partitions to replace; an empty mapping means all
+    :param partitions: column values of the partitions to replace, one or more mappings; an empty
+        one means all
     :param commit_id: makes the call safe to repeat: a second call writes nothing
     :raises InputError: if the rows are not valid for the table, which is then unchanged
 

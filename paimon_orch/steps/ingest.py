@@ -1,7 +1,7 @@
 """Ingest: each task writes its rows to sorted level-0 files, and one commit adds all files."""
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -16,7 +16,7 @@ from paimon_orch.steps.common.step_metrics import StepIo, StepMetrics
 from paimon_orch.table.commit.commit import CommitId
 from paimon_orch.table.filter.partition_spec import (
     PartitionSpec,
-    build_partition_matcher,
+    build_any_partition_matcher,
     format_partition,
 )
 from paimon_orch.table.table import Table
@@ -45,7 +45,7 @@ class IngestRequest:
     mode: WriteMode = "append"
     row_kind: str | None = None
     """A text column of ``+I``, ``-U``, ``+U``, ``-D`` among the columns."""
-    partitions: PartitionSpec | None = None
+    partitions: PartitionSpec | Sequence[PartitionSpec] | None = None
     """The partitions that an overwrite replaces, as in :meth:`Table.overwrite`."""
     commit_id: CommitId | None = None
     """With a commit id, the ingest can be repeated safely."""
@@ -86,7 +86,8 @@ def plan(
     if partitions is not None and request.mode != "overwrite":
         raise InputError("partitions can only be set for an overwrite")
     if partitions is not None:
-        build_partition_matcher(partitions, state.schema)  # this refuses other columns
+        specs = [partitions] if isinstance(partitions, Mapping) else partitions
+        build_any_partition_matcher(specs, state.schema)  # this refuses other columns
     builder = WriteBuilder(
         state,
         is_overwrite=request.mode == "overwrite",

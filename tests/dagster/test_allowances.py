@@ -11,8 +11,8 @@ from support.dagster.spark_resources import NoSessionSparkResource
 from support.dagster.ticks import evaluate_schedule, evaluate_sensor
 
 from paimon_orch.dagster import (
-    PaimonArrowIOManager,
     PaimonCatalogResource,
+    PaimonIOManager,
     PaimonTableComponent,
     build_table_asset,
 )
@@ -284,7 +284,7 @@ def producer() -> dg.AssetsDefinition:
 
 
 def test_the_io_manager_fails_without_a_retry(orders: Table, paimon: PaimonCatalogResource) -> None:
-    manager = PaimonArrowIOManager(paimon=paimon)
+    manager = PaimonIOManager(paimon=paimon)
 
     result = dg.materialize([producer()], resources={"io_manager": manager}, raise_on_error=False)
 
@@ -296,7 +296,7 @@ def test_the_allowance_of_the_resource_applies_to_the_io_manager(
     orders: Table, paimon: PaimonCatalogResource
 ) -> None:
     allowed = PaimonCatalogResource(warehouse=paimon.warehouse, allow_stale_external=True)
-    manager = PaimonArrowIOManager(paimon=allowed)
+    manager = PaimonIOManager(paimon=allowed)
 
     [metadata] = events_of(dg.materialize([producer()], resources={"io_manager": manager}))
 
@@ -308,7 +308,7 @@ def test_the_io_manager_reports_rows_that_are_not_visible_before_a_compaction(
     orders: Table, paimon: PaimonCatalogResource, capfd: pytest.CaptureFixture[str]
 ) -> None:
     allowed = PaimonCatalogResource(warehouse=paimon.warehouse, allow_stale_external=True)
-    manager = PaimonArrowIOManager(paimon=allowed)
+    manager = PaimonIOManager(paimon=allowed)
 
     [metadata] = events_of(dg.materialize([producer()], resources={"io_manager": manager}))
 

@@ -12,8 +12,8 @@ import pytest
 from support.dagster.ticks import SensorTicks, partitions_of
 
 from paimon_orch.dagster import (
-    PaimonArrowIOManager,
     PaimonCatalogResource,
+    PaimonIOManager,
     PaimonTableComponent,
     SparkSessionResource,
     build_compaction_asset,
@@ -210,7 +210,7 @@ def test_planes_are_upserted_and_delays_are_computed_from_visible_rows(
     for name in WAVES:
         board.upsert(build_wave(name, MONTHS[1]), row_kind=ROW_KIND_COLUMN)
     compact(board, InProcessExecutor())
-    resources = {"paimon": paimon, "paimon_io_manager": PaimonArrowIOManager(paimon=paimon)}
+    resources = {"paimon": paimon, "paimon_io_manager": PaimonIOManager(paimon=paimon)}
 
     for _ in range(2):
         assert dg.materialize(

@@ -11,8 +11,8 @@ from support.dagster.spark_resources import NoSessionSparkResource
 
 from paimon_orch.dagster import (
     Limit,
-    PaimonArrowIOManager,
     PaimonCatalogResource,
+    PaimonIOManager,
     build_compaction_asset,
     build_file_index_asset,
     build_paimon_table_checks,
@@ -254,7 +254,7 @@ def test_the_io_manager_reports_the_snapshot(
     def rows() -> pa.Table:
         return pa.Table.from_pylist([{"dt": DAY, "id": 9, "amount": 9}])
 
-    metadata = materialize(rows, {"io_manager": PaimonArrowIOManager(paimon=paimon)})
+    metadata = materialize(rows, {"io_manager": PaimonIOManager(paimon=paimon)})
 
     assert (metadata["paimon/snapshot_id"], metadata[PUBLISHED]) == ("2", "2")
 

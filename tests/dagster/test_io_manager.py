@@ -7,12 +7,19 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 
-from paimon_orch.dagster import PaimonArrowIOManager, PaimonCatalogResource
+from paimon_orch.dagster import (
+    PaimonCatalogResource,
+    PaimonIOManager,
+    PaimonPySparkIOManager,
+    SparkSessionResource,
+)
 from paimon_orch.errors import InputError
 from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.table.scan.scan import Scan
 from paimon_orch.table.table import Table
 
 DAYS = ["2026-01-01", "2026-01-02"]
@@ -49,7 +56,7 @@ def producer(value: Any, **options: Any) -> dg.AssetsDefinition:
 def run(
     paimon: PaimonCatalogResource, *assets: dg.AssetsDefinition, key: str | None = None
 ) -> dg.ExecuteInProcessResult:
-    manager = PaimonArrowIOManager(paimon=paimon)
+    manager = PaimonIOManager(paimon=paimon)
     return dg.materialize([*assets], resources={"io_manager": manager}, partition_key=key)
 
 
@@ -164,7 +171,7 @@ def test_several_partitions_are_written_and_loaded_in_one_run(
 
     value = pa.concat_tables([rows(2), rows(3, day=DAYS[1])])
     overwriting = producer(value, partitions_def=days, metadata={"write_mode": "overwrite"})
-    manager = PaimonArrowIOManager(paimon=paimon)
+    manager = PaimonIOManager(paimon=paimon)
     dg.materialize(
         [overwriting, consume], resources={"io_manager": manager}, tags=RANGE, instance=instance
     )
@@ -186,7 +193,7 @@ def test_only_the_partitions_of_the_run_are_replaced(
     table.append(pa.concat_tables([rows(n, day=f"2026-01-0{n}") for n in (1, 2, 3)]))
     days = dg.StaticPartitionsDefinition([*DAYS, "2026-01-03"])
     metadata = {"write_mode": "overwrite"}
-    resources = {"io_manager": PaimonArrowIOManager(paimon=paimon)}
+    resources = {"io_manager": PaimonIOManager(paimon=paimon)}
 
     asset = producer(rows(7), partitions_def=days, metadata=metadata)
     dg.materialize([asset], resources=resources, tags=RANGE, instance=instance)
@@ -413,3 +420,134 @@ def test_an_input_without_uncompacted_rows_logs_a_warning(
         "2 records of lake.sales are not compacted yet and are left out" in capfd.readouterr().err
     )
     assert table.scan(merge_level_0=True).to_arrow().num_rows == 2
+
+
+def read_with(paimon: PaimonCatalogResource, annotation: Any = pa.Table, **metadata: Any) -> Any:
+    """Load the input lake/sales with metadata."""
+    loaded = list[Any]()
+
+    def consume(sales: Any) -> None:
+        loaded.append(sales)
+
+    consume.__annotations__ = {"sales": annotation, "return": None}
+    asset = dg.asset(ins={"sales": dg.AssetIn(["lake", "sales"], metadata=metadata)})(consume)
+    manager, source = PaimonIOManager(paimon=paimon), dg.AssetSpec(["lake", "sales"])
+    dg.materialize([asset, source], resources={"io_manager": manager}, selection=[asset])
+    return loaded[0]
+
+
+def test_metadata_of_an_input_selects_what_is_read(
+    paimon: PaimonCatalogResource, table: Table
+) -> None:
+    table.append(rows(1, 2))
+    table.tags.create("first")
+    table.branches.create("b", tag="first")
+    table.append(rows(3))
+
+    assert read_with(paimon, columns=["id"]).column_names == ["id"]
+    assert read_with(paimon, filter="id > 1", columns=["id"]).to_pydict() == {"id": [2, 3]}
+    for metadata in ({"snapshot_id": 1}, {"tag": "first"}, {"branch": "b"}):
+        assert sorted(read_with(paimon, **metadata)["id"].to_pylist()) == [1, 2]
+    assert read_with(paimon, Scan, filter="id = 3").count() == 1
+    with pytest.raises(InputError, match=r"has where; .* columns, filter, snapshot_id"):
+        read_with(paimon, where="id = 3")
+
+
+def test_a_filter_applies_to_the_partition_of_the_run(
+    paimon: PaimonCatalogResource, table: Table
+) -> None:
+    table.append(pa.concat_tables([rows(1, 2), rows(2, 3, day=DAYS[1])]))
+    loaded = list[pa.Table]()
+    ins = {"sales": dg.AssetIn(["lake", "sales"], metadata={"filter": "id = 2"})}
+
+    @dg.asset(ins=ins, partitions_def=PARTITIONS)
+    def consume(sales: pa.Table) -> None:
+        loaded.append(sales)
+
+    source = dg.AssetSpec(["lake", "sales"], partitions_def=PARTITIONS)
+    manager = PaimonIOManager(paimon=paimon)
+    dg.materialize([consume, source], resources={"io_manager": manager}, partition_key=DAYS[1],
+                   selection=[consume])  # fmt: skip
+
+    assert loaded[0].select(["dt", "id"]).to_pylist() == [{"dt": DAYS[1], "id": 2}]
+
+
+def test_the_first_write_creates_the_table(paimon: PaimonCatalogResource) -> None:
+    metadata = {"primary_key": ["dt", "id"], "partition_by": ["dt"], "options": {"bucket": "1"}}
+    asset = producer(rows(1), partitions_def=PARTITIONS, metadata=metadata)
+
+    run(paimon, asset, key=DAYS[0])
+
+    table = paimon.load_table("lake.sales")
+    schema = table.stores.get_schema()
+    assert (schema.primary_keys, schema.partition_keys) == (("dt", "id"), ("dt",))
+    assert schema.options["bucket"] == "1"
+    assert read_stored_rows(table) == [(DAYS[0], 1)]
+
+
+def test_a_partitioned_table_is_not_created_without_its_partition_columns(
+    paimon: PaimonCatalogResource,
+) -> None:
+    with pytest.raises(InputError, match="set the metadata partition_by"):
+        run(paimon, producer(rows(1), partitions_def=PARTITIONS), key=DAYS[0])
+
+
+def test_new_columns_are_added_only_if_that_is_set(
+    paimon: PaimonCatalogResource, table: Table
+) -> None:
+    wider = rows(1).append_column("note", pa.array(["new"]))
+    with pytest.raises(InputError, match="note"):
+        run(paimon, producer(wider))
+
+    manager = PaimonIOManager(paimon=paimon, schema_update_mode="add_columns")
+    dg.materialize([producer(wider)], resources={"io_manager": manager})
+
+    assert table.scan(["note"]).to_arrow().to_pydict() == {"note": ["new"]}
+
+
+def test_relations_of_duckdb_are_written(paimon: PaimonCatalogResource, table: Table) -> None:
+    duckdb = pytest.importorskip("duckdb")
+
+    run(paimon, producer(duckdb.sql("select '2026-01-01' as dt, 5::bigint as id, 1 as amount")))
+
+    assert read_stored_rows(table) == [(DAYS[0], 5)]
+
+
+def test_a_materialization_has_the_metadata_and_the_version_that_the_ui_shows(
+    paimon: PaimonCatalogResource, table: Table
+) -> None:
+    result = run(paimon, producer(rows(1, 2)))
+
+    [event] = result.asset_materializations_for_node("lake__sales")
+    assert event.metadata["dagster/table_name"].value == "lake.sales"
+    assert event.metadata["dagster/uri"].value == table.paths.root
+    names = [column.name for column in event.metadata["dagster/column_schema"].schema.columns]
+    assert names == ["dt", "id", "amount"]
+    assert event.metadata["paimon/rows_written"].value == 2
+    assert event.tags is not None
+    assert event.tags["dagster/data_version"] == "1"
+
+
+@pytest.mark.parametrize("mode", ["append", "overwrite"])
+def test_frames_of_spark_are_written_and_loaded(
+    spark: SparkSession, paimon: PaimonCatalogResource, mode: str
+) -> None:
+    manager = PaimonPySparkIOManager(
+        paimon=paimon,
+        spark=SparkSessionResource(),
+        write_mode=mode,  # type: ignore[arg-type]
+    )
+    frame = spark.createDataFrame([(DAYS[0], 1, 2)], "dt STRING, id BIGINT, amount INT")
+    asset = producer(frame, partitions_def=PARTITIONS, metadata={"partition_by": ["dt"]})
+    counts = list[Any]()
+
+    @dg.asset(ins={"sales": dg.AssetIn(["lake", "sales"])}, partitions_def=PARTITIONS)
+    def consume(sales: DataFrame) -> None:
+        counts.append((type(sales), sales.count()))
+
+    for _ in range(2):
+        dg.materialize([asset, consume], resources={"io_manager": manager}, partition_key=DAYS[0])
+
+    assert counts == [(type(frame), 1), (type(frame), 2 if mode == "append" else 1)]
+    table = paimon.load_table("lake.sales")
+    assert table.stores.get_schema().partition_keys == ("dt",)
