@@ -7,7 +7,7 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 DEV_INSTALLED := .venv/.installed-dev
 OLDEST := .venv/oldest
-OLDEST_EXTRAS := demo,hdfs,hive,iceberg-rest,jdbc-mysql,jdbc-postgres,metrics,openlineage,postgres,s3,sketches,sql
+OLDEST_EXTRAS := azure,demo,gcs,hdfs,hive,iceberg-rest,jdbc-mysql,jdbc-postgres,metrics,openlineage,postgres,s3,sketches,sql
 OLDEST_TESTS := spark/test_every_step.py spark/datasource/test_stream_write.py \
 	spark/datasource/test_batch_read.py::test_the_format_is_registered_in_a_session_that_looked_up_formats_before \
 	format/bytes format/file_index/test_vectors.py format/test_deletion_vector.py \

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from random import uniform
 from typing import TypeVar
 
@@ -27,8 +28,8 @@ class RetryPolicy:
     """The limits of the attempts of a call, and the waits between them.
 
     The wait before attempt ``n`` is ``min_wait * 2 ** (n - 2)`` seconds, at most ``max_wait``, plus
-    a random time of up to ``min_wait``. No attempt starts later than ``timeout`` seconds after the
-    first.
+    a random time of up to ``min_wait``. The last attempt starts ``timeout`` seconds after the first,
+    unless there are no more attempts before.
     """
 
     attempts: int
@@ -111,6 +112,17 @@ class RetryPolicy:
         )
         return retrying(function)
 
+    def draw_wait(self, failures: int, elapsed: float) -> float | None:
+        """Return the seconds to wait after a number of failed attempts, or None to stop.
+
+        For clients that repeat requests themselves. ``elapsed`` is the time since the first attempt
+        in seconds.
+        """
+        if failures >= self.attempts or elapsed >= (self.timeout or inf):
+            return None
+        seconds = min(self.min_wait * 2 ** (failures - 1), self.max_wait)
+        return self._shorten(seconds + uniform(0, self.min_wait), elapsed)  # noqa: S311 - no secret
+
     def draw_wait_after_lost_race(self, losses: int) -> float:
         """Return the seconds to wait after the given number of lost races, 1 or more.
 
@@ -131,26 +143,33 @@ class RetryPolicy:
     @property
     def _wait(self) -> Callable[[RetryCallState], float]:
         exponential = wait_exponential(multiplier=self.min_wait, max=self.max_wait)
-        return exponential + wait_random(0, self.min_wait)
+        draw = exponential + wait_random(0, self.min_wait)
+        return lambda state: self._shorten(draw(state), state.seconds_since_start or 0.0)
+
+    def _shorten(self, seconds: float, elapsed: float) -> float:
+        """Return a wait that does not end after ``timeout``."""
+        return seconds if self.timeout is None else max(0.0, min(seconds, self.timeout - elapsed))
 
 
 SINGLE_ATTEMPT = RetryPolicy(attempts=1)
 """No retries: the caller repeats the call."""
 
-OBJECT_READ = RetryPolicy(attempts=2, min_wait=0.1, max_wait=2.0, timeout=2.0)
-"""Reads of an object store. The packages retry too; after they have, there is no other attempt."""
-
-HDFS_CALL = RetryPolicy(attempts=12, min_wait=0.1, max_wait=2.0, timeout=10.0)
-"""Calls of HDFS, whose client makes one attempt. Another NameNode takes over within some seconds."""
-
 STORE_RETRY_SECONDS = 10.0
-"""A unit is not run again after its calls of a store have spent this time on failed attempts."""
+"""The time that an operation of a store spends on failed attempts.
 
-OBJECT_PUT_WHILE_BUSY = RetryPolicy(attempts=6, min_wait=0.05, max_wait=1.0, timeout=2.0)
-"""Conditional puts that the store refused because another put of the same name is in progress.
-
-An overloaded store gives the same error, after the attempts of the package.
+A unit is not run again after this time. Another NameNode of HDFS takes over within some seconds.
 """
+
+STORE_CALL = RetryPolicy(attempts=12, min_wait=0.1, max_wait=2.0, timeout=STORE_RETRY_SECONDS)
+"""Calls of any remote store that it refuses for the moment, or that break off.
+
+The packages of object stores repeat their requests by this policy, too
+(:mod:`paimon_orch.storage.client_retries`). If one gives up, its operation does, too
+(:mod:`paimon_orch.storage.store_operation`).
+"""
+
+READ_AFTER_OTHER_ERROR = RetryPolicy(attempts=2, min_wait=0.1, max_wait=0.1)
+"""Reads of an object store with an error that may be permanent, or an answer that broke off."""
 
 LOCAL_CREATE = RetryPolicy(attempts=4)
 """Creation of local files whose empty directory was deleted by a concurrent cleanup."""

@@ -134,7 +134,7 @@ def test_features_that_need_another_package_name_the_command_to_install_it(
         "demo": "pip install 'paimon-orch[demo]'",
         "pandas": "pip install 'pandas'",
         "s3": "pip install 'paimon-orch[s3]'",
-        "gcs": "pip install 'gcsfs'",
+        "gcs": "pip install 'paimon-orch[gcs]'",
         "hive": "pip install 'paimon-orch[hive]'",
         "jdbc": "pip install 'paimon-orch[jdbc]'",
         "sketches": "pip install 'paimon-orch[sketches]'",

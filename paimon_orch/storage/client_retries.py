@@ -1,34 +1,117 @@
-"""How often the packages of object stores repeat a request that a store refuses for the moment.
+"""Lets the packages of object stores repeat their requests by ``STORE_CALL``.
 
-An operation that a store refuses should end within about ``STORE_RETRY_SECONDS``. The library sees
-only the last answer, so the packages are told to wait less: with their defaults, botocore repeats a
-request for 10 seconds, gcsfs for 34 and azure-storage-blob for 83.
+The library sees only the last answer, and an upload in parts can be repeated only part by part. So
+the packages repeat requests, but the waits and the time are those of the operation. With their
+defaults, botocore repeats a request for 10 seconds, gcsfs for 34 and azure-storage-blob for 83.
 """
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from functools import cache
 from typing import Any
 
-_GCS_ATTEMPTS = 4
-"""With waits of 1, 2 and 4 seconds, and up to one more each."""
-_AZURE_WAITS = {"initial_backoff": 0, "increment_base": 1.7, "random_jitter_range": 1}
-"""Three waits of 1.7, 2.9 and 4.9 seconds, and up to one more or less."""
+from paimon_orch.retry_policy import STORE_CALL
+from paimon_orch.storage.store_operation import FailedRequest
+
+NO_BOTOCORE_RETRIES = {"mode": "standard", "total_max_attempts": 1}
+"""The setting `retries` of botocore with which :func:`limit_retries` decides on repetitions.
+
+The mode `legacy` would raise the first error before the others that decide are asked.
+"""
+_FAILED_REQUEST, _WAIT = "paimon_orch_failed_request", "paimon_orch_wait"
+_BUSY_STATUS = frozenset({429, 500, 502, 503, 504, 509})
+_BUSY_CODES = frozenset(
+    {
+        "BandwidthLimitExceeded",
+        "InternalError",
+        "PriorRequestNotComplete",
+        "RequestLimitExceeded",
+        "RequestTimeout",
+        "ServiceUnavailable",
+        "SlowDown",
+        "Throttling",
+        "ThrottlingException",
+        "TooManyRequestsException",
+    }
+)
 
 
 def limit_retries(fs: Any) -> None:
-    """Let the client of an opened store end within the time of an operation."""
+    """Let the client of an opened store repeat requests by the policy."""
     package = type(fs).__module__.partition(".")[0]
     if package == "s3fs":
-        fs.retries = 1  # botocore retries each request; s3fs would repeat all its attempts
+        _limit_s3(fs)
     elif package == "adlfs":
         # adlfs has no option for it; all clients of blobs share the policy of this one
         policy = getattr(getattr(fs.service_client, "_config", None), "retry_policy", None)
-        for name, value in _AZURE_WAITS.items() if policy is not None else ():
-            setattr(policy, name, value)
+        if policy is not None:
+            _limit_azure(policy)
+
+
+def _limit_s3(fs: Any) -> None:
+    """Ask :func:`_decide_on_s3` before botocore, unless the user has set how botocore repeats."""
+    if fs.retries == 1:  # the store was opened before
+        return
+    fs.retries = 1  # s3fs would repeat all attempts of botocore
+    if (fs.config_kwargs or {}).get("retries") != NO_BOTOCORE_RETRIES:
+        return
+
+    def ask_before(open_client: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        async def open_and_register(*args: Any, **kwargs: Any) -> Any:
+            client = await open_client(*args, **kwargs)
+            client.meta.events.register_first(
+                "needs-retry.s3", _decide_on_s3, unique_id="paimon-orch-retries"
+            )
+            return client
+
+        return open_and_register
+
+    fs.set_session = ask_before(fs.set_session)
+    fs.get_s3 = ask_before(fs.get_s3)  # with cache_regions, there is a client for each region
+
+
+def _decide_on_s3(
+    *, request_dict: Any, response: Any = None, caught_exception: Any = None, **_: Any
+) -> float | bool | None:
+    """Return the wait before a request is repeated, False to give up, or None for no opinion.
+
+    A handler of the event `needs-retry` of botocore. Another one follows redirections to a region.
+    """
+    from botocore.exceptions import ConnectionError as BotoConnectionError
+    from botocore.exceptions import HTTPClientError
+
+    if response is None:
+        is_busy = isinstance(caught_exception, (BotoConnectionError, HTTPClientError))
+    else:
+        answer, parsed = response
+        code = parsed.get("Error", {}).get("Code") if isinstance(parsed, dict) else None
+        is_busy = answer.status_code in _BUSY_STATUS or code in _BUSY_CODES
+    if not is_busy:
+        return None
+    wait = request_dict["context"].setdefault(_FAILED_REQUEST, FailedRequest()).draw_wait()
+    return False if wait is None else wait
+
+
+def _limit_azure(policy: Any) -> None:
+    """Replace the waits and counts of a retry policy of azure-storage-blob."""
+    if "increment" in vars(policy):  # the store was opened before
+        return
+    increment = policy.increment
+
+    def count_attempt(settings: dict[str, Any], *args: Any, **kwargs: Any) -> bool:
+        wait = settings.setdefault(_FAILED_REQUEST, FailedRequest()).draw_wait()
+        settings[_WAIT] = wait
+        return wait is not None and increment(settings, *args, **kwargs)
+
+    policy.increment = count_attempt
+    policy.get_backoff_time = lambda settings: settings[_WAIT]
+    for kind in ("total", "connect", "read", "status"):
+        setattr(policy, f"{kind}_retries", STORE_CALL.attempts)
 
 
 @cache
 def find_gcs_class(cls: Any) -> Any:
-    """Return the class of gcsfs that uses only the JSON API, with fewer attempts.
+    """Return the class of gcsfs that uses only the JSON API, and repeats requests by the policy.
 
     Since 2026.10 the class that gcsfs registers first asks a gRPC service for the kind of a bucket,
     and waits for its answer for up to 60 seconds in each process. The answer matters only for
@@ -37,13 +120,23 @@ def find_gcs_class(cls: Any) -> Any:
     if cls.__module__.partition(".")[0] != "gcsfs":
         return cls
     from gcsfs.core import GCSFileSystem
-    from gcsfs.retry import retry_request
+    from gcsfs.retry import is_retriable
 
     request = getattr(GCSFileSystem._request, "__wrapped__", None)  # noqa: SLF001
     if request is None:  # another release of gcsfs; it keeps its six attempts
         return GCSFileSystem
-    names = {
-        "_request": retry_request(retries=_GCS_ATTEMPTS)(request),
-        "__module__": GCSFileSystem.__module__,
-    }
+
+    async def repeat_request(self: Any, *args: Any, **kwargs: Any) -> Any:
+        failed: FailedRequest | None = None
+        while True:
+            try:
+                return await request(self, *args, **kwargs)
+            except Exception as error:
+                failed = failed or FailedRequest()
+                wait = failed.draw_wait() if is_retriable(error) else None
+                if wait is None:
+                    raise
+                await asyncio.sleep(wait)
+
+    names = {"_request": repeat_request, "__module__": GCSFileSystem.__module__}
     return type(GCSFileSystem.__name__, (GCSFileSystem,), names)

@@ -5,7 +5,6 @@ See docs/format/table-layout.md#atomic-writes.
 
 import errno
 import re
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,9 +13,10 @@ from typing import Any
 from uuid import uuid4
 
 from paimon_orch.errors import StorageError, UnsupportedError
-from paimon_orch.retry_policy import OBJECT_PUT_WHILE_BUSY
+from paimon_orch.retry_policy import STORE_CALL
 from paimon_orch.storage.base import ExclusiveCreation, FileIO
 from paimon_orch.storage.object_store_options import LOCK_PATH, StorageOptions
+from paimon_orch.storage.store_operation import begin_operation, get_elapsed_seconds, may_repeat
 
 # These are the first releases that create files exclusively by a conditional request: s3fs and adlfs
 # by If-None-Match, gcsfs by ifGenerationMatch=0.
@@ -72,17 +72,18 @@ class ExclusiveCreator:
 
     def create(self, path: str, data: bytes) -> bool:
         """Create an object by a conditional put, unless it exists; see :meth:`FileIO.create`."""
-        if self.options.lock_path is not None:
-            return self._create_under_lock(self.options.lock_path, path, data)
-        self._verify_store(path)
-        start = time.monotonic()
-        try:
-            OBJECT_PUT_WHILE_BUSY.call(
-                lambda: self.fs.pipe_file(path, data, mode="create"), retry_on=_is_busy
-            )
-        except Exception as error:  # noqa: BLE001 - the stored object decides
-            return self._resolve_outcome(path, data, error, start)
-        return True
+        with begin_operation():
+            if self.options.lock_path is not None:
+                return self._create_under_lock(self.options.lock_path, path, data)
+            self._verify_store(path)
+            try:
+                STORE_CALL.call(
+                    lambda: self.fs.pipe_file(path, data, mode="create"),
+                    retry_on=lambda error: _is_busy(error) and may_repeat(),
+                )
+            except Exception as error:  # noqa: BLE001 - the stored object decides
+                return self._resolve_outcome(path, data, error)
+            return True
 
     def _create_under_lock(self, lock_path: str, path: str, data: bytes) -> bool:
         """Create while holding the lock file that all committers share."""
@@ -90,7 +91,6 @@ class ExclusiveCreator:
 
         head, tail = path.rsplit("/", 1)
         temporary = f"{head}/.{tail}.{uuid4()}.tmp"
-        start = time.monotonic()
         try:
             with FileLock(lock_path, timeout=self.lock_seconds):
                 if self.io.file_exists(path):
@@ -104,10 +104,10 @@ class ExclusiveCreator:
                 f"{self.lock_seconds:g} seconds. Try again, or find the process that holds it."
             ) from error
         except Exception as error:  # noqa: BLE001 - the stored object decides
-            return self._resolve_outcome(path, data, error, start)
+            return self._resolve_outcome(path, data, error)
         return True
 
-    def _resolve_outcome(self, path: str, data: bytes, error: Exception, start: float) -> bool:
+    def _resolve_outcome(self, path: str, data: bytes, error: Exception) -> bool:
         """Return whether the stored object is ours after an error."""
         try:
             return self.io.read_bytes(path) == data
@@ -117,7 +117,7 @@ class ExclusiveCreator:
                 f"({self.options.describe_error(error)}). Check whether it exists before you try "
                 "again."
             )
-            failure.retry_seconds = time.monotonic() - start
+            failure.retry_seconds = get_elapsed_seconds()
             raise failure from self.options.redact_cause(error)
 
     def _verify_store(self, path: str) -> None:

@@ -6,7 +6,6 @@ See docs/storage.md#hdfs.
 import errno
 import io
 import os
-import time
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -25,7 +24,7 @@ from paimon_orch.errors import (
     UnsupportedError,
 )
 from paimon_orch.optional_packages import require_package
-from paimon_orch.retry_policy import HDFS_CALL
+from paimon_orch.retry_policy import STORE_CALL
 from paimon_orch.storage.base import (
     ExclusiveCreation,
     FileInfo,
@@ -43,6 +42,12 @@ from paimon_orch.storage.hdfs_client import (
 )
 from paimon_orch.storage.hdfs_settings import HdfsSettings
 from paimon_orch.storage.object_store_options import StorageOptions
+from paimon_orch.storage.store_operation import (
+    begin_operation,
+    get_elapsed_seconds,
+    give_up,
+    may_repeat,
+)
 from paimon_orch.storage.streams import ObjectInput, ObjectOutput, find_end_start
 
 T = TypeVar("T")
@@ -136,27 +141,27 @@ class HdfsFileIO:
         be deleted, and then it never gets the new one; otherwise the content of ``path`` decides.
         Raises :class:`StorageError` if there is no such file, because it may have been deleted.
         """
-        temporary = self._write_temporary(path, data)
-        start = time.monotonic()
-        try:
-            self._rename(temporary, path, overwrite=False)
-            return True
-        except FileExistsError:
-            with suppress(PaimonError):  # orphan cleanup deletes it later
-                self.delete(temporary)
-            return False
-        except (OSError, PaimonError) as error:  # an expired ticket is no StorageError
-            return self._resolve_creation(path, data, temporary, error, start)
+        with begin_operation():
+            temporary = self._write_temporary(path, data)
+            try:
+                self._rename(temporary, path, overwrite=False)
+                return True
+            except FileExistsError:
+                with suppress(PaimonError):  # orphan cleanup deletes it later
+                    self.delete(temporary)
+                return False
+            except (OSError, PaimonError) as error:  # an expired ticket is no StorageError
+                return self._resolve_creation(path, data, temporary, error)
 
     def write(self, path: str, data: bytes) -> None:
         """Replace by renaming a complete file."""
-        temporary = self._write_temporary(path, data)
-        start = time.monotonic()
-        try:
-            self._rename(temporary, path, overwrite=True)
-        except (OSError, PaimonError) as error:
-            if not self._resolve_creation(path, data, temporary, error, start):
-                raise
+        with begin_operation():
+            temporary = self._write_temporary(path, data)
+            try:
+                self._rename(temporary, path, overwrite=True)
+            except (OSError, PaimonError) as error:
+                if not self._resolve_creation(path, data, temporary, error):
+                    raise
 
     def list_dir(self, path: str) -> Iterator[FileInfo]:
         """Yield the entries directly below ``path``."""
@@ -245,15 +250,13 @@ class HdfsFileIO:
                 raise
         return True
 
-    def _resolve_creation(
-        self, path: str, data: bytes, temporary: str, error: Exception, start: float
-    ) -> bool:
+    def _resolve_creation(self, path: str, data: bytes, temporary: str, error: Exception) -> bool:
         """Return whether the file is ours after an error."""
         was_deleted = False
         with suppress(OSError, PaimonError):
             was_deleted = self._delete_name(temporary)
         if was_deleted:
-            raise _build_error(f"{path} was not created: {error}", start) from error
+            raise _build_error(f"{path} was not created: {error}") from error
         try:
             return self.read_bytes(path) == data
         except (OSError, PaimonError):
@@ -261,7 +264,7 @@ class HdfsFileIO:
                 f"{path}: it is unknown whether the file was created ({error}). Check whether it "
                 "exists before you try again."
             )
-            raise _build_error(text, start) from error
+            raise _build_error(text) from error
 
     def _write_temporary(self, path: str, data: bytes) -> str:
         """Write a complete file next to ``path``; return its path."""
@@ -378,10 +381,14 @@ class HdfsFileIO:
     ) -> T:
         """Call hdfs-native, and repeat the call after temporary errors."""
         with _wrap_errors(path, action):
-            return HDFS_CALL.call(
-                lambda: self.client.call(path, make),
-                retry_on=lambda error: isinstance(error, retry_on),
-            )
+            try:
+                return STORE_CALL.call(
+                    lambda: self.client.call(path, make),
+                    retry_on=lambda error: isinstance(error, retry_on) and may_repeat(),
+                )
+            except retry_on:
+                give_up()
+                raise
 
 
 class _HdfsOutput(io.RawIOBase):
@@ -426,25 +433,25 @@ def open_hdfs(uri: str, options: Mapping[str, Any]) -> tuple[HdfsFileIO, str]:
 @contextmanager
 def _wrap_errors(path: str, action: str) -> Iterator[None]:
     """Convert errors of the client into :class:`StorageError`, except those of names."""
-    start = time.monotonic()
-    try:
-        yield
-    except (
-        FileNotFoundError,
-        FileExistsError,
-        IsADirectoryError,
-        NotADirectoryError,
-        PaimonError,
-    ):
-        raise
-    except (OSError, RefusedForNowError) as error:
-        text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise _build_error(f"{path} cannot be {action}: {text}", start) from error
+    with begin_operation():
+        try:
+            yield
+        except (
+            FileNotFoundError,
+            FileExistsError,
+            IsADirectoryError,
+            NotADirectoryError,
+            PaimonError,
+        ):
+            raise
+        except (OSError, RefusedForNowError) as error:
+            text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            raise _build_error(f"{path} cannot be {action}: {text}") from error
 
 
-def _build_error(text: str, start: float) -> StorageError:
+def _build_error(text: str) -> StorageError:
     failure = StorageError(text)
-    failure.retry_seconds = time.monotonic() - start
+    failure.retry_seconds = get_elapsed_seconds()
     return failure
 
 

@@ -22,7 +22,7 @@ from paimon_orch.errors import (
     is_temporary,
 )
 from paimon_orch.optional_packages import require_package
-from paimon_orch.retry_policy import OBJECT_READ
+from paimon_orch.retry_policy import READ_AFTER_OTHER_ERROR
 from paimon_orch.storage.base import (
     HDFS_SCHEMES,
     ExclusiveCreation,
@@ -32,7 +32,11 @@ from paimon_orch.storage.base import (
     check_path,
     find_root,
 )
-from paimon_orch.storage.client_retries import find_gcs_class, limit_retries
+from paimon_orch.storage.client_retries import (
+    NO_BOTOCORE_RETRIES,
+    find_gcs_class,
+    limit_retries,
+)
 from paimon_orch.storage.concurrency import (
     map_concurrently,
     read_concurrency,
@@ -50,6 +54,7 @@ from paimon_orch.storage.s3_compatible import (
     add_compatible_defaults,
     add_protocol,
 )
+from paimon_orch.storage.store_operation import may_repeat
 from paimon_orch.storage.streams import ObjectInput, ObjectOutput, find_end_start
 
 T = TypeVar("T")
@@ -61,6 +66,7 @@ PACKAGE_BY_SCHEME = (
     | {"gs": "gcsfs", "gcs": "gcsfs"}
     | dict.fromkeys(("abfs", "abfss", "az"), "adlfs")
 )
+_EXTRA_BY_PACKAGE = {"s3fs": "s3", "gcsfs": "gcs", "adlfs": "azure"}
 _ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "az": "abfs"}
 _MEMORY_SCHEME = "memory"  # of fsspec, for tests
 # Stores that return the bytes up to the end for a range that ends after it. OSS returns the object.
@@ -426,8 +432,9 @@ class FsspecFileIO:
     def _retry_read(self, path: str, action: str, call: Callable[[], T]) -> T:
         """Call a function that reads, and retry it after temporary errors."""
         with self.options.wrap_errors(path, action):
-            return OBJECT_READ.call(
-                call, retry_on=lambda error: not isinstance(error, _PERMANENT_ERRORS)
+            return READ_AFTER_OTHER_ERROR.call(
+                call,
+                retry_on=lambda error: not isinstance(error, _PERMANENT_ERRORS) and may_repeat(),
             )
 
 
@@ -457,7 +464,7 @@ def open_object_store(
     except ImportError as error:
         package = PACKAGE_BY_SCHEME.get(parsed.scheme)
         if package is not None:
-            install = "paimon-orch[s3]" if package == "s3fs" else package
+            install = f"paimon-orch[{_EXTRA_BY_PACKAGE[package]}]"
             require_package(package, f"warehouse {uri!r}", install=install)
         raise InputError(
             f"warehouse {uri!r}: the package for {parsed.scheme}:// cannot be imported: {error}"
@@ -473,7 +480,11 @@ def _add_s3_defaults(options: dict[str, Any]) -> dict[str, Any]:
     if isinstance(config, Mapping):
         # botocore's default is 10 connections, and further requests wait for one of them
         connections = max(_BOTOCORE_CONNECTIONS, read_concurrency())
-        options["config_kwargs"] = {"max_pool_connections": connections, **config}
+        options["config_kwargs"] = {
+            "max_pool_connections": connections,
+            "retries": NO_BOTOCORE_RETRIES,
+            **config,
+        }
     return options
 
 

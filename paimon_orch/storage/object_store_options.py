@@ -2,7 +2,6 @@
 
 import json
 import os
-import time
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from typing import Any, Protocol
 
 from paimon_orch.errors import InputError, PaimonError, StorageError
 from paimon_orch.safe_text import MASK, mask_values, note_secret_options
+from paimon_orch.storage.store_operation import begin_operation, get_elapsed_seconds
 
 STORAGE_OPTIONS_ENV = "PAIMON_STORAGE_OPTIONS"
 LOCK_PATH = "lock_path"  # our own option: a lock file for stores without exclusive creation
@@ -116,15 +116,15 @@ class StorageOptions:
     @contextmanager
     def wrap_errors(self, path: str, action: str) -> Iterator[None]:
         """Convert errors of fsspec packages into :class:`StorageError`, without secrets."""
-        start = time.monotonic()
-        try:
-            yield
-        except (FileNotFoundError, NotADirectoryError, PaimonError):
-            raise
-        except Exception as error:  # noqa: BLE001 - each package has its own errors
-            failure = StorageError(f"{path} cannot be {action}: {self.describe_error(error)}")
-            failure.retry_seconds = time.monotonic() - start
-            raise failure from self.redact_cause(error)
+        with begin_operation():
+            try:
+                yield
+            except (FileNotFoundError, NotADirectoryError, PaimonError):
+                raise
+            except Exception as error:  # noqa: BLE001 - each package has its own errors
+                failure = StorageError(f"{path} cannot be {action}: {self.describe_error(error)}")
+                failure.retry_seconds = get_elapsed_seconds()
+                raise failure from self.redact_cause(error)
 
     def __repr__(self) -> str:
         names = (f"{name}={MASK}" for name in sorted({*self.explicit, *self.inherited}))

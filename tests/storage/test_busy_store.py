@@ -1,53 +1,88 @@
-"""A store that refuses each request for the moment: an operation ends after a few requests."""
+"""A store that refuses each request for the moment: an operation ends within one time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
-import fsspec
 import pytest
 from support.azurite import build_options
-from support.busy_store import run_busy_store
+from support.busy_store import CONTENT, run_busy_store
 
 from paimon_orch.errors import StorageError
-from paimon_orch.retry_policy import STORE_RETRY_SECONDS
-from paimon_orch.storage import FileIO, resolve_warehouse
-from paimon_orch.storage.client_retries import limit_retries
+from paimon_orch.retry_policy import STORE_CALL, STORE_RETRY_SECONDS
+from paimon_orch.storage import FileIO, exclusive_create, resolve_warehouse, store_operation
 
-OPTIONS: dict[str, tuple[str, Callable[[str], dict[str, Any]], int]] = {
-    "s3": ("s3fs", lambda url: {"key": "any", "secret": "any", "endpoint_url": url}, 5),
-    "gs": ("gcsfs", lambda url: {"token": "anon", "endpoint_url": url, "project": "any"}, 4),
-    "abfs": ("adlfs", build_options, 4),
+SECONDS = 1.0
+"""The time of an operation in these tests."""
+OPTIONS: dict[str, tuple[str, Callable[[str], dict[str, Any]]]] = {
+    "s3": ("s3fs", lambda url: {"key": "any", "secret": "any", "endpoint_url": url}),
+    "gs": ("gcsfs", lambda url: {"token": "anon", "endpoint_url": url, "project": "any"}),
+    "abfs": ("adlfs", build_options),
 }
 OPERATIONS: dict[str, Callable[[FileIO, str], object]] = {
-    "read": lambda io, path: io.read_bytes(path),
-    "written": lambda io, path: io.write(path, b"content"),
-    "deleted": lambda io, path: io.delete(path),
+    "cannot be read": lambda io, path: io.read_bytes(path),
+    "cannot be listed": lambda io, path: list(io.list_dir(path)),
+    "cannot be written": lambda io, path: io.write(path, b"content"),
+    "cannot be deleted": lambda io, path: io.delete(path),
+    "is unknown whether the object was created": lambda io, path: io.create(path, b"content"),
 }
+
+
+@pytest.fixture
+def impatient_policy(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = replace(STORE_CALL, timeout=SECONDS)
+    monkeypatch.setattr(store_operation, "STORE_CALL", policy)
+    monkeypatch.setattr(exclusive_create, "STORE_CALL", policy)
+    # The probe of the bucket would be refused before the creation.
+    monkeypatch.setattr(exclusive_create.ExclusiveCreator, "_verify_store", lambda *_: None)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("action", OPERATIONS)
 @pytest.mark.parametrize("scheme", OPTIONS)
-def test_an_operation_on_a_busy_store_ends_after_a_few_requests(scheme: str, action: str) -> None:
-    package, build, attempts = OPTIONS[scheme]
+def test_an_operation_on_a_busy_store_ends_after_one_time_of_retries(
+    scheme: str, action: str, impatient_policy: None
+) -> None:
+    package, build = OPTIONS[scheme]
     pytest.importorskip(package)
     with run_busy_store() as (url, requests):
         io, root = resolve_warehouse(f"{scheme}://bucket/wh", build(url))
         assert io.store is not None, "the package is imported and the store is opened"
-        with pytest.raises(StorageError, match=f"{root}/file cannot be {action}: ") as caught:
+        with pytest.raises(StorageError, match=action) as caught:
             OPERATIONS[action](io, f"{root}/file")
 
-    assert len(requests) == attempts
+    # Waits of 0.1, 0.2, 0.4 and 0.3 seconds, and one request to find out what a creation did.
+    assert 2 <= len(requests) <= 6, requests
+    assert caught.value.retry_seconds >= SECONDS, "a unit is not run again"
     assert str(caught.value).count("\n") <= 5
 
 
-def test_the_client_of_azure_waits_no_longer_than_an_operation() -> None:
-    pytest.importorskip("adlfs")
-    store: Any = fsspec.filesystem("abfs", **build_options("http://127.0.0.1:9"))
-    limit_retries(store)
-    policy = store.service_client._config.retry_policy
-    waits = [policy.get_backoff_time({"count": count}) for count in range(policy.total_retries)]
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", OPTIONS)
+def test_a_store_that_is_busy_for_a_moment_is_read(scheme: str) -> None:
+    package, build = OPTIONS[scheme]
+    pytest.importorskip(package)
+    with run_busy_store(refusals=3) as (url, requests):
+        io, root = resolve_warehouse(f"{scheme}://bucket/wh", build(url))
+        assert io.read_bytes(f"{root}/file") == CONTENT
+    assert len(requests) == 4
 
-    assert sum(waits) < STORE_RETRY_SECONDS + policy.random_jitter_range * len(waits)
+
+def test_after_one_call_gave_up_no_other_call_of_the_operation_is_repeated() -> None:
+    with store_operation.begin_operation():
+        assert store_operation.FailedRequest().draw_wait() is not None
+        with store_operation.begin_operation():
+            store_operation.give_up()
+        assert store_operation.FailedRequest().draw_wait() is None
+    assert store_operation.may_repeat()
+
+
+def test_the_packages_of_object_stores_repeat_requests_until_a_unit_is_not_run_again() -> None:
+    waits = list[float]()
+    while (wait := STORE_CALL.draw_wait(len(waits) + 1, sum(waits))) is not None:
+        waits.append(wait)
+
+    assert sum(waits) == pytest.approx(STORE_RETRY_SECONDS)
+    assert len(waits) < STORE_CALL.attempts, "the time ends them, not their number"

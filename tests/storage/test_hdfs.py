@@ -353,7 +353,7 @@ def test_safe_mode_that_does_not_end_is_an_error(
     hdfs_cluster: HdfsCluster, io: HdfsFileIO, root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     io.write(f"{root}/file", b"1")
-    monkeypatch.setattr("paimon_orch.storage.hdfs.HDFS_CALL", IMPATIENT)
+    monkeypatch.setattr("paimon_orch.storage.hdfs.STORE_CALL", IMPATIENT)
     hdfs_cluster.send("safe", 0)
     try:
         with pytest.raises(StorageError, match="cannot be written: SafeModeException") as caught:
@@ -367,7 +367,7 @@ def test_a_name_node_that_does_not_answer_ends_in_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pytest.importorskip("hdfs_native")
-    monkeypatch.setattr("paimon_orch.storage.hdfs.HDFS_CALL", IMPATIENT)
+    monkeypatch.setattr("paimon_orch.storage.hdfs.STORE_CALL", IMPATIENT)
     monkeypatch.setattr(hdfs_client, "CALL_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as server:
         root = f"hdfs://127.0.0.1:{server.getsockname()[1]}/wh"
@@ -380,7 +380,7 @@ def test_an_unreachable_name_node_ends_in_an_error(
     monkeypatch: pytest.MonkeyPatch, host: str
 ) -> None:
     pytest.importorskip("hdfs_native")
-    monkeypatch.setattr("paimon_orch.storage.hdfs.HDFS_CALL", IMPATIENT)
+    monkeypatch.setattr("paimon_orch.storage.hdfs.STORE_CALL", IMPATIENT)
     root = f"hdfs://{host}/wh"
     with pytest.raises(
         StorageError, match=r"Connection refused|is a name service, set HADOOP_CONF"

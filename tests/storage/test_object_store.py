@@ -41,6 +41,7 @@ class FakeS3(MemoryFileSystem):  # type: ignore[misc]
     answers: list[BaseException | str | None] = []  # noqa: RUF012 - each test sets its own
     calls: list[str] = []  # noqa: RUF012
     keeps_condition = True
+    retries = 1
 
     @classmethod
     def _strip_protocol(cls, path: str) -> str:

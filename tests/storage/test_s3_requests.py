@@ -13,6 +13,7 @@ from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.errors import NotAllowedError, StorageError
 from paimon_orch.steps import compact
 from paimon_orch.storage import FsspecFileIO, resolve_warehouse
+from paimon_orch.storage.client_retries import NO_BOTOCORE_RETRIES
 from paimon_orch.table.cleanup.safe_delete import SafeDeleter
 from paimon_orch.table.table import Table
 
@@ -128,10 +129,16 @@ def test_the_connection_pool_allows_the_concurrent_requests(
         return config
 
     path_style = {"s3": {"addressing_style": "path"}}
-    assert find_config({}) == {"max_pool_connections": 33}
-    assert find_config({"config_kwargs": path_style}) == {"max_pool_connections": 33, **path_style}
+    retries = {"retries": NO_BOTOCORE_RETRIES}
+    assert find_config({}) == {"max_pool_connections": 33, **retries}
+    assert find_config({"config_kwargs": path_style}) == {
+        "max_pool_connections": 33,
+        **retries,
+        **path_style,
+    }
     assert find_config({"config_kwargs": {"max_pool_connections": 5}}) == {
-        "max_pool_connections": 5
+        "max_pool_connections": 5,
+        **retries,
     }
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from support.local_server import find_free_port, run_local_server
+from support.local_server import LocalServer, find_free_port, run_local_server
 from support.peers.downloads import PeerUnavailableError, npm_package
 
 PACKAGE = "azurite@3.35.0"
@@ -37,8 +37,8 @@ def build_options(url: str) -> dict[str, Any]:
 
 
 @contextmanager
-def run_azurite(folder: Path, container: str) -> Iterator[dict[str, Any]]:
-    """Run a server with a container; return the storage options for it."""
+def run_azurite(folder: Path, container: str) -> Iterator[tuple[dict[str, Any], LocalServer]]:
+    """Run a server with a container; return the storage options for it, and its process."""
     import fsspec
 
     port = find_free_port()
@@ -46,6 +46,6 @@ def run_azurite(folder: Path, container: str) -> Iterator[dict[str, Any]]:
     command += [f"--location={folder}", "--blobHost=127.0.0.1", f"--blobPort={port}"]
     options = build_options(f"http://127.0.0.1:{port}")
     environment = {"AZURITE_ACCOUNTS": f"{_ACCOUNT}:{_KEY}"}
-    with run_local_server(command, port, folder, environment):
+    with run_local_server(command, port, folder, environment) as server:
         fsspec.filesystem("abfs", **options).mkdir(container)
-        yield options
+        yield options, server

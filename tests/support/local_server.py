@@ -20,31 +20,50 @@ def find_free_port() -> int:
     return port
 
 
+class LocalServer:
+    """A server that listens on a port, with its files and its log in a folder."""
+
+    def __init__(
+        self, command: Sequence[str], port: int, folder: Path, environment: Mapping[str, str]
+    ) -> None:
+        self._command, self._port, self._folder = command, port, folder
+        self._environment = {**os.environ, **environment}
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start the process, and return when it listens."""
+        log = self._folder / "server.log"
+        with log.open("ab") as sink:
+            self._process = subprocess.Popen(
+                self._command, stdout=sink, stderr=sink, cwd=self._folder, env=self._environment
+            )
+        deadline = time.monotonic() + _START_SECONDS
+        while self._process.poll() is None and time.monotonic() < deadline:
+            try:
+                socket.create_connection(("127.0.0.1", self._port), timeout=1).close()
+                return
+            except OSError:
+                time.sleep(0.05)
+        raise RuntimeError(f"the server did not start: {log.read_text(errors='replace')[-2000:]}")
+
+    def kill(self) -> None:
+        """Kill the process; it can be started again."""
+        if self._process is not None:
+            # the server inherits ignored signals, and then SIGTERM does not end it
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+
 @contextmanager
 def run_local_server(
     command: Sequence[str], port: int, folder: Path, environment: Mapping[str, str] | None = None
-) -> Iterator[None]:
-    """Run a server with its files and its log in a folder; return when it listens on the port."""
+) -> Iterator[LocalServer]:
+    """Run a server until the end of the block."""
     folder.mkdir(parents=True, exist_ok=True)
-    log = folder / "server.log"
-    with log.open("wb") as sink:
-        server = subprocess.Popen(
-            command, stdout=sink, stderr=sink, cwd=folder, env={**os.environ, **(environment or {})}
-        )
+    server = LocalServer(command, port, folder, environment or {})
     try:
-        _wait_until_ready(server, port, log)
-        yield
+        server.start()
+        yield server
     finally:
-        server.kill()  # the server inherits ignored signals, and then SIGTERM does not end it
-        server.wait()
-
-
-def _wait_until_ready(server: subprocess.Popen[bytes], port: int, log: Path) -> None:
-    deadline = time.monotonic() + _START_SECONDS
-    while server.poll() is None and time.monotonic() < deadline:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-            return
-        except OSError:
-            time.sleep(0.05)
-    raise RuntimeError(f"the server did not start: {log.read_text(errors='replace')[-2000:]}")
+        server.kill()

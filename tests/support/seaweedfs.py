@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from support.local_server import run_local_server
+from support.local_server import LocalServer, run_local_server
 
 if TYPE_CHECKING:
     from support.s3_proxy import S3Proxy
@@ -29,6 +29,7 @@ class SeaweedFS:
     """A running server."""
 
     address: tuple[str, int]
+    process: LocalServer
 
     @property
     def options(self) -> dict[str, Any]:
@@ -64,8 +65,8 @@ def run_seaweedfs(folder: Path, bucket: str) -> Iterator[SeaweedFS]:
     command += ["-master.volumeSizeLimitMB=256", "-master.telemetry=false"]
     command += ["-filer", f"-filer.port={filer}", "-s3", f"-s3.port={s3}", f"-s3.config={config}"]
     command += ["-s3.iam=false", "-s3.port.iceberg=0", "-s3.port.lance=0"]
-    with run_local_server(command, s3, folder):
-        server = SeaweedFS(("127.0.0.1", s3))
+    with run_local_server(command, s3, folder) as process:
+        server = SeaweedFS(("127.0.0.1", s3), process)
         _make_bucket(server, bucket)
         yield server
 

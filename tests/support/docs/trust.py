@@ -51,6 +51,7 @@ RACE_TESTS = {
         "*",
     ),
     "The same in object stores": ("storage/test_maintenance_in_a_store.py", "*"),
+    "Servers of stores are killed during commits": ("storage/test_killed_servers.py", "*"),
     "Commits during a compaction": ("steps/compaction/test_compact_races.py", "*"),
     "Commits and reads during an expiration": ("steps/expiration/test_expire_races.py", "*"),
     "Changes that conflict with a commit": ("table/commit/test_conflict_detection.py", "*"),

@@ -77,6 +77,7 @@ NOT_TESTED = """
 ## Not tested
 
 - Flink, Hive, Trino, StarRocks and Doris: only the Java library that most of them use is tested.
-- Google Cloud Storage, Azure, and HDFS with Kerberos. S3 and HDFS are tested with local servers.
+- The services S3, Google Cloud Storage and Azure themselves, instead of servers on this machine.
+- HDFS with Kerberos.
 - Windows. On macOS, only the tests of the library run.
 """

@@ -7,8 +7,8 @@ import org.apache.hadoop.hdfs.MiniDFSNNTopology;
 import org.apache.hadoop.hdfs.protocol.HdfsConstants.SafeModeAction;
 
 /**
- * Two NameNodes, of which one is active, and one DataNode in a folder. Prints the ports of the
- * NameNodes. Then each line of the standard input is a command, which is answered with a line.
+ * Two NameNodes, of which one is active, and one DataNode in a folder, which is formatted if it is
+ * new. The ports are arguments, or 0. Prints the ports of the NameNodes. Then each line of the standard input is a command, which is answered with a line.
  */
 public class HdfsServer {
   public static void main(String[] arguments) throws Exception {
@@ -21,11 +21,20 @@ public class HdfsServer {
         new MiniDFSNNTopology()
             .addNameservice(
                 new MiniDFSNNTopology.NSConf(arguments[1])
-                    .addNN(new MiniDFSNNTopology.NNConf("nn1"))
-                    .addNN(new MiniDFSNNTopology.NNConf("nn2")));
+                    .addNN(configure("nn1", arguments[2]))
+                    .addNN(configure("nn2", arguments[3])));
+    File folder = new File(arguments[0]);
+    boolean isNew = !folder.exists();
+    if (!isNew) {
+      settings.set(
+          "dfs.namenode.shared.edits.dir",
+          new File(folder, "shared-edits-0-through-1").toURI().toString());
+    }
     MiniDFSCluster cluster =
-        new MiniDFSCluster.Builder(settings, new File(arguments[0]))
+        new MiniDFSCluster.Builder(settings, folder)
             .nnTopology(topology)
+            .format(isNew)
+            .manageNameDfsSharedDirs(isNew) // it would delete the edits
             .numDataNodes(1)
             .build();
     cluster.waitActive();
@@ -45,6 +54,10 @@ public class HdfsServer {
       answer("done");
     }
     System.exit(0);
+  }
+
+  private static MiniDFSNNTopology.NNConf configure(String name, String port) {
+    return new MiniDFSNNTopology.NNConf(name).setIpcPort(Integer.parseInt(port));
   }
 
   private static void setSafeMode(MiniDFSCluster cluster, int node, SafeModeAction action)

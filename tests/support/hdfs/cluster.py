@@ -68,14 +68,14 @@ class HdfsCluster:
         assert self._process.ask(f"{command} {node}") == "done\n"
 
     def start(self) -> None:
-        """Start the process."""
+        """Start the process, with the files and ports of an earlier one."""
         # the environment is that of the tests, so the user of the tests is that of the cluster
-        arguments = [str(self._folder / "data"), NAME_SERVICE]
+        arguments = [str(self._folder / "data"), NAME_SERVICE, *map(str, self.ports)]
         first, second = map(int, self._process.start(_server_command(), arguments).split())
         self.ports = (first, second)
 
     def kill(self) -> None:
-        """Kill the process."""
+        """Kill the process; it can be started again."""
         self._process.kill()
 
 

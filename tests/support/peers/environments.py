@@ -62,6 +62,9 @@ PAIMON_JARS = {
     # There is no bundle of 2.0 in Maven repositories; the jar for Flink contains all of Paimon too.
     "java-2.0": "org.apache.paimon:paimon-flink-2.0:2.0.0",
 }
+JAVA_WITH_S3 = "java-2.0-s3"
+# There is no plugin of 2.0 in Maven repositories.
+S3_PLUGIN = "org.apache.paimon:paimon-s3:1.4.2"
 TITLES = {
     **{name: needs[0].replace("==", " ") for name, needs in REQUIREMENTS.items()},
     "java-0.9": "Java 0.9.0",
@@ -111,6 +114,9 @@ def peer_start(name: str) -> PeerCommand:
     if name in JAVA:
         jar, sources = JAVA[name]()
         return java_command("JavaPeer", sources, [jar], _catalog_jars())
+    if name == JAVA_WITH_S3:
+        jar, sources = _java_2_0()
+        return java_command("JavaPeer", sources, [jar], [maven_jar(S3_PLUGIN), *_catalog_jars()])
     if name == ICEBERG_DUCKDB:
         python = python_environment(name, _ICEBERG_DUCKDB_REQUIREMENTS)
         return PeerCommand(_script(name, python), dict(os.environ))

@@ -50,7 +50,7 @@ _WE, _THEY, _TURNS, _SAME = Direction
 _KINDS = "Kinds of tables, merge engines, bucket modes"
 _TYPES = "Columns of all types in Parquet, ORC and Avro"
 _GOLDEN = "Golden tables: all snapshots, tags, branches"
-_HDFS = "Tables in HDFS"
+_HDFS, _S3 = "Tables in HDFS", "Tables on S3"
 _COMPACT = "Compaction of primary-key tables"
 _APPEND = "Append tables: deletes, compaction, sorting"
 _INDEX = "File indexes"
@@ -153,6 +153,7 @@ EXCHANGES = (
     Exchange("peers/test_hive_catalog.py", _HIVE, None),
     Exchange("peers/test_hive_partitions.py", _HIVE, _SAME),
     Exchange("storage/test_hdfs_turns.py", _HDFS, _TURNS, engines=(JAVA_2_0,)),
+    Exchange("storage/test_s3_turns.py", _S3, _TURNS, engines=(JAVA_2_0,)),
     Exchange("peers/test_jdbc_turns.py", _JDBC, _WE, "test_we_read_and_change*"),
     Exchange("peers/test_jdbc_turns.py", _JDBC, _THEY, "test_java_reads_and_changes*"),
     Exchange("peers/test_jdbc_turns.py", _JDBC, _SAME, "test_our_rows_equal*"),

@@ -28,6 +28,7 @@ from support.peers.environments import (
     JDBC_DRIVERS,
     PAIMON_JARS,
     REQUIREMENTS,
+    S3_PLUGIN,
     SPARK,
     peer_start,
 )
@@ -39,7 +40,7 @@ _WORKERS = 4
 
 def artifacts() -> list[str]:
     """Return the jars of all parts; the connector of Spark is not in all Maven repositories."""
-    listed = [*PAIMON_JARS.values(), ICEBERG_SPARK_RUNTIME, *JDBC_DRIVERS]
+    listed = [*PAIMON_JARS.values(), S3_PLUGIN, ICEBERG_SPARK_RUNTIME, *JDBC_DRIVERS]
     for release in hive_metastore.METASTORES:
         listed += hive_metastore.ARTIFACTS[release]
     for name in rest_server.JAVA_SERVERS:

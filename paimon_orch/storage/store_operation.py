@@ -1,0 +1,75 @@
+"""Operations of a store: when the last call of one is not repeated, no other call of it is.
+
+An operation may need several calls, such as a put, and a look at the object after an error. Each of
+them is made at least once. A call is repeated by ``STORE_CALL``. As soon as one has used its
+attempts, the operation has given up, so that it ends within the time of one call.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+from paimon_orch.retry_policy import STORE_CALL
+
+
+@dataclass(slots=True)
+class StoreOperation:
+    """An operation that its caller waits for."""
+
+    start: float = field(default_factory=time.monotonic)
+    has_given_up: bool = False
+
+
+# fsspec runs coroutines in another thread, with the context of the caller.
+_current: ContextVar[StoreOperation | None] = ContextVar("store operation", default=None)
+
+
+@contextmanager
+def begin_operation() -> Iterator[None]:
+    """Begin an operation, or continue that of the caller."""
+    if _current.get() is not None:
+        yield
+        return
+    token = _current.set(StoreOperation())
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def get_elapsed_seconds() -> float:
+    """Return the time since the current operation began."""
+    operation = _current.get()
+    return 0.0 if operation is None else time.monotonic() - operation.start
+
+
+def may_repeat() -> bool:
+    """Return whether a failed call of the current operation may be repeated."""
+    operation = _current.get()
+    return operation is None or not operation.has_given_up
+
+
+def give_up() -> None:
+    """Repeat no further call of the current operation."""
+    operation = _current.get()
+    if operation is not None:
+        operation.has_given_up = True
+
+
+@dataclass(slots=True)
+class FailedRequest:
+    """Counts the attempts of a request for a client that repeats its requests itself."""
+
+    failures: int = 0
+    first_failure: float = field(default_factory=time.monotonic)
+
+    def draw_wait(self) -> float | None:
+        """Return the seconds to wait after one more failed attempt, or None to give up."""
+        self.failures += 1
+        elapsed = time.monotonic() - self.first_failure
+        wait = STORE_CALL.draw_wait(self.failures, elapsed) if may_repeat() else None
+        if wait is None:
+            give_up()
+        return wait
