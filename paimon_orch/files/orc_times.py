@@ -14,6 +14,7 @@ See docs/format/data-files.md#orc-and-avro.
 """
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import cache
 from importlib import resources
 from zoneinfo import ZoneInfo
@@ -31,11 +32,17 @@ READ_ZONE = "GMT"
 
 _NANOS_PER_SECOND = 10**9
 _NANOS_WITHOUT_BORROW = 999_999
-_YEAR_1900, _YEAR_1970, _YEAR_2038, _YEAR_2262 = -2_208_988_800, 0, 2_145_916_800, 9_214_646_400
+_YEAR_1900, _YEAR_1970, _YEAR_2262 = -2_208_988_800, 0, 9_214_646_400
+_YEAR_2037, _YEAR_2038 = 2_114_380_800, 2_145_916_800
 _YEAR_2015, _SUMMER_2030, _WINTER_2030 = 1_420_070_400, 1_909_000_000, 1_894_000_000
 _WEEK = 7 * 86_400
 _CALENDAR_CYCLE = 146_097 * 86_400
 """400 years, after which all dates have the same weekdays again."""
+_STANDARD_OFFSETS = {"Africa/Windhoek": 3600}
+"""Offsets of Java before 1900 and from 2037, where they are not those of the database: in Namibia,
+the time until 2017 was the standard time in winter, which Java has kept."""
+_LAST_SATURDAYS = {"Asia/Gaza", "Asia/Hebron"}
+"""Zones that change clocks on the last Saturday up to the 30th; Java omits the limit from 2037."""
 
 
 def find_time_correction(
@@ -93,18 +100,34 @@ def _load_offsets(name: str) -> tuple[Int64Array, Int64Array]:
         ) from error
     if isinstance(zone, int):
         return np.array([], np.int64), np.array([zone])
+    assert zone.key is not None
     old = _load_merged_zone(zone)
     standard = min(find_offset(instant, zone) for instant in (_SUMMER_2030, _WINTER_2030))
+    standard = _STANDARD_OFFSETS.get(zone.key, standard)
+    is_last_saturday = zone.key in _LAST_SATURDAYS
+    first_ruled = _YEAR_2037 if is_last_saturday else _YEAR_2038
     starts, offsets = [_YEAR_1900], [standard, find_offset(_YEAR_1900, old)]
     for week in range(_YEAR_1900, _YEAR_2262, _WEEK):
         rules = old if week < _YEAR_1970 else zone
-        shift = _CALENDAR_CYCLE if week >= _YEAR_2038 else 0  # to years without exceptions
+        shift = _CALENDAR_CYCLE if week >= first_ruled else 0  # to years without exceptions
         start, end = week + shift, week + shift + _WEEK
         while (change := _find_change(start, end, offsets[-1], rules)) is not None:
-            starts.append(change - shift)
-            offsets.append(find_offset(change, rules))
+            offset = find_offset(change, rules)
+            is_early = is_last_saturday and shift and _is_same_month(change + offset, _WEEK)
+            starts.append(change - shift + (_WEEK if is_early else 0))
+            offsets.append(offset)
             start = change
+    if zone.key in _STANDARD_OFFSETS:
+        starts.append(_YEAR_2037 - standard)
+        offsets.append(standard)
     return np.array(starts), np.array(offsets)
+
+
+def _is_same_month(time: int, later: int) -> bool:
+    """Return whether a time is in the same month some seconds later."""
+    return (
+        datetime.fromtimestamp(time, UTC).month == datetime.fromtimestamp(time + later, UTC).month
+    )
 
 
 def _find_change(low: int, high: int, offset: int, zone: ZoneInfo) -> int | None:

@@ -25,7 +25,8 @@ _EPOCH = datetime(1970, 1, 1)
 _FIRST_LATE_QUARTER = int((datetime(2037, 12, 31) - _EPOCH).total_seconds()) // 900
 _END_OF_LATE_QUARTERS = int((datetime(9999, 12, 30) - _EPOCH).total_seconds()) // 900
 _UNITS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-# the short names of java.time.ZoneId
+# the short names of java.time.ZoneId, and names that are links since release 2024b of the time zone
+# database, with rules of their own in the databases of some operating systems, such as Debian
 _SHORT_NAMES = {
     "ACT": "Australia/Darwin",
     "AET": "Australia/Sydney",
@@ -35,26 +36,34 @@ _SHORT_NAMES = {
     "BET": "America/Sao_Paulo",
     "BST": "Asia/Dhaka",
     "CAT": "Africa/Harare",
+    "CET": "Europe/Brussels",
     "CNT": "America/St_Johns",
     "CST": "America/Chicago",
+    "CST6CDT": "America/Chicago",
     "CTT": "Asia/Shanghai",
     "EAT": "Africa/Addis_Ababa",
     "ECT": "Europe/Paris",
+    "EET": "Europe/Athens",
     "EST": "-05:00",
+    "EST5EDT": "America/New_York",
     "HST": "-10:00",
     "IET": "America/Indiana/Indianapolis",
     "IST": "Asia/Kolkata",
     "JST": "Asia/Tokyo",
+    "MET": "Europe/Brussels",
     "MIT": "Pacific/Apia",
     "MST": "-07:00",
+    "MST7MDT": "America/Denver",
     "NET": "Asia/Yerevan",
     "NST": "Pacific/Auckland",
     "PLT": "Asia/Karachi",
     "PNT": "America/Phoenix",
     "PRT": "America/Puerto_Rico",
     "PST": "America/Los_Angeles",
+    "PST8PDT": "America/Los_Angeles",
     "SST": "Pacific/Guadalcanal",
     "VST": "Asia/Ho_Chi_Minh",
+    "WET": "Europe/Lisbon",
 }
 
 

@@ -229,6 +229,9 @@ def test_times_before_1900_have_the_standard_offset_of_today_as_in_java() -> Non
             [0, 1, 1, 1],
         ),
         ("Asia/Gaza", ["2036-07-01", "2053-05-01", "2053-12-31"], [3, 3, 2]),
+        # the last Saturday instead of the last one up to the 30th, and without Ramadan
+        ("Asia/Gaza", ["2037-10-20", "2040-03-28", "2043-10-27", "2043-11-01"], [3, 2, 3, 2]),
+        ("Africa/Windhoek", ["1890-01-01", "2036-12-31", "2037-01-02"], [1, 2, 1]),
         ("America/New_York", ["2037-07-01", "2038-01-02", "2100-07-01"], [-4, -5, -4]),
     ],
 )
@@ -245,6 +248,33 @@ def test_changes_of_single_years_after_2037_are_left_out_as_in_java(
 
     offsets = local.view(pa.int64()).to_numpy() - stored.view(pa.int64()).to_numpy()
     assert (offsets // 3_600_000_000_000).tolist() == hours
+
+
+@pytest.mark.parametrize(
+    ("zone", "region"),
+    [
+        ("CET", "Europe/Brussels"),
+        ("CST6CDT", "America/Chicago"),
+        ("EET", "Europe/Athens"),
+        ("EST5EDT", "America/New_York"),
+        ("MET", "Europe/Brussels"),
+        ("MST7MDT", "America/Denver"),
+        ("PST8PDT", "America/Los_Angeles"),
+        ("WET", "Europe/Lisbon"),
+    ],
+)
+def test_short_names_have_the_rules_of_their_region_as_in_java(zone: str, region: str) -> None:
+    [field], kind = parse_columns("t TIMESTAMP_LTZ(6)"), pa.timestamp("ns", "UTC")
+    data_type = field.type
+    assert isinstance(data_type, AtomicType)
+    months = pa.array(np.arange("1905", "2050", dtype="datetime64[M]").astype("datetime64[ns]"))
+
+    def convert(name: str) -> pa.Array:
+        correct = find_time_correction(name, legacy_instants=True)
+        assert correct is not None
+        return correct(months.view(kind), data_type, kind)
+
+    assert convert(zone).equals(convert(region))
 
 
 def test_an_unknown_zone_is_refused_by_name() -> None:

@@ -25,10 +25,14 @@ ZONES = [
     "Asia/Kolkata",
     "Africa/Monrovia",
     "Africa/Casablanca",
+    "Africa/Windhoek",
+    "Asia/Gaza",
     "Europe/Amsterdam",
     "EST",
     "GMT+05:30",
     "PST",
+    "CST6CDT",
+    "WET",
 ]
 COLUMNS = "k INT, t TIMESTAMP(6), i TIMESTAMP(6) WITH LOCAL TIME ZONE, r ROW<t TIMESTAMP(3)>, a ARRAY<TIMESTAMP(6) WITH LOCAL TIME ZONE>"
 

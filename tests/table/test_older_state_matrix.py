@@ -66,6 +66,7 @@ CASES = [
     Case("fields.v.ignore-retract", "true", SUM, deletes=True),
     Case("fields.v.list-agg-delimiter", ";", LIST, "STRING"),
     Case("fields.v.distinct", "true", LIST, "STRING"),
+    Case("fields.s.sequence-group", "v", {"merge-engine": "partial-update"}),
     Case("changelog-producer", "lookup", SUM),
 ]
 IDS = [f"{case.key} = {case.value}" for case in CASES]

@@ -1,4 +1,8 @@
-"""Finds the older rows that become visible when newer files of a primary-key table are lost."""
+"""Finds the rows that become visible when other files of a primary-key table are lost.
+
+They are older, except with a ``sequence.field`` or a merge engine for which the order of the writes
+does not decide which values readers see.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -9,6 +13,11 @@ import pyarrow as pa
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.display import format_count
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, ManifestEntry
+from paimon_orch.format.options.core_options import (
+    MERGE_ENGINE,
+    SEQUENCE_FIELD,
+    SEQUENCE_SNAPSHOT_ORDERING,
+)
 from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.merge.sort.key_order import Key, KeyColumns, decode_key_bounds
@@ -19,7 +28,7 @@ from paimon_orch.table.table_state import TableState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OlderValues:
-    """The rows of older files that may have the keys of a lost file."""
+    """The rows of other files that may have the keys of a lost file."""
 
     bucket: PartitionBucket
     place: str
@@ -28,12 +37,14 @@ class OlderValues:
     max_key: str
     bounds: tuple[Key, Key]
     rows: int
-    """The number of physical rows of the older files."""
+    """The number of physical rows of the other files."""
+    are_older: bool
+    """Whether all of them are older than those of the lost file."""
 
     def __str__(self) -> str:
         """Return a line for the plan of a repair."""
-        rows = format_count(self.rows, "row")
-        return f"{self.place}, keys {self.min_key} to {self.max_key}: {rows} of older files"
+        rows, files = format_count(self.rows, "row"), "older" if self.are_older else "other"
+        return f"{self.place}, keys {self.min_key} to {self.max_key}: {rows} of {files} files"
 
     def to_dict(self) -> dict[str, object]:
         """Return JSON values."""
@@ -48,7 +59,7 @@ class OlderValues:
 def find_older_values(
     state: TableState, missing: Sequence[ManifestEntry]
 ) -> tuple[OlderValues, ...]:
-    """Return the older rows in the key ranges of missing files that readers merge.
+    """Return the rows in the key ranges of missing files that these may have hidden.
 
     Rows that a compaction has deleted by deletion vectors stay deleted.
     """
@@ -78,9 +89,10 @@ def _compare(
 ) -> OlderValues:
     fields = schema.key_fields
     low, high = decode_key_bounds(lost, fields)
-    rows = 0
+    rows, only_older = 0, keeps_newest_write(schema)
     for file in files:
-        if file.file_name in missing or file.max_sequence_number >= lost.max_sequence_number:
+        is_newer = file.min_sequence_number > lost.max_sequence_number
+        if file.file_name in missing or (only_older and is_newer):
             continue
         start, end = decode_key_bounds(file, fields)
         rows += file.row_count * (low <= end and start <= high)
@@ -95,6 +107,17 @@ def _compare(
         max_key=max_key,
         bounds=(low, high),
         rows=rows,
+        are_older=only_older,
+    )
+
+
+def keeps_newest_write(schema: TableSchema) -> bool:
+    """Return whether readers see the row of each key that was written last."""
+    options = schema.typed_options
+    return (
+        options.get(MERGE_ENGINE) == "deduplicate"
+        and not options.get(SEQUENCE_FIELD)
+        and not options.get(SEQUENCE_SNAPSHOT_ORDERING)
     )
 
 

@@ -34,6 +34,7 @@ from paimon_orch.steps.inspection.damage.unreadable_files import find_unreadable
 from paimon_orch.steps.repairs.older_values import (
     OlderValues,
     find_older_values,
+    keeps_newest_write,
     read_older_values,
 )
 from paimon_orch.steps.repairs.replaced_rows import put_rows_aside
@@ -61,7 +62,7 @@ class MissingFilesPlan(Displayable):
     paths: tuple[str, ...] = ()
     entries: tuple[ManifestEntry, ...] = ()
     older_values: tuple[OlderValues, ...] = ()
-    """The rows of older files that may have the same keys.
+    """The rows of other files that may have the same keys.
 
     Their values, which the missing files have replaced or deleted, become visible again.
     """
@@ -77,7 +78,7 @@ class MissingFilesPlan(Displayable):
 
     @property
     def older_rows(self) -> int:
-        """Return the number of physical rows of older files that may have the same keys."""
+        """Return the number of physical rows of other files that may have the same keys."""
         return sum(older.rows for older in self.older_values)
 
     def to_dict(self) -> dict[str, object]:
@@ -106,8 +107,9 @@ class MissingFilesPlan(Displayable):
         lost = f"{format_count(self.rows, 'row')} of them {'is' if self.rows == 1 else 'are'} lost"
         if not self.older_rows:
             return lost
+        values = "older" if keeps_newest_write(self.state.schema) else "other"
         return (
-            f"{lost}, and older values of the same keys become visible again: other files have "
+            f"{lost}, and {values} values of the same keys become visible again: other files have "
             f"{format_count(self.older_rows, 'row')} in the same key ranges "
             f"({'; '.join(map(str, self.older_values[:_MAX_SHOWN_RANGES]))})"
         )

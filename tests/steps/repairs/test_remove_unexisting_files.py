@@ -110,6 +110,47 @@ def test_older_values_that_become_visible_are_counted_and_put_aside(tmp_path: Pa
     assert rows_of(table)[:2] == [(1, "new"), (2, "old")]
 
 
+@pytest.mark.parametrize(
+    ("options", "lost", "values"),
+    [
+        ({"sequence.field": "s"}, 0, [(1, 5)]),
+        ({"merge-engine": "aggregation", "fields.s.aggregate-function": "max"}, 0, [(1, 5)]),
+        ({"merge-engine": "partial-update"}, 1, [(1, 10)]),
+    ],
+)
+def test_values_of_newer_files_that_become_visible_are_counted_and_put_aside(
+    tmp_path: Path, options: dict[str, str], lost: int, values: list[tuple[int, int]]
+) -> None:
+    table = Catalog(str(tmp_path)).create_table(
+        "db.t", "k INT, s INT", primary_key=["k"], options={"bucket": "1", **options}
+    )
+    for value in (10, 5):
+        table.upsert(table_of("k s", [(1, value)]))
+    sorted(data_files(table), key=lambda path: path.stat().st_mtime_ns)[lost].unlink()
+
+    planned = plan(table, EmptyRequest())
+
+    assert planned.describe_loss() == (
+        "1 row of them is lost, and other values of the same keys become visible again: other "
+        "files have 1 row in the same key ranges (bucket-0, keys (1) to (1): 1 row of other files)"
+    )
+    result = run_step(REMOVE_UNEXISTING_FILES, table, planned)
+    assert rows_of(table) == values
+    shown = pq.read_table(result.visible_rows_path).to_pylist()
+    assert [(row["k"], row["s"]) for row in shown] == values
+
+
+def test_a_newer_value_stays_visible_without_the_older_file(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    table.upsert(table_of("k v", [(1, "old")]))
+    table.upsert(table_of("k v", [(1, "new")]))
+    min(data_files(table), key=lambda path: path.stat().st_mtime_ns).unlink()
+
+    assert plan(table, EmptyRequest()).older_values == ()
+    assert remove_unexisting_files(table).older_rows == 0
+    assert rows_of(table) == [(1, "new")]
+
+
 def test_rows_that_deletion_vectors_delete_stay_deleted_without_the_newer_file(
     tmp_path: Path,
 ) -> None:
