@@ -11,7 +11,7 @@ See docs/format/orphan-files.md.
 
 import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Annotated, TypeVar
@@ -42,6 +42,7 @@ from paimon_orch.steps.common.step import Step, WorkUnits, run_step
 from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.steps.common.step_metrics import StepIo
 from paimon_orch.steps.common.step_report import PlanReport, describe_refused_paths
+from paimon_orch.storage import FileInfo
 from paimon_orch.table.cleanup.orphan_candidates import (
     DataRoots,
     FileTree,
@@ -225,7 +226,10 @@ def plan(
         listings, listing = _split_directories(state, request, data.roots, specs), None
     else:
         unit = ListedUnit(tuple(tree.find_files(state.paths, data.roots, state.schema)))
-        listings, listing = [unit], _confirm_references(state, unit, before, references)
+        listings = [unit]
+        listing = _confirm_references(
+            list_old_names(state.io, unit, before), references, tree.list_versions(state.paths.root)
+        )
     if listing is None:
         listing = _find_unreferenced_files(
             state,
@@ -272,14 +276,15 @@ def _list_tree(
 
 
 def _confirm_references(
-    state: TableState, unit: ListedUnit, before: float, references: ReferencedFiles
+    names: Sequence[str],
+    references: ReferencedFiles,
+    versions: Mapping[str, Sequence[FileInfo]],
 ) -> OrphanListing | None:
     """Return a listing without orphans if the newest versions reference all old files, else None.
 
     Then the lists and manifests of the others need not be read.
     """
-    names = list_old_names(state.io, unit, before)
-    is_complete = references.read_until_referenced(names)
+    is_complete = references.read_until_referenced(names, versions)
     return OrphanListing(scanned=len(names)) if is_complete else None
 
 

@@ -262,7 +262,7 @@ class _SnapshotAges:
         """Read all versions of the table, those that were read already only if they changed."""
         return self.store.all(
             {version.path: version for version in self.read.values()},
-            {self.state.paths.branch: self.entries},
+            {self.state.paths.snapshot_dir: self.entries},
         )
 
 

@@ -29,6 +29,7 @@ from paimon_orch.storage import FileInfo, FileIO
 from paimon_orch.storage.concurrency import map_concurrently
 from paimon_orch.table.cleanup.safe_delete import is_plain_path, list_data_roots
 from paimon_orch.table.filter.partition_spec import build_directory_names, build_partition_matcher
+from paimon_orch.table.metadata.branches import BRANCH_DIRECTORY
 from paimon_orch.table.metadata.changelog_store import CHANGELOG_PREFIX
 from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.metadata.schema_store import SchemaStore
@@ -112,6 +113,17 @@ class FileTree:
     def list_dir(self, path: str) -> Sequence[FileInfo]:
         """Return the files directly below a path."""
         return self.directories.get(path, ())
+
+    def list_versions(self, root: str) -> dict[str, Sequence[FileInfo]]:
+        """Return the directories of the snapshots, tags and changelogs of a table.
+
+        Returns nothing if it has branches: the tree has no directories that name them.
+        """
+        branches, main = f"{root}/{BRANCH_DIRECTORY}", TablePaths(root)
+        if any(path.startswith(f"{branches}/") for path in self.directories):
+            return {}
+        versions = (main.snapshot_dir, main.tag_dir, main.changelog_dir, branches)
+        return {path: self.list_dir(path) for path in versions}
 
     def find_files(
         self, paths: TablePaths, roots: Iterable[str], schema: TableSchema

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from types import MappingProxyType
+from typing import Any, Final
 
 from paimon_orch.errors import MissingFileError, PaimonError
 from paimon_orch.format.manifest.columnar_manifest import Manifest
@@ -18,13 +20,15 @@ from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.retry_policy import REFERENCE_READ
-from paimon_orch.storage import FileIO
+from paimon_orch.storage import FileInfo, FileIO
 from paimon_orch.storage.concurrency import map_concurrently, read_ahead, start_call
 from paimon_orch.table.cleanup.retained_snapshots import (
     RetainedSnapshot,
     RetainedSnapshotStore,
 )
 from paimon_orch.table.metadata.manifest_io import ManifestReader
+
+_NONE: Final = MappingProxyType[Any, Any]({})
 
 
 @dataclass(slots=True)
@@ -158,16 +162,29 @@ class ReferencedFiles:
     _pending: list[RetainedSnapshot] | None = None
     _reader: ReferenceReader | None = field(default=None, repr=False)
 
-    def read_until_referenced(self, names: Iterable[str]) -> bool:
+    def read_until_referenced(
+        self, names: Iterable[str], listings: Mapping[str, Sequence[FileInfo]]
+    ) -> bool:
         """Read versions until they reference all files of some names; return whether they do.
 
-        Reads the newest version first, and then twice as many older ones each time. The other
-        methods read the rest. Also returns False if a version expires during the read.
+        ``listings`` are directories of versions that were listed together with the files. They can
+        show that all files are referenced; if they do not, all versions are listed again by the
+        other methods, because a version that is newer may reference the rest. Reads the newest
+        version first, and then twice as many older ones each time. The other methods read the rest.
+        Also returns False if a version expires during the read.
         """
-        self._pending = self._list_pending_versions()
-        for version in self._pending:  # its own file names these
+        pending = self._pending = self._list_pending_versions(listings)
+        is_complete = self._read_newest_first(pending, names)
+        if listings and not is_complete:
+            self._pending = None
+        return is_complete
+
+    def _read_newest_first(
+        self, versions: Sequence[RetainedSnapshot], names: Iterable[str]
+    ) -> bool:
+        for version in versions:  # its own file names these
             self.names.update(name for name, _ in (*version.state_lists, *version.changelog_list))
-        pending = sorted(self._pending, key=lambda version: version.snapshot.id, reverse=True)
+        pending = sorted(versions, key=lambda version: version.snapshot.id, reverse=True)
         missing, count = set(names) - self.names, 1
         while missing and pending:
             batch, pending, count = pending[:count], pending[count:], 2 * count
@@ -234,9 +251,11 @@ class ReferencedFiles:
             self._reader = ReferenceReader.of(self.store.io, self.store.root)
         return self._reader
 
-    def _list_pending_versions(self) -> list[RetainedSnapshot]:
+    def _list_pending_versions(
+        self, listings: Mapping[str, Sequence[FileInfo]] = _NONE
+    ) -> list[RetainedSnapshot]:
         """Return the versions that were created or replaced since the last read."""
-        versions = self.store.all(self._listed)
+        versions = self.store.all(self._listed, listings)
         self.branches, self._listed = versions.branches, versions.by_path
         return [
             version

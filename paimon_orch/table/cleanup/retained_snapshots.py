@@ -18,7 +18,7 @@ from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.retry_policy import SNAPSHOT_LISTING
 from paimon_orch.storage import FileInfo, FileIO
 from paimon_orch.storage.concurrency import map_concurrently, start_call
-from paimon_orch.table.metadata.branches import Branches
+from paimon_orch.table.metadata.branches import BRANCH_DIRECTORY, Branches, select_branches
 from paimon_orch.table.metadata.changelog_store import CHANGELOG_PREFIX, ChangelogStore
 from paimon_orch.table.metadata.metadata_io import list_metadata_directory, read_metadata_file
 from paimon_orch.table.metadata.schema_store import SchemaStore
@@ -27,8 +27,8 @@ from paimon_orch.table.metadata.snapshot_store import (
     SNAPSHOT_PREFIX,
     TAG_PREFIX,
     SnapshotStore,
-    list_tag_files,
     number_files,
+    select_tag_files,
 )
 
 _NONE: Final = MappingProxyType[Any, Any]({})
@@ -158,22 +158,22 @@ class RetainedSnapshotStore:
     def all(
         self,
         known: Mapping[str, RetainedSnapshot] | None = None,
-        snapshots: Mapping[str, Sequence[FileInfo]] | None = None,
+        listings: Mapping[str, Sequence[FileInfo]] = _NONE,
     ) -> RetainedVersions:
         """Read all versions, as they existed at one point in time.
 
-        All are listed, except ``snapshots``, which the caller has just listed, by branch. On a
+        All are listed, except the directories in ``listings``, which the caller has just listed. On a
         store where each read is a request, the versions of ``known`` whose files have not changed
         since are not read again: the listing says that they are the same files. If a version is
         deleted during the read, all are listed and read again, because another version may have
         been created after the listing. Raises :class:`NotFoundError` if a branch has no schema.
         """
-        listings = [dict(snapshots or {})]
+        first_listings = [listings]
 
         def read_stable() -> RetainedVersions | None:
             vanished: list[str] = []
-            listed = listings.pop() if listings else {}
-            versions = self.read(vanished, known=known or {}, snapshots=listed)
+            listed = first_listings.pop() if first_listings else _NONE
+            versions = self.read(vanished, known=known or {}, listings=listed)
             return None if vanished else versions
 
         versions = SNAPSHOT_LISTING.call_until_result(read_stable)
@@ -189,7 +189,7 @@ class RetainedSnapshotStore:
         vanished: list[str],
         *,
         known: Mapping[str, RetainedSnapshot] = _NONE,
-        snapshots: Mapping[str, Sequence[FileInfo]] = _NONE,
+        listings: Mapping[str, Sequence[FileInfo]] = _NONE,
     ) -> RetainedVersions:
         """Read all versions once; adds paths that were deleted during the read to ``vanished``.
 
@@ -198,12 +198,12 @@ class RetainedSnapshotStore:
         """
         main = TablePaths(self.root)
         find_schema = start_call(self.io, partial(self._find_newest_schema, main))
-        listed = self._list_branch(snapshots, main)
+        listed = self._list_branch(listings, main)
         newest_schemas = {main.branch: find_schema()}
-        list_branches = start_call(self.io, Branches(self.io, self.root).names)
+        list_branches = start_call(self.io, partial(self._list_branch_names, listings))
         versions = self._read_all(listed, known, vanished)
         others = [TablePaths(self.root, name) for name in list_branches()]
-        list_branch = partial(self._list_checked_branch, snapshots)
+        list_branch = partial(self._list_checked_branch, listings)
         for paths, (schema, listed) in zip(
             others, list(map_concurrently(self.io, list_branch, others)), strict=True
         ):
@@ -217,10 +217,15 @@ class RetainedSnapshotStore:
             },
         )
 
+    def _list_branch_names(self, listings: Mapping[str, Sequence[FileInfo]]) -> list[str]:
+        entries = listings.get(f"{self.root}/{BRANCH_DIRECTORY}")
+        names = Branches(self.io, self.root).names
+        return names() if entries is None else list(select_branches(entries))
+
     def _list_checked_branch(
-        self, snapshots: Mapping[str, Sequence[FileInfo]], paths: TablePaths
+        self, listings: Mapping[str, Sequence[FileInfo]], paths: TablePaths
     ) -> tuple[int | None, list[_ListedVersion]]:
-        return self._find_newest_schema(paths), self._list_branch(snapshots, paths)
+        return self._find_newest_schema(paths), self._list_branch(listings, paths)
 
     def _find_newest_schema(self, paths: TablePaths) -> int | None:
         """Return the id of a branch's newest schema, or None if the caller has read it."""
@@ -236,18 +241,16 @@ class RetainedSnapshotStore:
         return ids[-1]
 
     def _list_branch(
-        self, snapshots: Mapping[str, Sequence[FileInfo]], paths: TablePaths
+        self, listings: Mapping[str, Sequence[FileInfo]], paths: TablePaths
     ) -> list[_ListedVersion]:
         """List the versions of a branch: first its snapshots, then what they can become."""
-        entries = snapshots.get(paths.branch)
-        if entries is None:
-            entries = self.list_snapshots(paths)
+        entries = self._list(listings, paths.snapshot_dir)
         read_earliest = start_call(self.io, partial(self._read_earliest, paths, entries))
-        list_changelogs = start_call(self.io, partial(self._list_changelogs, paths))
+        list_changelogs = start_call(self.io, partial(self._list_changelogs, listings, paths))
         build = partial(_ListedVersion, branch=paths.branch)
         tags = [
             build(kind=RetainedSnapshotKind.TAG, name=info.name.removeprefix(TAG_PREFIX), info=info)
-            for info in list_tag_files(self.io, paths)
+            for info in select_tag_files(self._list(listings, paths.tag_dir))
         ]
         numbered = _number(
             partial(build, kind=RetainedSnapshotKind.SNAPSHOT),
@@ -256,14 +259,22 @@ class RetainedSnapshotStore:
         )
         return [*tags, *numbered, *list_changelogs()]
 
+    def _list(
+        self, listings: Mapping[str, Sequence[FileInfo]], directory: str
+    ) -> Sequence[FileInfo]:
+        entries = listings.get(directory)
+        return list_metadata_directory(self.io, directory) if entries is None else entries
+
     def _read_earliest(self, paths: TablePaths, entries: Iterable[FileInfo]) -> int | None:
         """Return the hint EARLIEST, or None if the listing of the snapshots does not have it."""
         if all(info.name != EARLIEST for info in entries):
             return None
         return SnapshotStore(self.io, paths).hint(EARLIEST)
 
-    def _list_changelogs(self, paths: TablePaths) -> list[_ListedVersion]:
-        entries = list_metadata_directory(self.io, paths.changelog_dir)
+    def _list_changelogs(
+        self, listings: Mapping[str, Sequence[FileInfo]], paths: TablePaths
+    ) -> list[_ListedVersion]:
+        entries = self._list(listings, paths.changelog_dir)
         files = number_files(entries, CHANGELOG_PREFIX)
         earliest = ChangelogStore(self.io, paths).hint(EARLIEST) if files else None
         kind = RetainedSnapshotKind.CHANGELOG

@@ -26,6 +26,8 @@ from paimon_orch.table.metadata.tags import Tags, extract_snapshot
 
 _BRANCH_NAME = re.compile(r"[^/\\$\x00-\x1f]*[^/\\$\s\x00-\x1f][^/\\$\x00-\x1f]*")
 _BRANCH_PREFIX = "branch-"
+BRANCH_DIRECTORY = "branch"
+"""The directory of the branches in that of the table."""
 _FALLBACK_OPTIONS = (
     "scan.fallback-branch",
     "scan.primary-branch",
@@ -51,6 +53,17 @@ class FastForwardPlan:
     """The files of main to delete, in this order."""
     sources: Mapping[str, str]
     """The file of the branch to copy, for each path of main."""
+
+
+def select_branches(entries: Iterable[FileInfo]) -> dict[str, float]:
+    """Return the branches in a listing, and the times of their directories, sorted by branch."""
+    times = {
+        info.name.removeprefix(_BRANCH_PREFIX): info.modified
+        for info in entries
+        if (info.is_dir or info.is_link) and info.name.startswith(_BRANCH_PREFIX)
+    }
+    times.pop(MAIN_BRANCH, None)  # readers of main do not look there
+    return dict(sorted(times.items()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,20 +94,14 @@ class Branches:
 
     def read_modification_times(self) -> dict[str, float]:
         """Return the time of each branch's directory in epoch seconds, sorted by branch."""
-        times = {
-            info.name.removeprefix(_BRANCH_PREFIX): info.modified
-            for info in self._list_entries()
-            if (info.is_dir or info.is_link) and info.name.startswith(_BRANCH_PREFIX)
-        }
-        times.pop(MAIN_BRANCH, None)  # readers of main do not look there
-        return dict(sorted(times.items()))
+        return select_branches(self._list_entries())
 
     def find(self, text: str) -> str:
         """Return the name of the branch that a user means; see :func:`resolve_name`."""
         return resolve_name("branch", text, self.names)
 
     def _list_entries(self) -> Iterator[FileInfo]:
-        return self.io.list_dir(f"{self.root}/branch")
+        return self.io.list_dir(f"{self.root}/{BRANCH_DIRECTORY}")
 
     def create(self, name: str, tag: str | None = None) -> None:
         """Create a branch from a tag, or with the table's schemas and no rows.

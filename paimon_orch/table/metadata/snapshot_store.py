@@ -71,8 +71,13 @@ def number_files(entries: Iterable[FileInfo], prefix: str) -> dict[int, FileInfo
 
 def list_tag_files(io: FileIO, paths: TablePaths) -> list[FileInfo]:
     """Return the files of all tags of a branch, sorted by name."""
+    return select_tag_files(list_metadata_directory(io, paths.tag_dir))
+
+
+def select_tag_files(entries: Iterable[FileInfo]) -> list[FileInfo]:
+    """Return the files of tags in a listing, sorted by name."""
     # The directory tag-success-file contains files of the option 'tag.create-success-file'.
-    files = [info for info in list_metadata_directory(io, paths.tag_dir) if not info.is_dir]
+    files = (info for info in entries if not info.is_dir)
     tags = (info for info in files if info.name.startswith(TAG_PREFIX))
     return sorted(tags, key=lambda info: info.name)
 

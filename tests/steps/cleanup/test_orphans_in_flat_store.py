@@ -17,6 +17,9 @@ from paimon_orch.steps.cleanup.remove_orphan_files import RemoveOrphanFilesReque
 from paimon_orch.steps.common.step import run_step
 from paimon_orch.storage import FileInfo
 from paimon_orch.table.table import Table
+from paimon_orch.table.write.conform_rows import convert_rows
+from paimon_orch.table.write.table_write import write_rows
+from paimon_orch.table.write.write_builder import WriteBuilder
 
 STRAYS = [
     "p=1/bucket-0/data-stray-0.parquet",
@@ -113,6 +116,43 @@ def test_files_that_are_committed_during_the_listing_are_kept(tmp_path: Path) ->
     run_step(orphans.REMOVE_ORPHAN_FILES, flat, planned)
 
     assert rows_of(table) == [(1, "old"), (9, "new"), (10, "newer")]
+
+
+def test_the_listing_of_all_files_shows_that_all_are_referenced(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    for number in range(3):
+        table.upsert(table_of("k v", [(number, "a")]))
+    table.tags.create("t", 1)
+    backdate_files(table)
+    flat, io = in_flat_store(table)
+
+    assert find_orphans(flat) == []
+    assert io.listings == [table.paths.schema_dir, f"{table.paths.root}/**"]
+
+
+def test_a_listed_file_that_is_committed_after_the_listing_is_kept(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    table.upsert(table_of("k v", [(1, "old")]))
+    builder = WriteBuilder(table.load())
+    planned = builder.plan()
+    written = write_rows(planned, [convert_rows(table_of("k v", [(2, "slow")]), planned.schema)])
+    backdate_files(table)
+
+    class CommittingFileIO(FlatFileIO):
+        """A slow writer commits files that were listed."""
+
+        def list_tree(self, path: str) -> list[FileInfo] | None:
+            files = super().list_tree(path)
+            assert builder.commit(written)
+            return files
+
+    flat = Table(table.identifier, CommittingFileIO(), table.paths)
+    planned_removal = orphans.plan(
+        flat, RemoveOrphanFilesRequest(older_than=int(time.time() * 1000))
+    )
+
+    assert planned_removal.files == ()
+    assert rows_of(table) == [(1, "old"), (2, "slow")]
 
 
 def make_old_snapshots(root: Path) -> Table:
