@@ -38,7 +38,7 @@ class TableState(TableStores):
     def new_commit(self, step: StepKind, user: str | None = None) -> "TableCommit":
         """Return a commit that was planned with this state; see :meth:`TableStores.new_commit`."""
         commit = TableStores.new_commit(self, step, user)
-        commit.planned_id = None if self.snapshot is None else self.snapshot.id
+        commit.planned = self.snapshot
         return commit
 
     def refresh(self) -> "TableState":

@@ -109,7 +109,7 @@ def test_the_stores_of_another_branch_do_not_have_the_state_of_the_first(tmp_pat
 
     branch = table.load().of_branch("b")
     assert (branch.get_schema().id, branch.get_snapshot()) == (1, added)
-    assert branch.new_commit(StepKind.WRITE_ROWS).planned_id is None
+    assert branch.new_commit(StepKind.WRITE_ROWS).planned is None
 
 
 @pytest.mark.parametrize("name", ["files", "file_key_ranges", "partitions", "buckets"])

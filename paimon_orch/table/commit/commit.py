@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from typing import Protocol
 from uuid import uuid4
 
@@ -167,8 +168,8 @@ class TableCommit:
     check: Callable[[TableSchema], None] = lambda _: None
     """Raises an error if the options of a schema forbid the step; called by each attempt."""
 
-    planned_id: int | None = None
-    """The id of the newest snapshot when the commit was planned; fewer requests find a newer one."""
+    planned: Snapshot | None = None
+    """The newest snapshot when the commit was planned; fewer requests find what is newer."""
 
     rules: CommitRules | None = None
     """More rules of the branch that is written."""
@@ -379,17 +380,33 @@ class TableCommit:
 
         The second is None if the previous attempt is not known to be followed by these only.
         """
-        read_schema = start_call(self.snapshots.io, self.schemas.latest)
-        before = None if state.base is None else state.base.snapshot
-        later = None if before is None else find_later_snapshots(self.snapshots, before)
-        if later is None:
-            latest = self.snapshots.latest_since(self.planned_id)
+        known = self.planned if state.base is None else state.base.snapshot
+        read_later_schema = start_call(self.snapshots.io, partial(self._read_later_schema, known))
+        later = None
+        if state.base is not None and known is not None:
+            later = find_later_snapshots(self.snapshots, known)
+        if known is None:
+            latest, has_known = self.snapshots.latest(), False
+        elif later is None:
+            latest, has_known = self.snapshots.latest_after(known)
         else:
-            latest = (*later[-1:], before)[0]
-        schema = read_schema()
-        if latest is not None and latest.schema_id > schema.id:  # it was changed in between
-            schema = self.schemas.latest()
+            latest, has_known = (*later[-1:], known)[0], True
+        schema = read_later_schema()
+        if schema is None and known is not None and has_known:
+            schema = self.schemas.get(known.schema_id)
+        if schema is None or (latest is not None and latest.schema_id > schema.id):
+            schema = self.schemas.latest()  # it was changed in between, or the table was replaced
         return latest, later, schema
+
+    def _read_later_schema(self, known: Snapshot | None) -> TableSchema | None:
+        """Return the newest schema; None if no schema follows that of a known snapshot.
+
+        Then it is the newest one if the table still has this snapshot: a table that was created
+        again can have another schema with its id.
+        """
+        return (
+            self.schemas.latest() if known is None else self.schemas.latest_after(known.schema_id)
+        )
 
     def _build(self, state: _CommitState, base: CommitBase) -> BuiltSnapshot:
         """Write the manifests of the next snapshot."""

@@ -13,7 +13,11 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.storage import FileIO
 from paimon_orch.storage.concurrency import map_concurrently
 from paimon_orch.table.metadata.metadata_cache import read_unchanging_file
-from paimon_orch.table.metadata.metadata_io import list_metadata_directory, read_metadata_file
+from paimon_orch.table.metadata.metadata_io import (
+    list_metadata_directory,
+    read_metadata_file,
+    wrap_read_errors,
+)
 from paimon_orch.table.metadata.snapshot_store import number_files
 
 SCHEMA_PREFIX = "schema-"
@@ -89,6 +93,17 @@ class SchemaStore(Mapping[int, TableSchema]):
         if not ids:
             raise NotFoundError(f"{self.paths.root} has no schema: it is not a Paimon table")
         return self.get(ids[-1])
+
+    def latest_after(self, schema_id: int) -> TableSchema | None:
+        """Read the newest schema, or return None if no schema follows one whose id is known.
+
+        In most cases, this is one request for a missing file instead of a listing. The ids of
+        schemas have no gaps.
+        """
+        path = self.path(schema_id + 1)
+        with wrap_read_errors(path):
+            has_later = self.io.file_exists(path)
+        return self.latest() if has_later else None
 
     def earliest(self) -> TableSchema:
         """Read the schema with the smallest id; lists them only if they were not listed yet."""

@@ -297,16 +297,43 @@ class SnapshotStore:
         def look_up(number: int) -> Snapshot | bytes | None:
             return found.get(number) or self._read_file(number)
 
-        newest = None
-        if newest_id is not None:
-            same, later = map_concurrently(self.io, look_up, (newest_id, newest_id + 1))
-            if same is not None and later is None:
-                newest = newest_id, same
-        newest = newest or self._find_newest(look_up)
+        newest: tuple[int, Snapshot | bytes] | None = self._find_newest_since(newest_id, look_up)
         if newest is None:
             return None
         number, content = newest
         return content if isinstance(content, Snapshot) else self._decode(number, content)
+
+    def latest_after(self, known: Snapshot) -> tuple[Snapshot | None, bool]:
+        """Read the newest snapshot like :meth:`latest_since`; ``known`` was it at an earlier time.
+
+        The second result is whether the table still has ``known``. If not, it was rolled back or
+        created again since, or the snapshot has expired.
+        """
+        if self.catalog is not None:
+            latest = self.latest()
+            return latest, latest == known
+        contents = dict[int, bytes | None]()
+
+        def look_up(number: int) -> bytes | None:
+            contents[number] = self._read_file(number)
+            return contents[number]
+
+        newest = self._find_newest_since(known.id, look_up)
+        has_known = False
+        with suppress(CorruptFileError):  # a newer snapshot counts, even if this one is damaged
+            content = contents[known.id]
+            has_known = content is not None and self._decode(known.id, content) == known
+        return None if newest is None else self._decode(*newest), has_known
+
+    def _find_newest_since(
+        self, newest_id: int | None, look_up: Callable[[int], T | None]
+    ) -> tuple[int, T] | None:
+        """Return the same as :meth:`_find_newest`; look first at an id that was the newest."""
+        if newest_id is not None:
+            same, later = map_concurrently(self.io, look_up, (newest_id, newest_id + 1))
+            if same is not None and later is None:
+                return newest_id, same
+        return self._find_newest(look_up)
 
     def walk_back(self) -> Iterator[Snapshot]:
         """Yield the snapshots that are not expired, newest first."""

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.tables import new_table, rows_of, table_of
+from support.tables import catalog_of, new_table, rows_of, table_of
 
+from paimon_orch.errors import NotFoundError
 from paimon_orch.format.manifest.columnar_manifest import Manifest
+from paimon_orch.format.options.table_option import StepKind
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.common.step import run_step
 from paimon_orch.steps.compaction.compact import COMPACT, CompactRequest, compact
 from paimon_orch.steps.compaction.compact import plan as plan_compaction
+from paimon_orch.storage import FileInfo, LocalFileIO
+from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.metadata import manifest_io
+from paimon_orch.table.schema_change.schema_changes import SetOption
 from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import TableState
 
 Values = tuple[list[Any], Any]
 PARTITIONS: dict[str, Values] = {
@@ -124,3 +132,88 @@ def test_a_compaction_reads_only_manifests_of_its_buckets(
     assert opened == len(in_bucket[0].files) < 7
     assert {len(s.files) for s in table.files() if s.bucket == bucket} == {1}
     assert len(rows_of(table)) == 6
+
+
+class StopError(Exception):
+    """Ends a commit after it has read the newest schema."""
+
+
+def read_schema_in_commit(state: TableState) -> TableSchema:
+    """Return the schema by which a commit checks its options."""
+    commit, schemas = state.new_commit(StepKind.WRITE_ROWS), list[TableSchema]()
+
+    def stop(schema: TableSchema) -> None:
+        schemas.append(schema)
+        raise StopError
+
+    commit.check = stop
+    with pytest.raises(StopError):
+        commit.commit(CommitChanges(kind=CommitKind.APPEND))
+    return schemas[0]
+
+
+class ListingFileIO(LocalFileIO):
+    """Notes the directories that are listed."""
+
+    def __init__(self) -> None:
+        self.listed: list[str] = []
+
+    def list_dir(self, path: str) -> Iterator[FileInfo]:
+        self.listed.append(path)
+        return super().list_dir(path)
+
+
+def test_a_commit_lists_no_schemas_if_the_table_has_the_planned_snapshot(tmp_path: Path) -> None:
+    io, written = ListingFileIO(), new_table(tmp_path)
+    written.upsert(table_of("k v", [(1, "a")]))
+    table = Table(written.identifier, io, written.paths)
+    state = table.load()
+    written.upsert(table_of("k v", [(2, "b")]))
+    assert io.listed == [table.paths.schema_dir]
+
+    assert read_schema_in_commit(state) == read_schema_in_commit(table.load()) == state.schema
+    assert io.listed == [table.paths.schema_dir] * 2, "once for each load"
+
+
+@pytest.mark.parametrize("has_rows", [False, True])
+@pytest.mark.parametrize("commits", [False, True])
+def test_a_commit_sees_a_schema_that_is_newer_than_its_plan(
+    tmp_path: Path, has_rows: bool, commits: bool
+) -> None:
+    table = new_table(tmp_path)
+    if has_rows:
+        table.upsert(table_of("k v", [(1, "a")]))
+    catalog_of(table).alter_table("db.t", [SetOption("file.format", "orc")])
+    state = table.load()  # its schema is newer than that of its snapshot
+    catalog_of(table).alter_table("db.t", [SetOption("file.format", "avro")])
+    if commits:
+        table.upsert(table_of("k v", [(2, "b")]))
+
+    assert read_schema_in_commit(state).id == 2
+
+
+@pytest.mark.parametrize("has_rows", [False, True])
+def test_a_commit_sees_the_schema_of_a_table_that_was_created_again(
+    tmp_path: Path, has_rows: bool
+) -> None:
+    """The new snapshot and schema have the ids of the old ones."""
+    table = new_table(tmp_path, "k BIGINT, a STRING")
+    if has_rows:
+        table.upsert(table_of("k a", [(1, "old")]))
+    state = table.load()
+    catalog_of(table).drop_table("db.t")
+    again = new_table(tmp_path, "k BIGINT, b STRING")
+    if has_rows:
+        again.upsert(table_of("k b", [(1, "new")]))
+
+    assert read_schema_in_commit(state).names == ["k", "b"]
+
+
+def test_a_commit_to_a_table_that_was_dropped_is_refused(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    table.upsert(table_of("k v", [(1, "a")]))
+    state = table.load()
+    catalog_of(table).drop_table("db.t")
+
+    with pytest.raises(NotFoundError, match="is not a Paimon table"):
+        state.new_commit(StepKind.WRITE_ROWS).commit(CommitChanges(kind=CommitKind.APPEND))

@@ -200,3 +200,27 @@ def test_tags_are_found_by_name(table: Table) -> None:
     assert table.stores.snapshots.tag("monthly").id == 2
     with pytest.raises(NotFoundError, match="has no tag 'weekly'; it has monthly"):
         table.stores.snapshots.tag("weekly")
+
+
+def test_the_newest_snapshot_is_found_behind_one_that_is_known(table: Table) -> None:
+    snapshots = table.stores.snapshots
+    first, third = snapshots.get(1), snapshots.get(3)
+
+    assert snapshots.latest_after(third) == (third, True)
+    assert snapshots.latest_after(first) == (third, True)
+    snapshot_file(table, "snapshot-1").write_text("{")
+    assert snapshots.latest_after(first) == (third, False)
+    snapshot_file(table, "snapshot-1").unlink()
+    assert snapshots.latest_after(first) == (third, False)
+
+
+def test_a_snapshot_that_has_the_id_of_a_known_one_is_another(table: Table) -> None:
+    snapshots = table.stores.snapshots
+    third = snapshots.get(3)
+    table.rollback(2)
+    assert snapshots.latest_after(third) == (snapshots.get(2), False)
+
+    other = table.upsert(table_of("k v", [(4, "x")]))
+    assert other is not None
+    assert other.id == third.id
+    assert snapshots.latest_after(third) == (other, False)
