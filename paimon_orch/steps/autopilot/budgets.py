@@ -10,6 +10,7 @@ import numpy as np
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.arrays import Float64Array, Indices, Int64Array, Mask
+from paimon_orch.format.display import format_size
 from paimon_orch.format.options.value_type import parse_memory
 
 _HOURS = re.compile(r"\s*(\d{1,2})\s*-\s*(\d{1,2})\s*")
@@ -134,8 +135,8 @@ class RemainingBudget:
                 return None
             if size > self._bytes and not (is_due and self._bytes):
                 return (
-                    f"{SkipReason.BYTES}: the action now needs {size / 1e6:,.1f} MB, and "
-                    f"{self._bytes / 1e6:,.1f} MB remain"
+                    f"{SkipReason.BYTES}: the action now needs {format_size(size)}, and "
+                    f"{format_size(self._bytes)} remain"
                 )
             self._bytes = max(0, self._bytes - size)
         return None

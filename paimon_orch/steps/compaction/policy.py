@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from paimon_orch.format.display import Displayable
+from paimon_orch.format.display import Displayable, format_size
 from paimon_orch.format.manifest.live_files import NO_TIME
 from paimon_orch.format.options.value_type import parse_memory
 from paimon_orch.format.times import parse_duration
@@ -464,4 +464,4 @@ def _describe_state(metrics: CompactionMetrics) -> str:
 
 
 def _describe_cost(metrics: CompactionMetrics) -> str:
-    return f"{metrics.rewrite_bytes / 1e6:,.1f} of {metrics.bytes / 1e6:,.1f} MB to rewrite"
+    return f"{format_size(metrics.rewrite_bytes)} of {format_size(metrics.bytes)} to rewrite"

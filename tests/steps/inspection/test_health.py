@@ -11,6 +11,7 @@ from support.damage import edit_files, edit_snapshot
 from support.histories import CountingFileIO, backdate_files
 from support.tables import new_table, table_of
 
+from paimon_orch.format.display import format_size
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
@@ -153,8 +154,9 @@ def test_the_text_line_includes_the_health(tmp_path: Path) -> None:
 
     line = str(compute_health(table))
 
+    size = format_size(table.files()[0].files[0].file_size)
     assert line.startswith(
-        "at most 1 sorted runs, level 0 0.0 MB, deleted rows 0%, bucket skew 1.0"
+        f"at most 1 sorted runs, level 0 {size}, deleted rows 0%, bucket skew 1.0"
     )
     assert "; snapshots 1 (oldest 0.0 h), tags 0, branches 0; manifests 1 (" in line
 
