@@ -22,6 +22,7 @@ class CatalogTable:
     """A table as its catalog describes it."""
 
     io: FileIO
+    """The file system, which is confined to the table and follows no link to it."""
     root: str
     """The absolute path of the table's directory, without a trailing slash."""
     environment: CatalogEnvironment = NO_CATALOG
@@ -29,8 +30,6 @@ class CatalogTable:
     """The hint LATEST, if it was read to find the table."""
     is_external: bool = False
     """Whether the files are kept when the table is dropped."""
-    warehouse: str = ""
-    """The directory of the catalog, below which no link is followed to the table."""
 
 
 class LostTableError(MissingFileError):

@@ -198,11 +198,7 @@ class Catalog:
         # Others may write links next to the table, and in the shared directory of Iceberg metadata.
         published = list_metadata_directories(entry.root)[1:]
         shared = [path.rsplit("/", 3)[0] for path in published]
-        anchors = [
-            *([entry.warehouse] if entry.warehouse else ()),
-            *shared,
-            *self.permissions.list_shared_directories(),
-        ]
+        anchors = [*shared, *self.permissions.list_shared_directories()]
         allowed = self.permissions.list_directories(str(identifier))
         return Table(
             str(identifier),

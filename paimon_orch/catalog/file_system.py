@@ -82,6 +82,7 @@ class FileSystemBackend:
         """Return a table or branch that has a schema."""
         table = self.locate_table(identifier)
         paths = TablePaths(table.root, identifier.branch)
+        # A link in place of the table is followed here, so that a check can report it.
         hint = LatestHint(read_hint(self.io, f"{paths.snapshot_dir}/{LATEST}"))
         if hint.snapshot_id is None and not SchemaStore(self.io, paths).ids():
             return None
@@ -90,7 +91,7 @@ class FileSystemBackend:
     def locate_table(self, identifier: TableIdentifier) -> CatalogTable:
         """Return a table or branch that may not exist; sends no request."""
         root = self._get_table_root(identifier)
-        return CatalogTable(io=self.io, root=root, warehouse=self.root)
+        return CatalogTable(io=self.io.confine((root,), (self.root,)), root=root)
 
     def create_table(
         self, identifier: TableIdentifier, schema: TableSchema, location: str | None
@@ -98,7 +99,8 @@ class FileSystemBackend:
         """Write the first schema of a table."""
         refuse_location(identifier, location)
         self._refuse_misspelled_name()
-        store = SchemaStore(self.io, TablePaths(self._get_table_root(identifier)))
+        table = self.locate_table(identifier)
+        store = SchemaStore(table.io, TablePaths(table.root))
         return not store.ids() and store.create(schema)
 
     def drop_table(self, identifier: TableIdentifier, table: Table) -> None:  # noqa: ARG002 - protocol
@@ -112,7 +114,8 @@ class FileSystemBackend:
         table: Table,
     ) -> bool:
         """Rename the directory of a table, including its branches, atomically."""
-        return self.io.rename_dir(table.paths.root, self._get_table_root(target))
+        io = self.io.confine((self.root,))
+        return io.rename_dir(table.paths.root, self._get_table_root(target))
 
     def alter_table(
         self,

@@ -82,28 +82,31 @@ def open_served_location(
     return open_location(options, location, credentials)
 
 
-def check_served_directory(
+def confine_to_served_directory(
     options: Mapping[str, Any], io: FileIO, root: str, identifier: str, *, warehouse: str = ""
-) -> None:
-    """Refuse a local directory that a server names for a table or a database.
+) -> FileIO:
+    """Return the file system for the directory that a server names for a table or a database.
 
-    Raises :class:`NotAllowedError` unless it is below the warehouse, by default the option of the
-    catalog, or in a directory that the operator allows this table.
+    Raises :class:`NotAllowedError` for a local directory unless it is below the warehouse, by
+    default the option of the catalog, or in a directory that the operator allows this table. Links
+    between these directories and the table are not followed.
     """
     if not io.capabilities.is_local:
-        return
+        return io.confine((root,))
     local = strip_file_scheme(warehouse or str(options.get(WAREHOUSE.key) or ""))
     allowed = [path.rstrip("/") for path in read_permissions(options).list_directories(identifier)]
     above = []
     if local.startswith("/"):  # the name of a warehouse of a REST server is not a path
         above = [resolve_warehouse(local)[1], str(Path(local).resolve())]
-    if root not in allowed and not any(root.startswith(f"{p}/") for p in (*above, *allowed)):
+    anchors = [path for path in (*above, *allowed) if root.startswith(f"{path}/")]
+    if root not in allowed and not anchors:
         raise NotAllowedError(
             f"the catalog names the local directory {root} for {identifier}, which is not allowed "
             f"(allowed: {', '.join(dict.fromkeys((*above, *allowed))) or 'none'}). If it is right, "
             f"add it to the catalog option {ALLOWED_EXTERNAL_PATHS.key!r}, or {root.rpartition('/')[0]}/*, which opens a "
             "directory to all tables"
         )
+    return io.confine((root,), anchors)
 
 
 def _extract_storage_options(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -98,7 +98,8 @@ class FileIO(Protocol):
 
         The methods of the copy raise :class:`NotAllowedError` for other paths. They follow no
         symbolic link below the directories, except to read a file that is in one of them. They
-        follow none below the ``anchors`` either, which are directories above some of them.
+        follow none below the ``anchors`` either, which are directories above some of them; a copy
+        of the copy keeps them.
         """
         ...
 

@@ -61,8 +61,8 @@ class LocalFileIO:
     def confine(self, roots: Sequence[str], anchors: Sequence[str] = ()) -> Self:
         """Return a copy for some directories; see :meth:`FileIO.confine`."""
         confined = copy(self)
-        kept = tuple(anchors) or self._roots.anchors
-        confined._roots = Roots(tuple(roots), kept)  # noqa: SLF001 - its own class
+        kept = dict.fromkeys((*self._roots.anchors, *anchors))
+        confined._roots = Roots(tuple(roots), tuple(kept))  # noqa: SLF001 - its own class
         return confined
 
     def check_readable(self, path: str) -> None:

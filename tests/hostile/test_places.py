@@ -15,7 +15,7 @@ from support.tables import rows_of, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.catalog.rest import rest_client
-from paimon_orch.catalog.store_options import check_served_directory, open_served_location
+from paimon_orch.catalog.store_options import confine_to_served_directory, open_served_location
 from paimon_orch.errors import InputError, NotAllowedError, PaimonError
 from paimon_orch.table.permissions import TablePermissions
 from paimon_orch.table.table import Table
@@ -105,14 +105,14 @@ def test_a_server_names_no_local_directory_outside_of_the_warehouse(
     with pytest.raises(
         NotAllowedError, match=r"local directory .* for db\.t, which is not allowed"
     ):
-        check_served_directory(options, io, root, "db.t")
+        confine_to_served_directory(options, io, root, "db.t")
 
 
 def test_a_server_names_local_directories_that_are_allowed(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path)
     options = {"warehouse": f"{tmp_path}/link", "allowed-external-paths": "/a,/b/*"}
     for root in (f"{tmp_path}/link/x", f"{tmp_path}/x/y", "/a/db.db/t", "/a/db.db/t/x", "/b/any"):
-        check_served_directory(options, *open_served_location(options, root), "db.t")
+        confine_to_served_directory(options, *open_served_location(options, root), "db.t")
 
 
 def test_a_rest_server_names_no_directory_of_this_machine(

@@ -30,7 +30,7 @@ from paimon_orch.catalog.hive.hive_settings import (
     read_settings,
 )
 from paimon_orch.catalog.identifier import TableIdentifier
-from paimon_orch.catalog.store_options import check_served_directory, open_served_location
+from paimon_orch.catalog.store_options import confine_to_served_directory, open_served_location
 from paimon_orch.errors import (
     AlreadyExistsError,
     CommitOutcomeUnknownError,
@@ -40,7 +40,6 @@ from paimon_orch.errors import (
     PaimonError,
     UnsupportedError,
 )
-from paimon_orch.format.external_paths import strip_file_scheme
 from paimon_orch.format.paths import MAIN_BRANCH, TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.metastore.hive_client import (
@@ -109,7 +108,7 @@ class HiveBackend:
         if options.get(LOCATION_IN_PROPERTIES):
             io, root = self._open_location(location, database)
             if io.capabilities.has_directories:
-                io.make_dir(root)
+                io.confine((root.rpartition("/")[0],)).make_dir(root)
         entry = hive_tables.build_database(database, location, options)
         try:
             self.client.write("create_database", entry)
@@ -162,7 +161,6 @@ class HiveBackend:
             root=root,
             environment=self._build_environment(identifier),
             is_external=hive_tables.is_external(entry),
-            warehouse=strip_file_scheme(self.settings.warehouse),
         )
         if not SchemaStore(io, TablePaths(root, identifier.branch)).ids():
             if identifier.branch != MAIN_BRANCH:
@@ -273,7 +271,9 @@ class HiveBackend:
             return
         if is_moved:  # the location in the parameters is the old one
             location = entry.sd.location
-        elif not io.rename_dir(table.paths.root, root):
+        elif not io.confine((root.rpartition("/")[0], table.paths.root)).rename_dir(
+            table.paths.root, root
+        ):
             raise AlreadyExistsError(
                 f"{root} exists; the files of {target} are in {table.paths.root}"
             )
@@ -356,7 +356,7 @@ class HiveBackend:
             io, root = resolve_warehouse(location)
         else:
             io, root = open_served_location(self.catalog_options, location)
-        check_served_directory(
+        io = confine_to_served_directory(
             self.catalog_options, io, root, identifier, warehouse=self.settings.warehouse
         )
         return io, root

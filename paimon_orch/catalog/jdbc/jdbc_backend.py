@@ -161,17 +161,22 @@ class JdbcBackend:
         """Return a table or branch that has a row and a schema."""
         if not self._has_table(identifier):
             return None
+        io, root = self._locate_table(identifier)
         table = CatalogTable(
-            io=self.io,
-            root=self._get_table_root(identifier),
+            io=io,
+            root=root,
             environment=self._build_environment(identifier),
-            warehouse=self.root,
         )
-        if not SchemaStore(self.io, TablePaths(table.root, identifier.branch)).ids():
+        if not SchemaStore(io, TablePaths(table.root, identifier.branch)).ids():
             if identifier.branch != MAIN_BRANCH:
                 return None
             raise LostTableError(table, identifier, self.description)
         return table
+
+    def _locate_table(self, identifier: TableIdentifier) -> tuple[FileIO, str]:
+        """Return the directory of a table, and the file system for it."""
+        root = self._get_table_root(identifier)
+        return self.io.confine((root,), (self.root,)), root
 
     def create_table(
         self, identifier: TableIdentifier, schema: TableSchema, location: str | None
@@ -180,7 +185,8 @@ class JdbcBackend:
         refuse_location(identifier, location)
         if not self.has_database(identifier.database):
             self.create_database(identifier.database)
-        store = SchemaStore(self.io, TablePaths(self._get_table_root(identifier)))
+        io, root = self._locate_table(identifier)
+        store = SchemaStore(io, TablePaths(root))
         with self._hold_locks(identifier):
             if self._has_table(identifier):
                 return False
@@ -198,7 +204,7 @@ class JdbcBackend:
             self.database.run_transaction(lambda c: c.execute(sa.insert(TABLES).values(row)))
         except (InputError, AccessDeniedError):  # other errors may hide that it was inserted
             with suppress(PaimonError, OSError):
-                self.io.delete(schema_path)
+                self._locate_table(identifier)[0].delete(schema_path)
             raise
 
     def _refuse_unregistered(self, identifier: TableIdentifier) -> bool:
@@ -223,6 +229,7 @@ class JdbcBackend:
     def rename_table(self, source: TableIdentifier, target: TableIdentifier, table: Table) -> bool:
         """Change the rows of a table and rename its directory, both or neither."""
         target_root = self._get_table_root(target)
+        io = self.io.confine((self.root,))
         renamed = False
 
         def rename(connection: sa.Connection) -> None:
@@ -231,7 +238,7 @@ class JdbcBackend:
             for rows in (TABLES, *self._table_property_tables()):
                 matches = self._match_table(rows, source)
                 connection.execute(sa.update(rows).where(*matches).values(names))
-            if not self.io.rename_dir(table.paths.root, target_root):
+            if not io.rename_dir(table.paths.root, target_root):
                 raise AlreadyExistsError(
                     f"{target_root} exists, but is not a table in {self.description}; move or "
                     "delete the directory"
@@ -248,7 +255,7 @@ class JdbcBackend:
                 if not renamed:
                     raise
                 if not self._has_table(target):  # the rows were not committed
-                    self.io.rename_dir(target_root, table.paths.root)
+                    io.rename_dir(target_root, table.paths.root)
                     raise
         return True
 

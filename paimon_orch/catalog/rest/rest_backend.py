@@ -19,7 +19,7 @@ from paimon_orch.catalog.rest.rest_marks import RestMarks
 from paimon_orch.catalog.rest.rest_options import DATA_TOKEN_ENABLED
 from paimon_orch.catalog.rest.rest_snapshots import RestSnapshots, load_latest_snapshot
 from paimon_orch.catalog.rest.schema_messages import encode_changes, encode_schema
-from paimon_orch.catalog.store_options import check_served_directory, open_served_location
+from paimon_orch.catalog.store_options import confine_to_served_directory, open_served_location
 from paimon_orch.errors import AlreadyExistsError, NotFoundError
 from paimon_orch.format.options import Options
 from paimon_orch.format.paths import TablePaths
@@ -127,8 +127,7 @@ class RestBackend:
                 location=location,
             )
         io, root = open_served_location(options, location, token)
-        check_served_directory(options, io, root, str(identifier))
-        return io, root
+        return confine_to_served_directory(options, io, root, str(identifier)), root
 
     def create_table(
         self, identifier: TableIdentifier, schema: TableSchema, location: str | None
