@@ -162,7 +162,8 @@ class OrcFileReader:
     def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield all rows of the named columns in file order; CHAR has no trailing spaces."""
         longest = self._check_stripes(columns, range(len(self._stripes)))
-        batch_rows = fit_batch_rows(batch_rows, len(columns), self._size, copies=4)
+        types = len(self._tail.find_columns(set(columns)))
+        batch_rows = fit_batch_rows(batch_rows, types, self._size, copies=4)
         if self._has_several_zones(columns):
             for number, stripe in enumerate(self._stripes):
                 if not self._is_small(stripe, longest, columns):
@@ -289,8 +290,8 @@ class OrcFileReader:
 
         Refuses stripes with which pyarrow would end the process.
         """
-        tail = self._tail
-        check = OrcStreamCheck(self._source, tail, tail.find_columns(set(columns)))
+        types = self._tail.find_columns(set(columns))
+        check = OrcStreamCheck(self._source, self._tail, types, self._size)
         if not check.is_needed:
             return 0
         with self._source.reraise_failure():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -268,6 +268,11 @@ def build_nested(levels: int) -> bytes:
         *groups,
         build_element("leaf", {1: INT32, 3: 0}, {}),
     ]
+    return build_schema(schema)
+
+
+def build_schema(schema: Sequence[bytes]) -> bytes:
+    """Return a file without rows."""
     number, none = encode_integer(0), encode_list([])
     fields = {1: (5, encode_integer(1)), 2: (LIST, encode_list(schema)), 3: (6, number)}
     encoded = encode_struct(fields | {4: (LIST, none)})
@@ -280,6 +285,16 @@ def test_a_deep_schema_is_refused(monkeypatch: pytest.MonkeyPatch, *, is_limited
         monkeypatch.setattr(footer, "_limits_depth", lambda: False)
     assert read_all(build_nested(90)) == 0
     assert "nested" in refuse(lambda: read_all(build_nested(200_000)))
+
+
+def test_a_footer_of_many_columns_is_refused() -> None:
+    elements = [
+        build_element("root", {}, {5: 60_000}),
+        *(build_element(str(number), {1: INT32, 3: 0}, {}) for number in range(60_000)),
+    ]
+    assert "a Parquet file has 60000 columns" in refuse(lambda: read_all(build_schema(elements)))
+    elements[0] = build_element("root", {}, {5: 10_000})
+    assert run_limited(lambda: read_all(build_schema(elements[:10_001]))) == 0
 
 
 def test_a_wide_schema_is_not_deep(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -364,12 +379,34 @@ def build_orc_footer() -> bytes:
     postscript = split_protobuf(data[-1 - length : -1])
     block: bytes = pa.compress(b"\x22\0" * (30 << 10), codec="zstd", asbytes=True)
     footer = ((len(block) << 1).to_bytes(3, "little") + block) * 1_000
-    postscript[1], postscript[5] = len(footer), 0
+    return b"ORC" + footer + encode_postscript(postscript | {1: len(footer), 5: 0})
+
+
+def encode_postscript(fields: Mapping[int, int | bytes]) -> bytes:
+    """Return a postscript with its length."""
     encoded = b"".join(
         encode_varint(number << 3) + encode_varint(value) if isinstance(value, int) else value
-        for number, value in postscript.items()
+        for number, value in fields.items()
     )
-    return b"ORC" + footer + encoded + bytes([len(encoded)])
+    return encoded + bytes([len(encoded)])
+
+
+def build_orc_columns(count: int) -> bytes:
+    """Return a file without rows, with columns that have no names."""
+    data = write_orc(pa.table({"a": [1]}))
+    length = data[-1]
+    postscript = split_protobuf(data[-1 - length : -1])
+    children = b"".join(encode_varint(number + 1) for number in range(count))
+    root = b"\x08\x0c\x12" + encode_varint(len(children)) + children + b"\x1a\0" * count
+    footer = b"\x08\3\x22" + encode_varint(len(root)) + root + b"\x22\2\x08\4" * count
+    postscript |= {1: len(footer), 2: 0, 5: 0}
+    return b"ORC" + footer + encode_postscript(postscript)
+
+
+def build_orc_blocks() -> bytes:
+    zeros = pa.array(np.zeros(500_000))
+    rows = pa.table([zeros] * 80, names=[f"c{number}" for number in range(80)])
+    return write_orc(rows, compression_block_size=4 << 20)
 
 
 def split_protobuf(message: bytes) -> dict[int, int | bytes]:
@@ -392,6 +429,12 @@ ORC_BOMBS: dict[str, tuple[Callable[[], bytes], str]] = {
         "elements can have texts of",
     ),
     "a footer": (build_orc_footer, "the metadata of an ORC file is too large"),
+    "columns": (lambda: build_orc_columns(30_000), "30000 columns of an ORC file are read"),
+    "columns that are not read": (
+        lambda: build_orc_columns(100_000),
+        "an ORC file has 100001 columns",
+    ),
+    "blocks": (build_orc_blocks, "the blocks of 80 streams have"),
 }
 
 
@@ -399,7 +442,7 @@ ORC_BOMBS: dict[str, tuple[Callable[[], bytes], str]] = {
 def test_a_small_orc_file_of_gigabytes_is_refused(name: str) -> None:
     build, message = ORC_BOMBS[name]
     data = build()
-    assert len(data) < 30_000
+    assert len(data) < MIB
 
     refusal = refuse(lambda: read_all(data, "orc"))
 

@@ -4,6 +4,7 @@ See docs/format/data-files.md#parquet.
 """
 
 import io
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -63,6 +64,7 @@ _CODECS = {
     **{name: name for name in ("zstd", "snappy", "gzip", "lz4", "brotli", "none")},
     "uncompressed": "none",
 }
+_DOT = re.compile(r"\.")
 _LIST_GROUPS = {
     pa.MapType: ".key_value",
     pa.ListType: ".list",
@@ -177,11 +179,12 @@ class ParquetFileReader:
 
     def _find_leaves(self, columns: Sequence[str]) -> list[int]:
         """Return the numbers of the leaf columns of columns or of parts of them."""
-        names, prefixes = set(columns), tuple(f"{name}." for name in columns)
+        names = set(columns)
         return [
             leaf
             for leaf, path in enumerate(self._leaf_paths)
-            if path in names or path.startswith(prefixes)
+            # a name can have dots
+            if path in names or any(path[: dot.start()] in names for dot in _DOT.finditer(path))
         ]
 
     @cached_property

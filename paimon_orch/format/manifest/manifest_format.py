@@ -184,7 +184,7 @@ def _check_stripes(data: bytes, file: Any) -> None:
     """Raise ``ValueError`` for stripes of an open ORC file that need too much memory."""
     source, tail = io.BytesIO(data), OrcTail(file.reader.serialized_file_tail())
     tail.check_types()
-    check = OrcStreamCheck(source, tail, tail.find_columns(set(file.schema.names)))
+    check = OrcStreamCheck(source, tail, tail.find_columns(set(file.schema.names)), len(data))
     for stripe in tail.stripes:
         longest = check.check(stripe, tail.read_footer(source, stripe))
         content = f"{stripe.rows} records can have texts of {longest} bytes each"

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from paimon_orch.decode_limits import (
     build_limit_error,
+    check_batch_bytes,
     get_allowed_bytes,
     get_max_decompressed_bytes,
 )
@@ -24,6 +25,7 @@ ORC_MAP, ORC_DECIMAL, _UNION = 11, 14, 13  # kinds of types
 _MAX_PRECISION = 38
 _FIRST_READ_BYTES = 16 << 10
 _BYTES_PER_METADATA_BYTE = 100  # a type of two bytes becomes an object
+_BYTES_PER_TYPE = 16 << 10  # when the file is opened
 _TIMESTAMP_STATISTICS = 9
 _BYTES = 2  # a wire type
 
@@ -159,6 +161,28 @@ class OrcTail:
             data, self._codec, self._block_size, limit, "a stream of the file is too large"
         )
 
+    def may_have_large_blocks(self, streams: int, file_size: int) -> bool:
+        """Return whether the blocks that a number of streams declare need too much memory."""
+        limit = get_max_decompressed_bytes(file_size)
+        return self._codec != "none" and streams * self._block_size > limit
+
+    def check_blocks(self, source: Any, streams: Sequence[OrcStream], file_size: int) -> None:
+        """Raise an error if streams that are read together need too much memory.
+
+        A block of each of them is decompressed at the same time.
+        """
+        if not self.may_have_large_blocks(len(streams), file_size):
+            return
+        limit = get_max_decompressed_bytes(file_size)
+        size = 0  # blocks can be smaller than declared
+        for stream in streams:
+            source.seek(stream.offset)
+            blocks = _decompress(source.read(stream.size), self._codec, self._block_size)
+            size += max(map(len, blocks), default=0)
+            if size > limit:
+                content = f"the blocks of {len(streams)} streams have {size} bytes or more in sum"
+                raise build_limit_error(content, limit, file_size)
+
     def replace_zones(self, footers: Sequence[StripeFooter], zone: str) -> list[range | bytes]:
         """Return the file with another zone in its stripes: ranges of this file, and new bytes."""
         parts, stripes = list[range | bytes](), list[bytes]()
@@ -218,9 +242,9 @@ def check_postscript(source: Any) -> None:
     source.seek(size - 1 - length - footer)
     data = source.read(footer)
     source.seek(0)
-    codec = _find_codec(postscript)
-    if codec != "none":
-        _decompress_metadata(data, codec, block or _DEFAULT_BLOCK_SIZE)
+    message = _decompress_metadata(data, _find_codec(postscript), block or _DEFAULT_BLOCK_SIZE)
+    types = len(_decode_messages(message, 4))
+    check_batch_bytes(types * _BYTES_PER_TYPE, size, f"an ORC file has {types} columns")
 
 
 def _find_codec(postscript: bytes) -> str:

@@ -21,8 +21,10 @@ from paimon_orch.format.orc.orc_metadata import (
 )
 
 _STRINGS, _LIST = {7, 8, 16, 17}, 10  # kinds of types
-_PRESENT, _LENGTH, _SECONDARY = 0, 2, 5  # kinds of streams
+_PRESENT, _LENGTH, _SECONDARY = 0, 2, 5  # kinds of streams; those above are indexes
+_MAX_STREAMS = 4  # of a column
 _DICTIONARIES, _VERSION_2 = {1, 3}, {2, 3}  # kinds of encodings
+_BYTES_PER_COLUMN = 64 << 10  # of the buffers that the ORC library needs for each column
 _BYTES_PER_ITEM = 16  # of a list, a map or a dictionary
 _MAX_ROUGH_BYTES, _MAX_ROUGH_LENGTH = 1 << 27, 255
 _MAX_SCALE = 128  # more than that of any type
@@ -31,13 +33,21 @@ _MAX_SCALE = 128  # more than that of any type
 class OrcStreamCheck:
     """Checks the stripes of one open file before some columns are read."""
 
-    def __init__(self, source: Any, tail: OrcTail, columns: Mapping[int, int]) -> None:
-        """Check columns, of which the kinds of types are given by id."""
+    def __init__(
+        self, source: Any, tail: OrcTail, columns: Mapping[int, int], file_size: int
+    ) -> None:
+        """Check columns, of which the kinds of types are given by id.
+
+        Raises ``ValueError`` for too many columns.
+        """
+        content = f"{len(columns)} columns of an ORC file are read"
+        check_batch_bytes(len(columns) * _BYTES_PER_COLUMN, file_size, content)
         self._source, self._tail, self._columns = source, tail, columns
+        self._file_size = file_size
         self._keys = tail.find_map_keys(columns)
         self.is_needed = any(
             kind in {_LIST, ORC_MAP, ORC_DECIMAL, *_STRINGS} for kind in columns.values()
-        )
+        ) or tail.may_have_large_blocks(_MAX_STREAMS * len(columns), file_size)
 
     def check(self, stripe: OrcStripe, footer: StripeFooter) -> int:
         """Check one stripe; return the bytes of the longest texts of its dictionaries.
@@ -45,6 +55,8 @@ class OrcStreamCheck:
         Each row can have these texts. Raises :class:`UnsupportedError` for a null key of a map, and
         ``ValueError`` or ``MemoryError`` for damaged streams, and for lists that repeat long texts.
         """
+        read = [s for s in footer.streams if s.column in self._columns and s.kind <= _SECONDARY]
+        self._tail.check_blocks(self._source, read, self._file_size)
         longest, elements = 0, 0
         for stream in footer.streams:
             kind = self._columns.get(stream.column)

@@ -15,6 +15,7 @@ from typing import IO, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from paimon_orch.decode_limits import check_batch_bytes
 from paimon_orch.format.parquet.page_headers import ByteRange
 from paimon_orch.format.parquet.thrift_compact import (
     I64,
@@ -37,6 +38,7 @@ _REMOTE_TAIL_BYTES = 1 << 16  # the first request usually includes the whole foo
 
 # field numbers in the Thrift structs of the file, a row group, a column chunk and its metadata
 _SCHEMA, _FILE_ROWS, _ROW_GROUPS, _ENCRYPTION = 2, 3, 4, 8
+_BYTES_PER_COLUMN = 16 << 10  # of the objects for a column, and of its buffers while it is read
 _CHILDREN, _MAX_DEPTH = 5, 100  # as newer releases of Arrow
 _CHUNKS, _GROUP_BYTES, _GROUP_ROWS = 1, 2, 3
 _PATH, _START, _METADATA, _INDEX_OFFSET, _INDEX_LENGTH, _CRYPTO, _ENCRYPTED = 1, 2, 3, 4, 5, 8, 9
@@ -107,11 +109,16 @@ class Footer:
     def metadata(self) -> "pq.FileMetaData":
         """Return the footer as pyarrow decodes it; pyarrow raises an error if it is damaged.
 
-        Raises ``ValueError`` for a schema of so many levels that pyarrow would end the process.
+        Raises ``ValueError`` for a schema of so many levels that pyarrow would end the process, and
+        for too many columns.
         """
         if self.has_magic and not _limits_depth():
             self._check_depth()
-        return pq.read_metadata(pa.BufferReader(PARQUET_MAGIC + self._tail))
+        metadata = pq.read_metadata(pa.BufferReader(PARQUET_MAGIC + self._tail))
+        columns = metadata.num_columns
+        content = f"a Parquet file has {columns} columns"
+        check_batch_bytes(columns * _BYTES_PER_COLUMN, self.file_size, content)
+        return metadata
 
     def _check_depth(self) -> None:
         elements = list(decode_list(self._data, self._file[_SCHEMA].start))
