@@ -36,6 +36,8 @@ from paimon_orch.format.manifest.manifest_entry import decode_manifest
 from paimon_orch.format.parquet import footer
 from paimon_orch.format.parquet.deltas import decode_deltas
 from paimon_orch.format.parquet.thrift_compact import (
+    I32,
+    I64,
     LIST,
     STRUCT,
     decode_struct,
@@ -52,6 +54,8 @@ MIB = 1 << 20
 ELEMENTS = 400_000_000
 COUNT = (1 << 31) - 64
 TEXT = Page(values=1, content=plain(b"x" * MIB), is_dictionary=True)
+LARGE = Page(values=1, content=plain(bytes(300 * MIB)))
+HIGH = 1 << 32  # Arrow uses the low 32 bits of numbers
 TEXTS = Page(values=1000, content=indices(1000), encoding=INDICES)
 
 
@@ -123,6 +127,30 @@ BOMBS: dict[str, tuple[Callable[[], bytes], str]] = {
             10, Page(values=10, encoding=DELTA_LENGTHS, content=encode_deltas(0, COUNT))
         ),
         "a page of 10 values has 2147483584 lengths",
+    ),
+    "a page behind a long size": (
+        lambda: one_column(2, Page(values=1, content=plain(b"x"), stated={3: HIGH + 14}), LARGE),
+        "more than 32 bits",
+    ),
+    "a page behind a long number of values": (
+        lambda: one_column(2, Page(values=1, content=plain(b"x"), stated_values=HIGH + 1), LARGE),
+        "more than 32 bits",
+    ),
+    "a page behind a page of an unknown type": (
+        lambda: one_column(1, Page(values=0, content=b"", stated={1: 9, 3: HIGH + 9}), LARGE),
+        "more than 32 bits",
+    ),
+    "a stored size": (
+        lambda: one_column(1, Page(values=1, content=plain(b"x"), stated={3: (1 << 31) - 1})),
+        "of 2147483647 bytes is not inside its column chunk",
+    ),
+    "a page behind another length of the column": (
+        lambda: edit_chunk(
+            one_column(2, Page(values=1, content=plain(b"x")), LARGE),
+            lambda *_: None,
+            ignored=bytes([I32]) + b"".join(map(encode_integer, (7, 40))),
+        ),
+        "field 7 has the Thrift type 5",
     ),
     "declared lengths": (
         lambda: one_column(
@@ -245,15 +273,23 @@ def test_differences_are_decoded_as_arrow_wrote_them(numbers: Sequence[int]) -> 
         assert decoded.tolist() == numbers
 
 
-def edit_chunk(data: bytes, edit: Callable[[dict, dict], None]) -> bytes:  # type: ignore[type-arg]
-    """Return a file with another column chunk, whose fields and those of its metadata are edited."""
+def edit_chunk(
+    data: bytes,
+    edit: Callable[[dict, dict], None],  # type: ignore[type-arg]
+    *,
+    ignored: bytes = b"",
+) -> bytes:
+    """Return a file with another column chunk, whose fields and those of its metadata are edited.
+
+    ``ignored``: more fields of the metadata.
+    """
     length = int.from_bytes(data[-8:-4], "little")
     file = split_struct(data[-8 - length : -8])
     group = split_struct(file[4][1][1:])
     chunk = split_struct(group[1][1][1:])
     metadata = split_struct(chunk[3][1])
     edit(chunk, metadata)
-    chunk[3] = (STRUCT, encode_struct(metadata))
+    chunk[3] = (STRUCT, encode_struct(metadata)[:-1] + ignored + b"\0")
     group[1] = (LIST, encode_list([encode_struct(chunk)]))
     file[4] = (LIST, encode_list([encode_struct(group)]))
     encoded = encode_struct(file)
@@ -307,6 +343,7 @@ def test_a_wide_schema_is_not_deep(monkeypatch: pytest.MonkeyPatch) -> None:
 SIZES = encode_struct({3: (LIST, encode_list([b"\2"] * 5, 6))})
 EDITS: dict[str, Callable[[dict, dict], None]] = {  # type: ignore[type-arg]
     "levels": lambda _, metadata: metadata.update({16: (STRUCT, SIZES)}),
+    "type": lambda _, metadata: metadata.update({1: (I32, encode_integer(4))}),
     "keys": lambda chunk, _: chunk.update({8: (STRUCT, b"\x1c\0\0")}),
 }
 
@@ -326,7 +363,7 @@ def test_a_footer_with_which_pyarrow_ends_the_process_is_refused(name: str) -> N
         with wrap_decode_errors("file"):
             return read(ParquetFileReader(io.BytesIO(data), remote=remote)) is None
 
-    for read in reads:
+    for read in reads[name == "type" :]:  # which a read of rows does not use
         for remote in (False, True):
             outcome = run_limited(lambda r=read, d=remote: attempt(r, remote=d))  # type: ignore[misc]
             assert isinstance(outcome, PaimonError)
@@ -340,6 +377,14 @@ def build_repeated_noise(count: int) -> bytes:
     page = Page(values=1, content=plain(NOISE), is_dictionary=True)
     used = Page(values=count, content=indices(count), encoding=INDICES)
     return one_column(count, page, used)
+
+
+def test_pages_of_fewer_values_than_the_footer_states_are_refused() -> None:
+    data = edit_chunk(
+        one_column(1, Page(values=1, content=plain(b"x"))),
+        lambda _, metadata: metadata.update({5: (I64, encode_integer(9))}),
+    )
+    assert "the pages of 9 values have only 1" in refuse(lambda: read_all(data))
 
 
 def test_a_file_below_a_mebibyte_does_not_take_gigabytes() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -36,16 +37,21 @@ class Page:
     is_dictionary: bool = False
     declared: int | None = None
     """The decompressed size in the header."""
+    stated: Mapping[int, int] = field(default_factory=dict)
+    """Other fields of the header."""
+    stated_values: int | None = None
+    """The number of values in the header."""
 
     def encode(self) -> bytes:
         """Return the header and the compressed content."""
         body: bytes = pa.compress(self.content, codec="zstd", asbytes=True)
         kind, head_field = (2, 7) if self.is_dictionary else (0, 5)
-        head = numbers({1: self.values, 2: self.encoding})
+        values = self.values if self.stated_values is None else self.stated_values
+        head = numbers({1: values, 2: self.encoding})
         if not self.is_dictionary:
             head |= numbers({3: RLE, 4: RLE})
         size = len(self.content) if self.declared is None else self.declared
-        header = numbers({1: kind, 2: size, 3: len(body)})
+        header = numbers({1: kind, 2: size, 3: len(body), **self.stated})
         return encode_struct(header | {head_field: (STRUCT, encode_struct(head))}) + body
 
 

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from paimon_orch.decode_limits import check_batch_bytes
 from paimon_orch.format.parquet.page_headers import ByteRange
 from paimon_orch.format.parquet.thrift_compact import (
+    I32,
     I64,
     LIST,
     STRUCT,
@@ -42,7 +43,17 @@ _BYTES_PER_COLUMN = 16 << 10  # of the objects for a column, and of its buffers 
 _CHILDREN, _MAX_DEPTH = 5, 100  # as newer releases of Arrow
 _CHUNKS, _GROUP_BYTES, _GROUP_ROWS = 1, 2, 3
 _PATH, _START, _METADATA, _INDEX_OFFSET, _INDEX_LENGTH, _CRYPTO, _ENCRYPTED = 1, 2, 3, 4, 5, 8, 9
-_CODEC, _VALUES, _COMPRESSED, _DATA_PAGES, _DICTIONARY, _SIZES = 4, 5, 7, 9, 11, 16
+_TYPE, _CODEC, _VALUES, _COMPRESSED, _DATA_PAGES, _DICTIONARY, _SIZES = 1, 4, 5, 7, 9, 11, 16
+_TYPES = (
+    "BOOLEAN",
+    "INT32",
+    "INT64",
+    "INT96",
+    "FLOAT",
+    "DOUBLE",
+    "BYTE_ARRAY",
+    "FIXED_LEN_BYTE_ARRAY",
+)
 _KEPT_FIELDS = (1, 2, 3, 4, 6)  # type, encodings, path, codec, uncompressed size
 
 _ChunkFields = tuple[dict[int, ValueSpan], dict[int, ValueSpan]]
@@ -145,7 +156,7 @@ class Footer:
 
     @cached_property
     def _row_groups(self) -> list[ValueSpan]:
-        return list(decode_list(self._data, self._file[_ROW_GROUPS].start))
+        return list(decode_list(self._data, _get(self._file, _ROW_GROUPS, LIST).start))
 
     def _fields(self, value: ValueSpan) -> dict[int, ValueSpan]:
         return decode_struct(self._data, value.start)[0]
@@ -159,12 +170,13 @@ class Footer:
         Raises ``ValueError`` or ``LookupError`` if they are not inside of the file.
         """
         _, metadata = self._list_chunks(group)[leaf]
-        start, length, values, codec = (
-            self._decode_integer(metadata[number])
-            for number in (_DATA_PAGES, _COMPRESSED, _VALUES, _CODEC)
+        start, length, values = (
+            self._decode_integer(_get(metadata, number, I64))
+            for number in (_DATA_PAGES, _COMPRESSED, _VALUES)
         )
+        codec = self._decode_integer(_get(metadata, _CODEC, I32))
         if _DICTIONARY in metadata:
-            dictionary = self._decode_integer(metadata[_DICTIONARY])
+            dictionary = self._decode_integer(_get(metadata, _DICTIONARY, I64))
             start = dictionary if 0 < dictionary < start else start
         if not 0 <= start <= start + length <= self.file_size:
             raise ValueError(f"a column chunk of {length} bytes at {start} is not inside the file")
@@ -179,6 +191,9 @@ class Footer:
         chunk, metadata = self._list_chunks(group)[leaf]
         if chunk.keys() & {_CRYPTO, _ENCRYPTED}:
             raise ValueError("the metadata of a column is encrypted")
+        expected = self.metadata.schema.column(leaf).physical_type
+        if self._decode_integer(_get(metadata, _TYPE, I32)) != _TYPES.index(expected):
+            raise ValueError(f"the metadata of a column of type {expected} states another type")
         if _SIZES in metadata:
             self._check_sizes(self._fields(metadata[_SIZES]), leaf)
         return self.metadata.row_group(group).column(leaf)
@@ -198,11 +213,15 @@ class Footer:
         """Return the fields of the column chunks of a row group, and of their metadata."""
         chunks = self._chunks_by_group.get(group)
         if chunks is None:
-            start = self._fields(self._row_groups[group])[_CHUNKS].start
-            count, _, position = decode_list_header(self._data, start)
+            row_group = self._row_groups[group]
+            start = _get(self._fields(row_group), _CHUNKS, LIST).start
+            count, kind, position = decode_list_header(self._data, start)
+            if {row_group.kind, kind} != {STRUCT}:
+                raise ValueError("the row groups or columns of the footer have another Thrift type")
             chunks = list[_ChunkFields]()
             for _ in range(count):
                 fields, metadata, position = decode_struct_with(self._data, position, _METADATA)
+                _get(fields, _METADATA, STRUCT)
                 chunks.append((fields, metadata))
             self._chunks_by_group[group] = chunks
         return chunks
@@ -295,6 +314,14 @@ class Footer:
 
     def _bytes(self, value: ValueSpan) -> bytes:
         return self._data[value.start : value.end]
+
+
+def _get(fields: Mapping[int, ValueSpan], number: int, kind: int) -> ValueSpan:
+    """Return a field of a kind, because Arrow ignores fields of other kinds."""
+    value = fields[number]
+    if value.kind != kind:
+        raise ValueError(f"field {number} has the Thrift type {value.kind}")
+    return value
 
 
 @cache

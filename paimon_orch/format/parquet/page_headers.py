@@ -39,6 +39,7 @@ _TYPE, _DECOMPRESSED, _COMPRESSED = 1, 2, 3
 _VALUES = 1
 _FIRST_BYTES = 160  # most headers are shorter
 _MAX_HEADER_BYTES = 16 << 20  # as in Arrow
+_LIMIT = 1 << 31
 
 _USUAL_INDICES = (b"\x04", b"\x10")  # the same numbers as they are stored
 _VARINT = rb"([\x80-\xff]{0,4}[\x00-\x7f])"
@@ -116,7 +117,10 @@ def read_declared_pages(source: IO[bytes], chunk: ByteRange, values: int) -> Dec
         if usual is not None and length and length <= end - position:
             # inlined, because this is the loop that costs time
             decompressed, compressed, count, encoding, _ = usual.groups()
-            position += length + _decode_short(compressed)
+            number = _decode_short(compressed)
+            if number > end - position - length:
+                raise _build_size_error(position, number)
+            position += length + number
             number = _decode_short(count)
             read_values += number
             if encoding in _USUAL_INDICES:
@@ -125,12 +129,20 @@ def read_declared_pages(source: IO[bytes], chunk: ByteRange, values: int) -> Dec
             page_bytes = max(page_bytes, number)
         else:
             page, start = _read_header(source, position, end)
+            if page.compressed > end - start:
+                raise _build_size_error(position, page.compressed)
             declared.add(page, start)
             position = start + page.compressed
     declared.values += read_values
     declared.indices += indices
     declared.page_bytes = max(declared.page_bytes, page_bytes)
+    if declared.values < values:  # Arrow would return fewer rows
+        raise ValueError(f"the pages of {values} values have only {declared.values}")
     return declared
+
+
+def _build_size_error(position: int, size: int) -> ValueError:
+    return ValueError(f"the page at {position} of {size} bytes is not inside its column chunk")
 
 
 def _find_reader(source: IO[bytes]) -> Callable[[int, int], bytes]:
@@ -162,13 +174,14 @@ def _decode_short(encoded: bytes) -> int:
     raw = int.from_bytes(encoded, "little")
     if raw & 1:
         raise ValueError("a page declares a negative size")
-    return (
+    number = (
         raw >> 1 & 0x3F
         | raw >> 2 & 0x1FC0
         | raw >> 3 & 0xFE000
         | raw >> 4 & 0x7F00000
         | raw >> 5 & 0x3F8000000
     )
+    return _check_number(number)
 
 
 def _read_header(source: IO[bytes], position: int, end: int) -> tuple[PageHeader, int]:
@@ -214,7 +227,10 @@ def _decode_header(data: bytes) -> tuple[PageHeader, int]:
     encoding = _decode_number(head, _ENCODING_FIELDS[page_type])
     if page_type != _DATA_PAGE_V2:
         return PageHeader(page_type, *sizes, values, encoding), length
-    level_bytes = sum(_decode_number(head, number) for number in _LEVEL_FIELDS)
+    levels = [_decode_number(head, number) for number in _LEVEL_FIELDS]
+    level_bytes = sum(levels)
+    if min(levels) < 0 or level_bytes > min(sizes):
+        raise ValueError("the levels of a page are longer than the page")
     is_compressed = head.get(_IS_COMPRESSED, (0, b""))[0] != FALSE
     return PageHeader(page_type, *sizes, values, encoding, level_bytes, is_compressed), length
 
@@ -224,4 +240,11 @@ def _decode_number(fields: ThriftFields, number: int) -> int:
     kind, encoded = fields[number]
     if kind != I32:
         raise ValueError("a page header has a field of an unknown type")
-    return decode_integer(encoded, 0)
+    return _check_number(decode_integer(encoded, 0))
+
+
+def _check_number(number: int) -> int:
+    """Raise ``ValueError`` for a number of which Arrow would use the low 32 bits."""
+    if not -_LIMIT <= number < _LIMIT:
+        raise ValueError(f"a page header has the number {number}, which has more than 32 bits")
+    return number
