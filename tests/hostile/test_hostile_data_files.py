@@ -36,6 +36,7 @@ from paimon_orch.format.manifest.manifest_entry import decode_manifest
 from paimon_orch.format.parquet import footer
 from paimon_orch.format.parquet.deltas import decode_deltas
 from paimon_orch.format.parquet.thrift_compact import (
+    BINARY,
     I32,
     I64,
     LIST,
@@ -341,8 +342,10 @@ def test_a_wide_schema_is_not_deep(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 SIZES = encode_struct({3: (LIST, encode_list([b"\2"] * 5, 6))})
+BOUNDS = encode_struct({1: (BINARY, b"\3\0\0\0"), 2: (BINARY, b"\0")})
 EDITS: dict[str, Callable[[dict, dict], None]] = {  # type: ignore[type-arg]
     "levels": lambda _, metadata: metadata.update({16: (STRUCT, SIZES)}),
+    "bounds": lambda _, metadata: metadata.update({12: (STRUCT, BOUNDS)}),
     "type": lambda _, metadata: metadata.update({1: (I32, encode_integer(4))}),
     "keys": lambda chunk, _: chunk.update({8: (STRUCT, b"\x1c\0\0")}),
 }
@@ -351,7 +354,8 @@ EDITS: dict[str, Callable[[dict, dict], None]] = {  # type: ignore[type-arg]
 @pytest.mark.parametrize("name", EDITS)
 def test_a_footer_with_which_pyarrow_ends_the_process_is_refused(name: str) -> None:
     sink = io.BytesIO()
-    pq.write_table(pa.table({"a": ["x", "y"]}), sink, write_statistics=True)
+    values = [1, 2] if name == "bounds" else ["x", "y"]
+    pq.write_table(pa.table({"a": values}), sink, write_statistics=True)
     data = edit_chunk(sink.getvalue(), EDITS[name])
     reads: list[Callable[[ParquetFileReader], object]] = [
         lambda reader: [batch.num_rows for batch in reader.batches(["a"], 9)],
@@ -363,7 +367,7 @@ def test_a_footer_with_which_pyarrow_ends_the_process_is_refused(name: str) -> N
         with wrap_decode_errors("file"):
             return read(ParquetFileReader(io.BytesIO(data), remote=remote)) is None
 
-    for read in reads[name == "type" :]:  # which a read of rows does not use
+    for read in reads[name in ("type", "bounds") :]:  # which a read of rows does not use
         for remote in (False, True):
             outcome = run_limited(lambda r=read, d=remote: attempt(r, remote=d))  # type: ignore[misc]
             assert isinstance(outcome, PaimonError)

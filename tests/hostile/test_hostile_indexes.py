@@ -191,6 +191,15 @@ def test_orc_types_that_contain_themselves_are_refused() -> None:
     assert "contains itself" in refuse(find)
 
 
+@pytest.mark.parametrize("scale", [39, (1 << 32) - 1, 1 << 40])
+def test_an_orc_decimal_whose_scale_takes_hours_is_refused(scale: int) -> None:
+    tail = OrcTail(
+        field(1, b"") + field(2, field(4, field(1, 14) + field(5, 20) + field(6, scale)))
+    )
+    with pytest.raises(ValueError, match=f"the scale {scale} of column 0 is above 38"):
+        tail.check_types()
+
+
 def test_a_stripe_footer_of_orc_is_not_decompressed_to_any_size(tmp_path: Path) -> None:
     compressor = zlib.compressobj(9, wbits=-15)
     part = compressor.compress(bytes(1 << 20)) + compressor.flush(zlib.Z_FULL_FLUSH)

@@ -86,13 +86,15 @@ class OrcTail:
         ]
 
     def check_types(self) -> None:
-        """Raise ``ValueError`` for types with which pyarrow would end the process."""
+        """Raise ``ValueError`` for types with which pyarrow would end the process, or not end."""
         for column, encoded in enumerate(_decode_messages(self._footer, 4)):
-            kind, precision = _decode_number(encoded, 1), _decode_number(encoded, 5)
+            kind, precision, scale = (_decode_number(encoded, number) for number in (1, 5, 6))
             if kind == _UNION:
                 raise ValueError(f"column {column} is a union, a type that Paimon does not have")
-            if kind == ORC_DECIMAL and precision > _MAX_PRECISION:
-                raise ValueError(f"the precision {precision} of column {column} is above 38")
+            if kind == ORC_DECIMAL and max(precision, scale) > _MAX_PRECISION:
+                raise ValueError(
+                    f"the precision {precision} or the scale {scale} of column {column} is above 38"
+                )
 
     def find_columns(self, names: Collection[str]) -> dict[int, int]:
         """Return the kinds of types by column id: of columns with these names and all below."""

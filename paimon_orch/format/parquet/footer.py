@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from paimon_orch.decode_limits import check_batch_bytes
 from paimon_orch.format.parquet.page_headers import ByteRange
 from paimon_orch.format.parquet.thrift_compact import (
+    BINARY,
     I32,
     I64,
     LIST,
@@ -28,6 +29,7 @@ from paimon_orch.format.parquet.thrift_compact import (
     decode_list_header,
     decode_struct,
     decode_struct_with,
+    decode_varint,
     encode_integer,
     encode_list,
     encode_struct,
@@ -44,6 +46,17 @@ _CHILDREN, _MAX_DEPTH = 5, 100  # as newer releases of Arrow
 _CHUNKS, _GROUP_BYTES, _GROUP_ROWS = 1, 2, 3
 _PATH, _START, _METADATA, _INDEX_OFFSET, _INDEX_LENGTH, _CRYPTO, _ENCRYPTED = 1, 2, 3, 4, 5, 8, 9
 _TYPE, _CODEC, _VALUES, _COMPRESSED, _DATA_PAGES, _DICTIONARY, _SIZES = 1, 4, 5, 7, 9, 11, 16
+_STATISTICS, _BOUNDS = 12, {1, 2, 5, 6}
+_WIDTHS = {
+    "BOOLEAN": 1,
+    "INT32": 4,
+    "INT64": 8,
+    "INT96": 12,
+    "FLOAT": 4,
+    "DOUBLE": 8,
+    "BYTE_ARRAY": 0,
+}
+"""The bytes of a value by type; other types have a length."""
 _TYPES = (
     "BOOLEAN",
     "INT32",
@@ -191,12 +204,23 @@ class Footer:
         chunk, metadata = self._list_chunks(group)[leaf]
         if chunk.keys() & {_CRYPTO, _ENCRYPTED}:
             raise ValueError("the metadata of a column is encrypted")
-        expected = self.metadata.schema.column(leaf).physical_type
+        column = self.metadata.schema.column(leaf)
+        expected = column.physical_type
         if self._decode_integer(_get(metadata, _TYPE, I32)) != _TYPES.index(expected):
             raise ValueError(f"the metadata of a column of type {expected} states another type")
+        if _STATISTICS in metadata:
+            bounds = self._fields(_get(metadata, _STATISTICS, STRUCT))
+            self._check_bounds(bounds, _WIDTHS.get(expected, column.length))
         if _SIZES in metadata:
             self._check_sizes(self._fields(metadata[_SIZES]), leaf)
         return self.metadata.row_group(group).column(leaf)
+
+    def _check_bounds(self, statistics: Mapping[int, ValueSpan], width: int) -> None:
+        """Refuse bounds that are shorter than a value."""
+        for number in statistics.keys() & _BOUNDS:
+            length, _ = decode_varint(self._data, _get(statistics, number, BINARY).start)
+            if length < width:
+                raise ValueError(f"a bound of {length} bytes is shorter than {width} bytes")
 
     def _check_sizes(self, sizes: Mapping[int, ValueSpan], leaf: int) -> None:
         column = self.metadata.schema.column(leaf)
