@@ -16,13 +16,9 @@ def decode_deltas(data: bytes, position: int, max_count: int) -> tuple[Int64Arra
     Raises ``ValueError`` if there are more than ``max_count``, and ``ValueError`` or ``IndexError``
     for damaged bytes.
     """
-    block, position = decode_varint(data, position)
-    parts, position = decode_varint(data, position)
-    count, position = decode_varint(data, position)
+    block, parts, count, position = check_delta_count(data, position, max_count)
     first = decode_integer(data, position)
     _, position = decode_varint(data, position)
-    if count > max_count:
-        raise ValueError(f"a page of {max_count} values has {count} lengths")
     if not 0 < parts <= block or block % parts or block // parts % 32:
         raise ValueError(f"a block of {block} differences cannot have {parts} parts")
     size = block // parts
@@ -45,6 +41,19 @@ def decode_deltas(data: bytes, position: int, max_count: int) -> tuple[Int64Arra
     deltas += np.repeat(np.array(lows, np.int64), size)[: len(deltas)]
     numbers = np.cumsum(np.append(first, deltas))[:count]
     return numbers.astype(np.int32).astype(np.int64), position
+
+
+def check_delta_count(data: bytes, position: int, max_count: int) -> tuple[int, int, int, int]:
+    """Return the sizes of blocks, their number of parts, the count of numbers, and their end.
+
+    Raises ``ValueError`` if there are more numbers than ``max_count``.
+    """
+    block, position = decode_varint(data, position)
+    parts, position = decode_varint(data, position)
+    count, position = decode_varint(data, position)
+    if count > max_count:
+        raise ValueError(f"a page of {max_count} values has {count} lengths")
+    return block, parts, count, position
 
 
 def _unpack(

@@ -21,7 +21,7 @@ from paimon_orch.decode_limits import (
     get_max_decompressed_bytes,
 )
 from paimon_orch.errors import UnsupportedError
-from paimon_orch.format.parquet.deltas import decode_deltas
+from paimon_orch.format.parquet.deltas import check_delta_count, decode_deltas
 from paimon_orch.format.parquet.footer import Footer
 from paimon_orch.format.parquet.page_headers import (
     DELTA_LENGTHS,
@@ -206,7 +206,7 @@ class PageCheck:
                     size = int.from_bytes(content[position : position + 4], "little")
                     position += 4 + size
         if page.encoding == DELTA_LENGTHS:
-            decode_deltas(content, position, page.values)
+            check_delta_count(content, position, page.values)
             return 0  # the page has the texts
         shared, position = decode_deltas(content, position, page.values)
         added, _ = decode_deltas(content, position, page.values)
