@@ -521,8 +521,9 @@ def test_a_materialization_has_the_metadata_and_the_version_that_the_ui_shows(
     [event] = result.asset_materializations_for_node("lake__sales")
     assert event.metadata["dagster/table_name"].value == "lake.sales"
     assert event.metadata["dagster/uri"].value == table.paths.root
-    names = [column.name for column in event.metadata["dagster/column_schema"].schema.columns]
-    assert names == ["dt", "id", "amount"]
+    columns = event.metadata["dagster/column_schema"]
+    assert isinstance(columns, dg.TableSchemaMetadataValue)
+    assert [column.name for column in columns.schema.columns] == ["dt", "id", "amount"]
     assert event.metadata["paimon/rows_written"].value == 2
     assert event.tags is not None
     assert event.tags["dagster/data_version"] == "1"
