@@ -81,6 +81,14 @@ class StorageError(TransientError):
     """A file system or object store call failed."""
 
 
+class FileNotCreatedError(StorageError):
+    """A file could not be written, for example because the disk is full; it does not exist."""
+
+
+class SnapshotNotCreatedError(StorageError):
+    """The file of a snapshot could not be written; nothing was committed."""
+
+
 class CommitOutcomeUnknownError(StorageError):
     """A commit may or may not have succeeded: storage failed, and the result could not be read.
 
@@ -154,6 +162,7 @@ REFUSED_COMMIT_ERRORS = (
     CommitConflictError,
     InputError,
     LockTimeoutError,
+    SnapshotNotCreatedError,
     UnsupportedError,
 )
 """Errors of a commit after which the table is unchanged, so that written files can be deleted."""

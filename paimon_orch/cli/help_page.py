@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -43,8 +44,11 @@ def format_examples(examples: Iterable[str]) -> str | None:
 
 def _may_be_catalog(location: str) -> bool:
     """Return whether a text may name a catalog, and not only tables: ``sales`` and ``sales.*``."""
-    if "/" in location or os.path.exists(location):  # noqa: PTH110 - faster to import
+    if "/" in location or location in (".", ".."):
         return True
+    with suppress(OSError):
+        if any(name.endswith(".db") for name in os.listdir(location)):  # noqa: PTH208 - faster to import
+            return True
     from paimon_orch.catalog.named_catalogs import find_named_catalog
 
     return find_named_catalog(location) is not None

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -19,6 +20,7 @@ from paimon_orch.dagster.run_config import report_stale_options
 from paimon_orch.dagster.run_metadata import Metadata, build_column_schema, to_metadata
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.format.display import format_count
+from paimon_orch.format.schema import TableSchema, build_table_schema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.arrow import to_paimon_fields
 from paimon_orch.orchestration.run_reports import RunReport, count_rows_not_visible
@@ -35,6 +37,7 @@ from paimon_orch.table.table import Table
 _WRITE_MODES = ("append", "overwrite", "upsert")
 _SCAN_KEYS = ("columns", "filter", "snapshot_id", "tag", "timestamp")
 """Metadata of an input that selects what is read, as the arguments of :meth:`Table.scan`."""
+_OTHER_KEYS = {"where", "snapshot", "limit", "order_by"}
 
 
 class PaimonIOManager(dg.ConfigurableIOManager):
@@ -73,15 +76,15 @@ class PaimonIOManager(dg.ConfigurableIOManager):
     def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
         """Write the rows and commit one snapshot."""
         rows, schema = self._open_rows(obj)
-        table = self._open_for_write(context, schema)
+        mode = str(_read_metadata(context).get("write_mode", self.write_mode))
+        if mode not in _WRITE_MODES:
+            raise InputError(f"write_mode {mode!r} must be one of {', '.join(_WRITE_MODES)}")
+        table = self._open_for_write(context, schema, mode)
         with fail_if_unsupported(table.identifier):
-            specs = _parse_partition_specs(table, context)
+            specs = _parse_partition_specs(table.stores.get_schema(), context)
             if context.has_asset_partitions and not specs:
                 # Without partitions, an overwrite would replace the whole table.
                 raise InputError(f"the run of {table.identifier} has no partition to write")
-            mode = str(_read_metadata(context).get("write_mode", self.write_mode))
-            if mode not in _WRITE_MODES:
-                raise InputError(f"write_mode {mode!r} must be one of {', '.join(_WRITE_MODES)}")
             snapshot, count = self._write(table, rows, mode, specs, _build_commit_id(context))
         metadata: Metadata = {
             "dagster/table_name": table.identifier,
@@ -100,12 +103,7 @@ class PaimonIOManager(dg.ConfigurableIOManager):
     def load_input(self, context: dg.InputContext) -> Any:
         """Read the partitions of the run or the whole table, as the annotated type of the input."""
         given = _read_metadata(context)
-        unknown = given.keys() & {"column", "where", "snapshot", "limit", "order_by"}
-        if unknown:
-            raise InputError(
-                f"metadata of the input has {format_names(unknown)}; an input is selected by "
-                f"{format_names([*_SCAN_KEYS, 'branch'])}"
-            )
+        _refuse_misspelled(given)
         table = self._open_table(context.asset_key, given.get("branch"))
         selection = {key: given[key] for key in _SCAN_KEYS if key in given}
         with fail_if_unsupported(table.identifier):
@@ -153,44 +151,75 @@ class PaimonIOManager(dg.ConfigurableIOManager):
             raise InputError(
                 f"the key of the asset {key.to_user_string()} must end in database/table"
             )
+        if branch == "":
+            raise InputError("the branch of an input is empty; omit it to read main")
         suffix = "" if branch is None else f"$branch_{branch}"
         return self.paimon.load_table(f"{'.'.join(key.path[-2:])}{suffix}")
 
-    def _open_for_write(self, context: dg.OutputContext, schema: pa.Schema) -> Table:
+    def _open_for_write(self, context: dg.OutputContext, schema: pa.Schema, mode: str) -> Table:
         """Return the table of the asset; create it, or add columns to it, if that is missing."""
         try:
             table = self._open_table(context.asset_key)
         except NotFoundError:
-            return self._create_table(context, schema)
+            return self._create_table(context, schema, mode)
         if self.schema_update_mode == "add_columns":
-            names = table.stores.get_schema().names
-            changes = [
-                AddColumn(column=field.name, type=field.type.with_nullable(True))
-                for field in to_paimon_fields(schema)
-                if field.name not in names
-            ]
+            changes = _list_new_columns(schema, table.stores.get_schema())
             if changes:
-                context.log.info(
-                    "adding columns %s", format_names(str(change.column) for change in changes)
-                )
+                context.log.info("adding columns %s", format_names(str(x.column) for x in changes))
                 self.paimon.catalog().alter_table(table.identifier, changes)
         return table
 
-    def _create_table(self, context: dg.OutputContext, schema: pa.Schema) -> Table:
-        metadata = _read_metadata(context)
-        if context.has_asset_partitions and not metadata.get("partition_by"):
+    def _create_table(self, context: dg.OutputContext, schema: pa.Schema, mode: str) -> Table:
+        name, metadata = ".".join(context.asset_key.path[-2:]), _read_metadata(context)
+        definition: dict[str, Any] = {
+            "primary_key": metadata.get("primary_key", ()),
+            "partition_by": metadata.get("partition_by", ()),
+        }
+        if context.has_asset_partitions and not definition["partition_by"]:
             raise InputError(
-                f"{'.'.join(context.asset_key.path[-2:])} does not exist; to create it, set the "
-                "metadata partition_by of the asset to the columns of its partitions"
+                f"{name} does not exist; to create it, set the metadata partition_by of the asset "
+                "to the columns of its partitions"
             )
+        if mode == "upsert" and not definition["primary_key"]:
+            raise InputError(
+                f"{name} does not exist; to create it for upserts, set the metadata primary_key of "
+                "the asset"
+            )
+        planned = build_table_schema(to_paimon_fields(schema), **definition)
+        _parse_partition_specs(planned, context)  # refuses other partitions than those of the asset
         return self.paimon.catalog().create_table(
-            ".".join(context.asset_key.path[-2:]),
+            name,
             schema.remove_metadata(),
-            primary_key=metadata.get("primary_key", ()),
-            partition_by=metadata.get("partition_by", ()),
+            **definition,
             options=metadata.get("options"),
             if_not_exists=True,
         )
+
+
+def _refuse_misspelled(metadata: Mapping[str, Any]) -> None:
+    """Raise :class:`InputError` for a key that looks like one that selects what is read."""
+    known = (*_SCAN_KEYS, "branch")
+    for key in metadata.keys() - set(known):
+        if key in _OTHER_KEYS or get_close_matches(key.lower(), known, n=1, cutoff=0.8):
+            raise InputError(
+                f"metadata of the input has {key}; an input is selected by {format_names(known)}"
+            )
+
+
+def _list_new_columns(schema: pa.Schema, table_schema: TableSchema) -> list[AddColumn]:
+    """Return the columns to add; raises :class:`InputError` for one that differs only by case."""
+    folded = {name.lower(): name for name in table_schema.names}
+    changes = []
+    for field in to_paimon_fields(schema):
+        if field.name in table_schema.names:
+            continue
+        if field.name.lower() in folded:
+            raise InputError(
+                f"column {field.name!r} differs from the column {folded[field.name.lower()]!r} of "
+                "the table only by case"
+            )
+        changes.append(AddColumn(column=field.name, type=field.type.with_nullable(True)))
+    return changes
 
 
 def _read_metadata(context: dg.OutputContext | dg.InputContext) -> Mapping[str, Any]:
@@ -209,7 +238,7 @@ def _build_scan(table: Table, selection: Mapping[str, Any], context: dg.InputCon
     if not context.has_asset_partitions:
         return table.scan(**selection)
     whole = table.scan(**selection)
-    specs = _parse_partition_specs(table, context)
+    specs = _parse_partition_specs(whole.schema, context)
     is_selected = build_any_partition_matcher(specs, whole.schema)
     found = dict.fromkeys(split.partition for split in table.files(whole.snapshot))
     partitions = [partition for partition in found if is_selected(partition)]
@@ -246,28 +275,33 @@ def _build_commit_id(context: dg.OutputContext) -> CommitId:
 
 
 def _parse_partition_specs(
-    table: Table, context: dg.OutputContext | dg.InputContext
+    schema: TableSchema, context: dg.OutputContext | dg.InputContext
 ) -> list[dict[str, str]]:
     """Return the partitions of the run, or an empty list if the asset is not partitioned."""
     if not context.has_asset_partitions:
         return []
-    partition_keys = build_partition_keys(table.stores.get_schema(), context.asset_partitions_def)
+    partition_keys = build_partition_keys(schema, context.asset_partitions_def)
     return [partition_keys.parse(key) for key in context.asset_partition_keys]
 
 
 def _to_stream(value: Any) -> pa.RecordBatchReader:
     """Return the rows of an object that exports an Arrow stream."""
     module = type(value).__module__.partition(".")[0]
-    if module == "pandas":
-        return pa.Table.from_pandas(value, preserve_index=False).to_reader()
+    if module == "pandas" and hasattr(value, "columns"):
+        # a named index is data, such as the keys of a grouping
+        is_named = any(name is not None for name in value.index.names)
+        return pa.Table.from_pandas(value, preserve_index=is_named).to_reader()
     if module == "polars" and hasattr(value, "collect"):  # a lazy frame
         value = value.collect()
-    if not hasattr(value, "__arrow_c_stream__"):
+    if not hasattr(value, "__arrow_c_stream__") or type(value).__name__ == "Series":
         raise InputError(
             "the value must export an Arrow stream, as Arrow, pandas and Polars tables do, not "
             f"{type(value)}"
         )
-    return pa.RecordBatchReader.from_stream(value)
+    rows = pa.RecordBatchReader.from_stream(value)
+    if not rows.schema.names:
+        raise InputError("the value has no columns")
+    return rows
 
 
 def _find_annotation(annotation: Any) -> Any:

@@ -62,7 +62,7 @@ class PaimonPySparkIOManager(PaimonIOManager):
         return None if snapshot_id is None else table.snapshot(snapshot_id), result.rows
 
     def _read(self, scan: Scan, annotation: Any) -> Any:
-        if isinstance(annotation, type) and not _is_frame(annotation):
+        if annotation is not Any and isinstance(annotation, type) and not _is_frame(annotation):
             return super()._read(scan, annotation)
         from paimon_orch.spark import read
 

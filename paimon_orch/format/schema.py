@@ -337,6 +337,8 @@ def assign_field_ids(fields: Iterable[Field], highest: int = -1) -> tuple[list[F
 
 
 def _check_column_names(names: Sequence[str]) -> None:
+    if not names:
+        raise InputError("a table needs at least one column")
     for position, name in enumerate(names, 1):
         if not name.strip():
             raise InputError(f"column {position} has no name: {name!r}")

@@ -1,6 +1,5 @@
 """Watches a table: what changed since a cursor, and which partitions are due, as JSON values."""
 
-import difflib
 from dataclasses import dataclass, field, replace
 
 from paimon_orch.catalog.catalog import Catalog
@@ -21,7 +20,7 @@ from paimon_orch.table.table_state import TableState
 
 MAX_PARTITIONS = 1000
 """The number of due partitions in one report; the others follow in the next one."""
-_SIMILARITY = 0.8  # of a misspelled name and the right one
+_MIN_WORD = 4  # letters of a word that may be misspelled
 
 
 class AwaitedTableError(NotFoundError):
@@ -153,15 +152,37 @@ def _raise_if_awaited(catalog: Catalog, table: str, error: NotFoundError) -> Non
 
 
 def _find_near(name: str, existing: list[str]) -> str | None:
-    """Return the name itself if it exists, or one from which it differs not only by digits."""
-    near = difflib.get_close_matches(name, existing, n=1, cutoff=_SIMILARITY)
-    if not near or (near[0] != name and _remove_digits(near[0]) == _remove_digits(name)):
-        return None
-    return near[0]
+    """Return the name itself if it exists, or one that differs by case or a typo in a long word."""
+    if name in existing:
+        return name
+    return next((each for each in existing if _is_misspelled(name, each)), None)
 
 
-def _remove_digits(name: str) -> str:
-    return "".join(char for char in name if not char.isdigit())
+def _is_misspelled(name: str, other: str) -> bool:
+    """Return whether two names differ by case, or by one letter of one word.
+
+    Names that differ by digits or a short word, such as ``sales_de``, belong to other tables.
+    """
+    if name.lower() == other.lower():
+        return True
+    words, others = name.split("_"), other.split("_")
+    if len(words) != len(others):
+        return False
+    [*different] = ((a, b) for a, b in zip(words, others, strict=True) if a != b)
+    if len(different) != 1:
+        return False
+    a, b = different[0]
+    start = _count_equal(a, b)
+    end = _count_equal(a[start:][::-1], b[start:][::-1])
+    old, new = a[start : len(a) - end], b[start : len(b) - end]
+    is_typo = max(len(old), len(new)) == 1 or (len(old) == 2 and old == new[::-1])
+    return is_typo and max(len(a), len(b)) >= _MIN_WORD and (old + new).isalpha()
+
+
+def _count_equal(name: str, other: str) -> int:
+    """Return how many first letters are equal."""
+    pairs = enumerate(zip(name, other, strict=False))
+    return next((n for n, (a, b) in pairs if a != b), min(len(name), len(other)))
 
 
 def find_due_partitions(table: Table, policy: CompactionPolicy) -> tuple[CompactionDecision, ...]:

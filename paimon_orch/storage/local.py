@@ -12,7 +12,13 @@ from typing import IO, TYPE_CHECKING, Self, TypeVar
 from uuid import uuid4
 
 from paimon_orch.decode_limits import check_whole_file
-from paimon_orch.errors import CorruptFileError, NotAllowedError, StorageError, UnsupportedError
+from paimon_orch.errors import (
+    CorruptFileError,
+    FileNotCreatedError,
+    NotAllowedError,
+    StorageError,
+    UnsupportedError,
+)
 from paimon_orch.retry_policy import LOCAL_CREATE
 from paimon_orch.storage.base import (
     ExclusiveCreation,
@@ -95,7 +101,7 @@ class LocalFileIO:
 
     def open_output(self, path: str) -> IO[bytes]:
         """Open a new file for writing; parent directories are created."""
-        return self._open_new(_check_local_path(path))
+        return _NewFile(self._open_new(_check_local_path(path)), path)
 
     def read_bytes(self, path: str) -> bytes:
         """Return the whole content."""
@@ -289,16 +295,16 @@ class LocalFileIO:
         except OSError as error:
             raise _build_write_error(path, error) from error
 
-    def _open_new(self, path: str) -> IO[bytes]:
+    def _open_new(self, path: str) -> FileIO:
         """Create a file and its directory; a concurrent cleanup may delete the empty directory."""
 
-        def open_in(parent: int, name: str, flags: int) -> IO[bytes]:
+        def open_in(parent: int, name: str, flags: int) -> FileIO:
             def open_name(_: str, mode: int) -> int:
                 return open_new_file(parent, name, mode | flags)
 
-            return _NewFile(FileIO(path, "xb", opener=open_name), path)
+            return FileIO(path, "xb", opener=open_name)
 
-        def create() -> IO[bytes]:
+        def create() -> FileIO:
             try:
                 return self._call_to_change(path, open_in)
             except FileNotFoundError:
@@ -317,13 +323,13 @@ class LocalFileIO:
         head, tail = os.path.split(path)
         temporary = f"{head}/.{tail}.{uuid4()}.tmp"
         try:
-            with self._open_new(temporary) as file:
+            with BufferedWriter(self._open_new(temporary)) as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
             self._delete_temporary(temporary)
-            raise _build_write_error(path, error) from error
+            raise FileNotCreatedError(str(_build_write_error(path, error))) from error
         return temporary
 
     def _delete_temporary(self, path: str) -> None:

@@ -174,6 +174,7 @@ ASK_NOT = {
             "history",
             "count",
             "inspect",
+            "why",
         ),
         *("maintenance-history", "doctor", "check", "tag list", "branch list", "consumer list"),
         "quarantine list",

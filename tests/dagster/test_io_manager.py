@@ -552,3 +552,86 @@ def test_frames_of_spark_are_written_and_loaded(
     assert counts == [(type(frame), 1), (type(frame), 2 if mode == "append" else 1)]
     table = paimon.load_table("lake.sales")
     assert table.stores.get_schema().partition_keys == ("dt",)
+
+
+def test_the_named_index_of_a_pandas_frame_is_a_column(paimon: PaimonCatalogResource) -> None:
+    frame = pd.DataFrame({"dt": ["a", "b"], "id": [1, 2], "amount": [3, 4]}).groupby("dt").sum()
+
+    run(paimon, producer(frame))
+
+    assert read_stored_rows(paimon.load_table("lake.sales")) == [("a", 1), ("b", 2)]
+
+
+@pytest.mark.parametrize(
+    "value", [pd.DataFrame(), pd.Series([1]), pl.Series([1]), 1], ids=lambda value: str(type(value))
+)
+def test_a_value_without_columns_is_refused(paimon: PaimonCatalogResource, value: Any) -> None:
+    with pytest.raises(InputError, match=r"the value (has no|must export)|at least one column"):
+        run(paimon, producer(value))
+    assert paimon.catalog().databases() == []
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pl.DataFrame({"id": [1], "dt": ["a"]}),
+        pl.DataFrame({"id": [1], "dt": ["a"]}).lazy(),
+        pd.DataFrame({"id": [1], "dt": pd.Categorical(["a"])}),
+    ],
+    ids=["polars", "lazy", "categorical"],
+)
+def test_frames_create_tables(paimon: PaimonCatalogResource, frame: Any) -> None:
+    run(paimon, producer(frame))
+
+    assert read_stored_rows(paimon.load_table("lake.sales")) == [("a", 1)]
+
+
+def test_no_column_is_added_that_differs_only_by_case(
+    paimon: PaimonCatalogResource, table: Table
+) -> None:
+    manager = PaimonIOManager(paimon=paimon, schema_update_mode="add_columns")
+    renamed = rows(1).rename_columns(["dt", "ID", "amount"])
+
+    with pytest.raises(InputError, match="'ID' differs from the column 'id' of the table only by"):
+        dg.materialize([producer(renamed)], resources={"io_manager": manager})
+
+
+@pytest.mark.parametrize(
+    ("metadata", "message"),
+    [
+        ({"write_mode": "nope"}, "write_mode 'nope'"),
+        ({"write_mode": "upsert", "partition_by": ["dt"]}, "set the metadata primary_key"),
+        ({"partition_by": ["dt", "id"]}, "must look like"),
+    ],
+)
+def test_a_write_that_is_refused_creates_no_table(
+    paimon: PaimonCatalogResource, metadata: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(Exception, match=message):
+        run(paimon, producer(rows(1), partitions_def=PARTITIONS, metadata=metadata), key=DAYS[0])
+    assert paimon.catalog().databases() == []
+
+
+@pytest.mark.parametrize("metadata", [{"colums": ["id"]}, {"Filter": "id = 1"}, {"branch": ""}])
+def test_misspelled_metadata_of_an_input_is_refused(
+    paimon: PaimonCatalogResource, table: Table, metadata: dict[str, Any]
+) -> None:
+    with pytest.raises(InputError, match="an input"):
+        read_with(paimon, **metadata)
+
+
+def test_an_input_without_annotation_is_a_frame_of_spark(
+    spark: SparkSession, paimon: PaimonCatalogResource, table: Table
+) -> None:
+    table.append(rows(1, 2))
+    loaded = list[Any]()
+
+    def consume(sales) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001
+        loaded.append(sales.groupBy("dt").count().collect())
+
+    manager = PaimonPySparkIOManager(paimon=paimon, spark=SparkSessionResource())
+    asset = dg.asset(ins={"sales": dg.AssetIn(["lake", "sales"])})(consume)
+    source = dg.AssetSpec(["lake", "sales"])
+    dg.materialize([asset, source], resources={"io_manager": manager}, selection=[asset])
+
+    assert [tuple(row) for row in loaded[0]] == [(DAYS[0], 2)]

@@ -122,7 +122,15 @@ def test_due_partitions_are_those_of_the_policy(orders: Table, upsert: Upsert) -
     assert [decision.partition for decision in due] == [f"dt={DAYS[0]}"]
 
 
-@pytest.mark.parametrize(("table", "near"), [("lake.order", "orders"), ("lak.orders", "lake")])
+@pytest.mark.parametrize(
+    ("table", "near"),
+    [
+        ("lake.order", "orders"),
+        ("lak.orders", "lake"),
+        ("lake.ordres", "orders"),
+        ("lake.Orders", "orders"),
+    ],
+)
 def test_a_name_that_is_misspelled_is_an_error(catalog: Catalog, table: str, near: str) -> None:
     catalog.create_table("lake.orders", "id BIGINT")
 
@@ -131,7 +139,9 @@ def test_a_name_that_is_misspelled_is_an_error(catalog: Catalog, table: str, nea
     assert not isinstance(raised.value, AwaitedTableError)
 
 
-@pytest.mark.parametrize("table", ["lake.orders_2026", "lake.returns", "shop.orders"])
+@pytest.mark.parametrize(
+    "table", ["lake.orders_2026", "lake.orders_eu", "lake.returns", "shop.orders"]
+)
 def test_a_table_that_its_writer_has_not_created_yet_is_awaited(
     catalog: Catalog, table: str
 ) -> None:

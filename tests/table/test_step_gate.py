@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from support.damage import add_schema
 from support.steps import run_units
 
 from paimon_orch.catalog.catalog import Catalog
@@ -195,7 +196,7 @@ def test_a_commit_is_refused_when_the_option_is_set_after_planning(tmp_path: Pat
     commit = table.stores.new_commit(StepKind.COMPACT)
     planned = compact.plan(table, compact.CompactRequest(strategy="full"))
     messages = run_units(compact.COMPACT, table, planned)
-    _store_options(table, dict([ICEBERG]))
+    add_schema(table, **dict([ICEBERG]))
     snapshot = table.snapshot()
     with pytest.raises(UnsupportedError, match="iceberg"):
         compact.commit(table, planned, messages)

@@ -170,9 +170,11 @@ def to_arrow_schema(fields: Iterable[Field], *, with_ids: bool = False) -> pa.Sc
 
 def to_paimon_type(arrow: pa.DataType, *, nullable: bool = True) -> DataType:
     """Return the Paimon type that holds an Arrow type, for tables created from Arrow schemas."""
+    if isinstance(arrow, pa.DictionaryType):
+        return to_paimon_type(arrow.value_type, nullable=nullable)
     if (atom := _to_paimon_atom(arrow)) is not None:
         return atom.with_nullable(nullable)
-    if pa.types.is_list(arrow) or pa.types.is_large_list(arrow):
+    if pa.types.is_list(arrow) or pa.types.is_large_list(arrow) or pa.types.is_list_view(arrow):
         element = arrow.value_field
         return ArrayType(nullable, to_paimon_type(element.type, nullable=element.nullable))
     if isinstance(arrow, pa.FixedSizeListType):
@@ -193,11 +195,15 @@ def to_paimon_type(arrow: pa.DataType, *, nullable: bool = True) -> DataType:
     raise InputError(f"Arrow type {arrow} has no Paimon type; cast the column first")
 
 
+_TEXT_KINDS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+_BINARY_KINDS = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view)
+
+
 def _to_paimon_atom(arrow: pa.DataType) -> AtomicType | None:
     """Return the Paimon type of an Arrow type that is not nested, or None."""
-    if pa.types.is_string(arrow) or pa.types.is_large_string(arrow):
+    if any(is_kind(arrow) for is_kind in _TEXT_KINDS):
         return AtomicType(name=TypeRoot.VARCHAR, params=(MAX_LENGTH,))
-    if pa.types.is_binary(arrow) or pa.types.is_large_binary(arrow):
+    if any(is_kind(arrow) for is_kind in _BINARY_KINDS):
         return AtomicType(name=TypeRoot.VARBINARY, params=(MAX_LENGTH,))
     if isinstance(arrow, pa.Decimal128Type):
         return AtomicType(name=TypeRoot.DECIMAL, params=(arrow.precision, arrow.scale))

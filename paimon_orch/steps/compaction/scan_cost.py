@@ -1,53 +1,62 @@
 """Why a table is slow to read: what a scan of it costs now, and after the command that helps most."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
+from paimon_orch.errors import CorruptFileError, UnsupportedError
 from paimon_orch.format.display import Displayable, format_count, format_size
 from paimon_orch.format.options.core_options import MANIFEST_TARGET_FILE_SIZE
+from paimon_orch.format.schema import TableSchema
 from paimon_orch.steps.common.step import EmptyRequest
 from paimon_orch.steps.compaction.compaction_remedies import COMPACTIONS, Remedies
 from paimon_orch.steps.inspection.health import TableHealth
 from paimon_orch.steps.inspection.inspect import inspect_newest
 from paimon_orch.steps.maintenance import compact_manifests
+from paimon_orch.table.scan.unseen_rows import Visibility
 from paimon_orch.table.table import Table
 
 _OTHER_FILES = 5  # the hint, the snapshot, its schema and two manifest lists
+_COMMANDS = {"minor": "compact", "full": "compact --strategy full"}
+_MANY_DELETED = 0.1  # of the rows
 _ENOUGH = 0.5  # of what a full compaction saves; a minor one rewrites much less
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanCost(Displayable):
-    """What a scan of the newest snapshot reads."""
+    """What a scan of the newest snapshot reads; level 0 counts only if readers see it."""
 
     files: int = 0
-    bytes: int = 0
     manifests: int = 0
+    vector_files: int = 0
+    """The number of files with deletion vectors."""
     max_sorted_runs: int = 0
-    """The maximum number of sorted runs that are merged in a bucket; 0 without a primary key."""
+    """The maximum number of sorted runs that are merged in a bucket; 0 if none are merged."""
 
     @property
     def requests(self) -> int:
         """Return about how many requests the scan makes to a store; small files need one."""
-        return self.files + self.manifests + _OTHER_FILES
+        return self.files + self.manifests + self.vector_files + _OTHER_FILES
 
     def to_dict(self) -> dict[str, object]:
         """Return the figures as JSON values."""
         return {
             "files": self.files,
-            "bytes": self.bytes,
             "manifests": self.manifests,
+            "vector_files": self.vector_files,
             "max_sorted_runs": self.max_sorted_runs,
             "requests": self.requests,
         }
 
     @classmethod
-    def of(cls, health: TableHealth) -> "ScanCost":
+    def of(cls, health: TableHealth, schema: TableSchema, vector_files: int) -> "ScanCost":
         """Return the cost of a table with these metrics."""
+        skips_level_0 = Visibility(schema).skips_level_0
         return cls(
-            files=health.files,
-            bytes=health.bytes,
+            files=health.files - (health.level0_files if skips_level_0 else 0),
             manifests=health.manifests,
-            max_sorted_runs=health.max_sorted_runs,
+            vector_files=vector_files if health.deleted_ratio else 0,
+            max_sorted_runs=0 if skips_level_0 else health.max_sorted_runs,
         )
 
 
@@ -57,6 +66,8 @@ class Explanation(Displayable):
 
     identifier: str
     now: ScanCost
+    bytes: int = 0
+    """The size of all data files."""
     physical_rows: int = 0
     deleted_ratio: float = 0.0
     """The share of physical rows that are deleted or retract other rows, and are still read."""
@@ -72,6 +83,7 @@ class Explanation(Displayable):
         return {
             "table": self.identifier,
             "now": self.now.to_dict(),
+            "bytes": self.bytes,
             "physical_rows": self.physical_rows,
             "deleted_ratio": self.deleted_ratio,
             "rows_not_visible": self.rows_not_visible,
@@ -81,14 +93,14 @@ class Explanation(Displayable):
 
     def describe(self) -> str:
         """Return the explanation as one paragraph."""
-        now, parts = self.now, list[str]()
-        if not now.files:
-            return f"{self.identifier} has no data files: a scan reads only metadata."
-        parts.append(
-            f"A scan of {self.identifier} opens {format_count(now.files, 'data file')} of "
-            f"{format_size(now.bytes)} and {format_count(now.manifests, 'manifest')}: about "
-            f"{format_count(now.requests, 'request')} to the store."
-        )
+        now = self.now
+        files = format_count(now.files, "data file")
+        manifests = format_count(now.manifests, "manifest")
+        requests = format_count(now.requests, "request")
+        parts = [
+            f"A scan of {self.identifier} opens {files} and {manifests}: about {requests}.",
+            f"All data files have {format_size(self.bytes)}.",
+        ]
         if now.max_sorted_runs > 1:
             parts.append(f"It merges up to {now.max_sorted_runs:,} sorted runs in a bucket.")
         if self.deleted_ratio:
@@ -120,22 +132,38 @@ def explain(table: Table) -> Explanation:
     """
     state = table.stores.load(with_lists=True)
     report = inspect_newest(state)
-    health = report.health
-    if health is None or report.live is None:
+    health, live = report.health, report.live
+    if report.problem is not None:
+        raise CorruptFileError(table.paths.root, report.problem)
+    if health is None or live is None:
         return Explanation(identifier=table.identifier, now=ScanCost())
+    vectors = {entry.file_name for _, entries in live.iterate_vectors() for entry in entries}
+    build_cost = partial(ScanCost.of, schema=state.schema, vector_files=len(vectors))
     explanation = Explanation(
         identifier=table.identifier,
-        now=ScanCost.of(health),
+        now=build_cost(health),
+        bytes=health.bytes,
         physical_rows=report.physical_rows,
         deleted_ratio=health.deleted_ratio,
-        rows_not_visible=table.scan().rows_not_visible or 0,
+        rows_not_visible=Visibility(state.schema).rows_not_visible(state.manifests, state.snapshot),
     )
-    command, after = _choose_compaction(
-        explanation, Remedies(table, state, report.live, health), health.deleted_ratio
-    )
-    merged = _estimate_merged_manifests(table)
+    remedies = Remedies(table, state, live, health)
+    costs = {
+        _COMMANDS[strategy]: build_cost(replace(predicted, manifests=health.manifests + 1))
+        for strategy in COMPACTIONS
+        if (predicted := remedies.predict(strategy)) is not None
+        and _helps(explanation, build_cost(predicted), predicted.deleted_ratio)
+    }
+    command = _choose_compaction(explanation, costs)
+    after = None if command is None else costs[command]
     saved = 0 if after is None else explanation.now.requests - after.requests
-    if not explanation.rows_not_visible and health.manifests - merged > saved:
+    improves_rows = after is not None and (
+        explanation.rows_not_visible > 0
+        or explanation.deleted_ratio >= _MANY_DELETED
+        or after.max_sorted_runs < explanation.now.max_sorted_runs
+    )
+    merged = _estimate_merged_manifests(table, health.manifests)
+    if not improves_rows and health.manifests - merged > saved:
         command, after = "compact-manifests", replace(explanation.now, manifests=merged)
     if command is None:
         return explanation
@@ -144,38 +172,31 @@ def explain(table: Table) -> Explanation:
     return replace(explanation, command=line, after=after)
 
 
-def _choose_compaction(
-    explanation: Explanation, remedies: Remedies, deleted_ratio: float
-) -> tuple[str | None, ScanCost | None]:
-    """Return the cheapest compaction that saves about as much as the full one."""
-    now, options = explanation.now, dict[str, ScanCost]()
-    for strategy in COMPACTIONS:
-        health = remedies.predict(strategy)
-        if health is None:
-            continue
-        after = ScanCost.of(health)
-        helps = (
-            after.requests < now.requests
-            or after.max_sorted_runs < now.max_sorted_runs
-            or health.deleted_ratio < deleted_ratio
-            or explanation.rows_not_visible > 0
-        )
-        if helps:
-            options["compact" if strategy == "minor" else "compact --strategy full"] = after
-    if not options:
-        return None, None
-    most = max(now.requests - after.requests for after in options.values())
-    return next(
-        (command, after)
-        for command, after in options.items()
-        if now.requests - after.requests >= _ENOUGH * most
+def _helps(explanation: Explanation, after: ScanCost, deleted_ratio: float) -> bool:
+    """Return whether a compaction makes a scan read less; its own commit adds a manifest."""
+    now = explanation.now
+    return (
+        after.requests + 1 < now.requests
+        or after.max_sorted_runs < now.max_sorted_runs
+        or deleted_ratio < explanation.deleted_ratio
+        or explanation.rows_not_visible > 0
     )
 
 
-def _estimate_merged_manifests(table: Table) -> int:
+def _choose_compaction(explanation: Explanation, costs: Mapping[str, ScanCost]) -> str | None:
+    """Return the cheapest compaction that saves about as much as the full one."""
+    saved = {command: explanation.now.requests - after.requests for command, after in costs.items()}
+    enough = _ENOUGH * max(saved.values(), default=0)
+    return next((command for command, each in saved.items() if each >= enough), None)
+
+
+def _estimate_merged_manifests(table: Table, manifests: int) -> int:
     """Return about how many manifests a merge leaves; as many as now if it changes nothing."""
-    planned = compact_manifests.plan(table, EmptyRequest())
+    try:
+        planned = compact_manifests.plan(table, EmptyRequest())
+    except UnsupportedError:  # the command itself reports this
+        return manifests
     if not planned:
-        return planned.manifests
-    target = planned.state.schema.typed_options.get(MANIFEST_TARGET_FILE_SIZE)
+        return manifests
+    target = max(1, planned.state.schema.typed_options.get(MANIFEST_TARGET_FILE_SIZE))
     return planned.manifests - planned.small + max(1, -(-planned.bytes // target))

@@ -14,9 +14,11 @@ from uuid import uuid4
 from paimon_orch.errors import (
     CommitConflictError,
     CommitOutcomeUnknownError,
+    FileNotCreatedError,
     InputError,
     NotFoundError,
     PaimonError,
+    SnapshotNotCreatedError,
     StorageError,
 )
 from paimon_orch.format.argument_checks import check_text, to_whole_number
@@ -358,6 +360,9 @@ class TableCommit:
         state.is_creating = True
         try:
             created = self._create_snapshot(built, latest, statistics, state)
+        except SnapshotNotCreatedError:
+            state.is_creating = False
+            raise
         except (OSError, StorageError):  # the outcome is unknown
             raise
         except PaimonError:
@@ -469,6 +474,11 @@ class TableCommit:
                     self._resolve(snapshot, state, is_committed=True)
                     return True
             is_refused = True
+        except FileNotCreatedError as error:
+            if state.unresolved_id is not None:  # of an earlier attempt
+                raise self._build_unknown_outcome(snapshot.id, error) from error
+            self._resolve(snapshot, state, is_committed=False)
+            raise SnapshotNotCreatedError(f"{error} Nothing was committed") from error
         except (OSError, StorageError) as error:
             failure = error
             if getattr(error, "retry_seconds", 0.0) >= STORE_RETRY_SECONDS:
