@@ -4,13 +4,15 @@ import random
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import FileIO
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from paimon_orch import Catalog
-from paimon_orch.errors import StorageError
+from paimon_orch.errors import SnapshotNotCreatedError, StorageError
+from paimon_orch.storage import LocalFileIO
 
 
 @contextmanager
@@ -24,6 +26,10 @@ def largest_file(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
+def list_files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
 # An error inside pyarrow's writer of ORC would end the process.
 @pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
 def test_a_write_to_a_full_disk_names_the_file_and_leaves_none(
@@ -32,7 +38,7 @@ def test_a_write_to_a_full_disk_names_the_file_and_leaves_none(
     table = Catalog(str(tmp_path)).create_table(
         "db.t", "id BIGINT, v STRING", options={"file.format": file_format}
     )
-    before = sorted(tmp_path.rglob("*"))
+    before = list_files(tmp_path)
     generator = random.Random(1)  # noqa: S311
     texts = [f"{generator.getrandbits(200):x}" for _ in range(30_000)]
     rows = pa.table({"id": range(len(texts)), "v": texts})
@@ -43,8 +49,28 @@ def test_a_write_to_a_full_disk_names_the_file_and_leaves_none(
     ):
         table.append(rows)
 
-    assert [path for path in sorted(tmp_path.rglob("*")) if path.is_file()] == [
-        path for path in before if path.is_file()
-    ]
+    assert list_files(tmp_path) == before
     table.append(rows.slice(0, 10))
     assert table.scan().count() == 10
+
+
+def test_nothing_is_committed_or_left_if_the_snapshot_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = Catalog(str(tmp_path)).create_table("db.t", "id BIGINT")
+    table.append(pa.table({"id": [1]}))
+    before = list_files(tmp_path)
+    open_new = LocalFileIO._open_new
+
+    def open_on_full_disk(io: LocalFileIO, path: str) -> FileIO:
+        is_snapshot = "/.snapshot-" in path
+        return FileIO("/dev/full", "wb") if is_snapshot else open_new(io, path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalFileIO, "_open_new", open_on_full_disk)
+        with pytest.raises(SnapshotNotCreatedError, match=r"No space left.* Nothing was committed"):
+            table.append(pa.table({"id": [2]}))
+
+    assert list_files(tmp_path) == before
+    table.append(pa.table({"id": [2]}))
+    assert table.scan().count() == 2
