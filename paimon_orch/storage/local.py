@@ -302,7 +302,7 @@ class LocalFileIO:
             def open_name(_: str, mode: int) -> int:
                 return open_new_file(parent, name, mode | flags)
 
-            return FileIO(path, "xb", opener=open_name)
+            return FileIO(path, "x", opener=open_name)
 
         def create() -> FileIO:
             try:
