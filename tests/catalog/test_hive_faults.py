@@ -240,9 +240,13 @@ def test_work_continues_after_a_restart(start_hive_metastore: StartHiveMetastore
 def test_a_wait_survives_a_restart(
     start_hive_metastore: StartHiveMetastore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    restarted = threading.Event()
-    clock = {"monotonic": time.monotonic, "time": time.time}
-    waits = SimpleNamespace(**clock, sleep=lambda _: restarted.wait(100))
+    sleeping, restarted = threading.Event(), threading.Event()
+
+    def sleep(_: float) -> None:
+        sleeping.set()
+        restarted.wait(100)
+
+    waits = SimpleNamespace(monotonic=time.monotonic, time=time.time, sleep=sleep)
     monkeypatch.setattr(hive_lock, "time", waits)
     metastore = start_hive_metastore("3.1")
     catalog = to_catalog(metastore.options(lock__enabled="true"))
@@ -252,8 +256,8 @@ def test_a_wait_survives_a_restart(
     with ThreadPoolExecutor(1) as pool:
         with lock.hold():
             waiting = pool.submit(table.append, ROWS)
-            while len(metastore.stored()["locks"]) < 2:
-                assert not waiting.done()
+            assert sleeping.wait(100)  # the answer has arrived
+            assert len(metastore.stored()["locks"]) == 2
             metastore.kill()
             metastore.start()
             assert not waiting.done()
