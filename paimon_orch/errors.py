@@ -82,7 +82,7 @@ class StorageError(TransientError):
 
 
 class FileNotCreatedError(StorageError):
-    """A file could not be written, for example because the disk is full; it does not exist."""
+    """A file was neither created nor changed, for example because the disk is full."""
 
 
 class SnapshotNotCreatedError(StorageError):

@@ -22,9 +22,10 @@ from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.format.display import format_count
 from paimon_orch.format.schema import TableSchema, build_table_schema
 from paimon_orch.format.snapshot import Snapshot
-from paimon_orch.format.types.arrow import to_paimon_fields
+from paimon_orch.format.types.arrow import to_paimon_fields, to_paimon_type
 from paimon_orch.orchestration.run_reports import RunReport, count_rows_not_visible
 from paimon_orch.safe_text import clean_line, format_names
+from paimon_orch.steps.merge_schema import find_new_names
 from paimon_orch.table.commit.commit import CommitId
 from paimon_orch.table.filter.bind import bind_filter
 from paimon_orch.table.filter.partition_spec import PartitionSpec, build_any_partition_matcher
@@ -38,6 +39,7 @@ _WRITE_MODES = ("append", "overwrite", "upsert")
 _SCAN_KEYS = ("columns", "filter", "snapshot_id", "tag", "timestamp")
 """Metadata of an input that selects what is read, as the arguments of :meth:`Table.scan`."""
 _OTHER_KEYS = {"where", "snapshot", "limit", "order_by"}
+"""Metadata that looks as if it selected what is read."""
 
 
 class PaimonIOManager(dg.ConfigurableIOManager):
@@ -57,7 +59,7 @@ class PaimonIOManager(dg.ConfigurableIOManager):
     ``tag`` and ``timestamp`` as in :meth:`~paimon_orch.Table.scan`, and ``branch``.
 
     If a step is retried within its run, it does not write its rows again. The snapshot is the data
-    version of the asset.
+    version of an asset without partitions.
 
     >>> PaimonIOManager(paimon=PaimonCatalogResource(warehouse=dg.EnvVar("PAIMON_WAREHOUSE")))
     """
@@ -79,9 +81,9 @@ class PaimonIOManager(dg.ConfigurableIOManager):
         mode = str(_read_metadata(context).get("write_mode", self.write_mode))
         if mode not in _WRITE_MODES:
             raise InputError(f"write_mode {mode!r} must be one of {', '.join(_WRITE_MODES)}")
-        table = self._open_for_write(context, schema, mode)
+        table, table_schema = self._open_for_write(context, schema, mode)
         with fail_if_unsupported(table.identifier):
-            specs = _parse_partition_specs(table.stores.get_schema(), context)
+            specs = _parse_partition_specs(table_schema, context)
             if context.has_asset_partitions and not specs:
                 # Without partitions, an overwrite would replace the whole table.
                 raise InputError(f"the run of {table.identifier} has no partition to write")
@@ -89,7 +91,7 @@ class PaimonIOManager(dg.ConfigurableIOManager):
         metadata: Metadata = {
             "dagster/table_name": table.identifier,
             "dagster/uri": clean_line(table.paths.root),
-            "dagster/column_schema": build_column_schema(table.stores.get_schema()),
+            "dagster/column_schema": build_column_schema(table_schema),
         }
         if snapshot is None:
             metadata |= to_metadata(RunReport(rows_written=count))
@@ -156,18 +158,25 @@ class PaimonIOManager(dg.ConfigurableIOManager):
         suffix = "" if branch is None else f"$branch_{branch}"
         return self.paimon.load_table(f"{'.'.join(key.path[-2:])}{suffix}")
 
-    def _open_for_write(self, context: dg.OutputContext, schema: pa.Schema, mode: str) -> Table:
-        """Return the table of the asset; create it, or add columns to it, if that is missing."""
+    def _open_for_write(
+        self, context: dg.OutputContext, schema: pa.Schema, mode: str
+    ) -> tuple[Table, TableSchema]:
+        """Return the table of the asset and its schema; create it, or add columns that are new."""
         try:
             table = self._open_table(context.asset_key)
         except NotFoundError:
-            return self._create_table(context, schema, mode)
+            table = self._create_table(context, schema, mode)
+        table_schema = table.stores.get_schema()
         if self.schema_update_mode == "add_columns":
-            changes = _list_new_columns(schema, table.stores.get_schema())
-            if changes:
-                context.log.info("adding columns %s", format_names(str(x.column) for x in changes))
-                self.paimon.catalog().alter_table(table.identifier, changes)
-        return table
+            new = find_new_names(schema.names, table_schema)
+            if new:
+                context.log.info("adding columns %s", format_names(new))
+                changes = [
+                    AddColumn(column=name, type=to_paimon_type(schema.field(name).type))
+                    for name in new
+                ]
+                table_schema = self.paimon.catalog().alter_table(table.identifier, changes)
+        return table, table_schema
 
     def _create_table(self, context: dg.OutputContext, schema: pa.Schema, mode: str) -> Table:
         name, metadata = ".".join(context.asset_key.path[-2:]), _read_metadata(context)
@@ -206,22 +215,6 @@ def _refuse_misspelled(metadata: Mapping[str, Any]) -> None:
             )
 
 
-def _list_new_columns(schema: pa.Schema, table_schema: TableSchema) -> list[AddColumn]:
-    """Return the columns to add; raises :class:`InputError` for one that differs only by case."""
-    folded = {name.lower(): name for name in table_schema.names}
-    changes = []
-    for field in to_paimon_fields(schema):
-        if field.name in table_schema.names:
-            continue
-        if field.name.lower() in folded:
-            raise InputError(
-                f"column {field.name!r} differs from the column {folded[field.name.lower()]!r} of "
-                "the table only by case"
-            )
-        changes.append(AddColumn(column=field.name, type=field.type.with_nullable(True)))
-    return changes
-
-
 def _read_metadata(context: dg.OutputContext | dg.InputContext) -> Mapping[str, Any]:
     """Return the plain values of the metadata of an asset and its output, or of an input."""
     given: dict[str, Any] = dict(context.definition_metadata or {})
@@ -235,9 +228,9 @@ def _read_metadata(context: dg.OutputContext | dg.InputContext) -> Mapping[str, 
 
 def _build_scan(table: Table, selection: Mapping[str, Any], context: dg.InputContext) -> Scan:
     """Return a scan of the partitions of the run, or of the whole table."""
-    if not context.has_asset_partitions:
-        return table.scan(**selection)
     whole = table.scan(**selection)
+    if not context.has_asset_partitions:
+        return whole
     specs = _parse_partition_specs(whole.schema, context)
     is_selected = build_any_partition_matcher(specs, whole.schema)
     found = dict.fromkeys(split.partition for split in table.files(whole.snapshot))

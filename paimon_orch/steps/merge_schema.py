@@ -1,6 +1,6 @@
 """Finds the columns of input files that a table lacks, to add them before an ingest."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.schema import TableSchema
@@ -22,22 +22,24 @@ def find_new_columns(
             "--merge-schema cannot find the columns of the files without reading all rows; add the "
             "columns with the command alter. Nothing was changed"
         )
-    return dict(_list_new_columns(columns, schema, row_kind))
+    names = find_new_names(columns.names, schema)
+    return {name: _find_type(columns, name) for name in names if name != row_kind}
 
 
-def _list_new_columns(
-    columns: InputColumns, schema: TableSchema, row_kind: str | None
-) -> Iterator[tuple[str, DataType]]:
+def find_new_names(names: Iterable[str], schema: TableSchema) -> list[str]:
+    """Return the names of columns that a table does not have.
+
+    Raises :class:`InputError` for a name that differs from one of the table only in its case.
+    """
     folded = {name.lower(): name for name in schema.names}
-    for name in columns.names:
-        if name in schema.names or name == row_kind:
-            continue
+    new = [name for name in names if name not in schema.names]
+    for name in new:
         if name.lower() in folded:
             raise InputError(
-                f"column {name!r} of the files differs from the column {folded[name.lower()]!r} of "
+                f"column {name!r} of the rows differs from the column {folded[name.lower()]!r} of "
                 "the table only in its case; rename one of them. Nothing was changed"
             )
-        yield name, _find_type(columns, name)
+    return new
 
 
 def _find_type(columns: InputColumns, name: str) -> DataType:

@@ -329,7 +329,7 @@ class LocalFileIO:
                 os.fsync(file.fileno())
         except OSError as error:
             self._delete_temporary(temporary)
-            raise FileNotCreatedError(str(_build_write_error(path, error))) from error
+            raise _build_write_error(path, error, FileNotCreatedError) from error
         return temporary
 
     def _delete_temporary(self, path: str) -> None:
@@ -409,8 +409,10 @@ def _check_local_path(path: str) -> str:
     return check_path(path)
 
 
-def _build_write_error(path: str, error: OSError) -> StorageError:
-    return StorageError(
+def _build_write_error(
+    path: str, error: OSError, kind: type[StorageError] = StorageError
+) -> StorageError:
+    return kind(
         f"{path} cannot be written ({error.strerror}). Check that the warehouse is a directory "
         "you may write to and that the disk is not full."
     )

@@ -592,7 +592,7 @@ def test_no_column_is_added_that_differs_only_by_case(
     manager = PaimonIOManager(paimon=paimon, schema_update_mode="add_columns")
     renamed = rows(1).rename_columns(["dt", "ID", "amount"])
 
-    with pytest.raises(InputError, match="'ID' differs from the column 'id' of the table only by"):
+    with pytest.raises(InputError, match="'ID' of the rows differs from the column 'id'"):
         dg.materialize([producer(renamed)], resources={"io_manager": manager})
 
 

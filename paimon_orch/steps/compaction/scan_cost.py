@@ -15,6 +15,7 @@ from paimon_orch.steps.inspection.inspect import inspect_newest
 from paimon_orch.steps.maintenance import compact_manifests
 from paimon_orch.table.scan.unseen_rows import Visibility
 from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import TableState
 
 _OTHER_FILES = 5  # the hint, the snapshot, its schema and two manifest lists
 _COMMANDS = {"minor": "compact", "full": "compact --strategy full"}
@@ -148,12 +149,15 @@ def explain(table: Table) -> Explanation:
         rows_not_visible=Visibility(state.schema).rows_not_visible(state.manifests, state.snapshot),
     )
     remedies = Remedies(table, state, live, health)
-    costs = {
-        _COMMANDS[strategy]: build_cost(replace(predicted, manifests=health.manifests + 1))
-        for strategy in COMPACTIONS
-        if (predicted := remedies.predict(strategy)) is not None
-        and _helps(explanation, build_cost(predicted), predicted.deleted_ratio)
-    }
+    costs = dict[str, ScanCost]()
+    for strategy in COMPACTIONS:
+        predicted = remedies.predict(strategy)
+        if predicted is None:
+            continue
+        # the commit of the compaction adds a manifest
+        cost = build_cost(replace(predicted, manifests=health.manifests + 1))
+        if _helps(explanation, cost, predicted.deleted_ratio):
+            costs[_COMMANDS[strategy]] = cost
     command = _choose_compaction(explanation, costs)
     after = None if command is None else costs[command]
     saved = 0 if after is None else explanation.now.requests - after.requests
@@ -162,7 +166,7 @@ def explain(table: Table) -> Explanation:
         or explanation.deleted_ratio >= _MANY_DELETED
         or after.max_sorted_runs < explanation.now.max_sorted_runs
     )
-    merged = _estimate_merged_manifests(table, health.manifests)
+    merged = _estimate_merged_manifests(table, state, health.manifests)
     if not improves_rows and health.manifests - merged > saved:
         command, after = "compact-manifests", replace(explanation.now, manifests=merged)
     if command is None:
@@ -173,10 +177,10 @@ def explain(table: Table) -> Explanation:
 
 
 def _helps(explanation: Explanation, after: ScanCost, deleted_ratio: float) -> bool:
-    """Return whether a compaction makes a scan read less; its own commit adds a manifest."""
+    """Return whether a compaction makes a scan read or merge less."""
     now = explanation.now
     return (
-        after.requests + 1 < now.requests
+        after.requests < now.requests
         or after.max_sorted_runs < now.max_sorted_runs
         or deleted_ratio < explanation.deleted_ratio
         or explanation.rows_not_visible > 0
@@ -190,13 +194,13 @@ def _choose_compaction(explanation: Explanation, costs: Mapping[str, ScanCost]) 
     return next((command for command, each in saved.items() if each >= enough), None)
 
 
-def _estimate_merged_manifests(table: Table, manifests: int) -> int:
+def _estimate_merged_manifests(table: Table, state: TableState, manifests: int) -> int:
     """Return about how many manifests a merge leaves; as many as now if it changes nothing."""
     try:
-        planned = compact_manifests.plan(table, EmptyRequest())
+        planned = compact_manifests.plan(table, EmptyRequest(), state=state)
     except UnsupportedError:  # the command itself reports this
         return manifests
     if not planned:
         return manifests
-    target = max(1, planned.state.schema.typed_options.get(MANIFEST_TARGET_FILE_SIZE))
+    target = max(1, state.schema.typed_options.get(MANIFEST_TARGET_FILE_SIZE))
     return planned.manifests - planned.small + max(1, -(-planned.bytes // target))

@@ -105,9 +105,14 @@ class ManifestCompactionResult(StepOutcome):
         )
 
 
-def plan(table: Table, request: EmptyRequest) -> ManifestCompactionPlan:
-    """Count the manifests of the latest snapshot; reads its manifest lists and their formats."""
-    state = table.load()
+def plan(
+    table: Table, request: EmptyRequest, *, state: TableState | None = None
+) -> ManifestCompactionPlan:
+    """Count the manifests of the latest snapshot; reads its manifest lists and their formats.
+
+    ``state`` is the table, if the caller has loaded it.
+    """
+    state = state or table.load()
     state.check_step(StepKind.METADATA)
     snapshot = state.snapshot
     if snapshot is None:
