@@ -6,13 +6,13 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from pathlib import Path
 
+import pytest
 from support.commands import option_names, walk_commands
+from support.syntax_trees import nodes_by_module
 
-import paimon_orch
+pytestmark = pytest.mark.xdist_group("syntax")
 
-ROOT = Path(paimon_orch.__file__).parent
 ADVICE = re.compile(
     r"\b(?:set|reset|remove|disable|unset|choose|change) (?:the |this |table |to |options? )*"
     r"(?P<option>'[a-z{][\w.{}-]*[.-][\w.{}-]+'|'fields\.[^']*'|(?<=the |his )option\b)",
@@ -49,10 +49,9 @@ def _unparse(part: ast.expr) -> str:
 
 def iterate_texts() -> Iterator[str]:
     """Yield the texts of the package that are not docstrings."""
-    for path in sorted(ROOT.rglob("*.py")):
-        tree = ast.parse(path.read_text())
-        ignored = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-        for node in ast.walk(tree):  # a text comes before its parts
+    for nodes in nodes_by_module().values():
+        ignored = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+        for node in nodes:  # a text comes before its parts
             if isinstance(node, ast.JoinedStr):
                 ignored |= {id(value) for value in node.values}
                 yield "".join(

@@ -19,6 +19,7 @@ import yaml
 from dagster.components.testing import create_defs_folder_sandbox
 from support.docs import pictures, reference
 from support.docs.page_run import BLOCK
+from support.syntax_trees import nodes_by_module
 from typer.main import get_command
 
 from paimon_orch import Catalog
@@ -130,6 +131,7 @@ def test_the_specification_is_cited_by_existing_pages_and_headings() -> None:
     assert not broken, "\n".join(broken)
 
 
+@pytest.mark.slow
 def test_no_source_cites_a_document_outside_the_repository() -> None:
     quoting = {Path(__file__)}
 
@@ -142,6 +144,7 @@ def test_no_source_cites_a_document_outside_the_repository() -> None:
     assert not cited, "\n".join(cited)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["cli.md", "components.md"])
 def test_the_reference_is_generated_from_the_current_code(name: str) -> None:
     text = (reference.FOLDER / name).read_text(encoding="utf-8")
@@ -168,6 +171,7 @@ def test_pictures_have_alternative_texts() -> None:
     assert not without, "\n".join(without)
 
 
+@pytest.mark.xdist_group("syntax")
 def test_messages_on_the_page_about_troubleshooting_exist() -> None:
     text = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
     quoted = [
@@ -189,8 +193,8 @@ def test_messages_on_the_page_about_troubleshooting_exist() -> None:
 
 def list_strings_of_the_package() -> Iterator[str]:
     """Yield all strings of the package, with the expressions of f-strings left out."""
-    for path in (ROOT / "paimon_orch").glob("**/*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for nodes in nodes_by_module().values():
+        for node in nodes:
             if isinstance(node, ast.JoinedStr):
                 parts = [part.value for part in node.values if isinstance(part, ast.Constant)]
                 yield "\0".join(map(str, parts))

@@ -26,6 +26,7 @@ ALLOWED = {
 """What reads or writes files nevertheless, and which."""
 
 
+@pytest.mark.slow
 def test_properties_and_constructors_do_no_io(repository: Path) -> None:
     package = Package(repository / "paimon_orch")
     found = {function.qualified_name: function.cause for function in package.find_hidden_io()}

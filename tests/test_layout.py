@@ -9,6 +9,7 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
+from support.syntax_trees import nodes_by_module
 
 ROOT = Path(__file__).parents[1]
 PACKAGE, TESTS = ROOT / "paimon_orch", ROOT / "tests"
@@ -45,10 +46,9 @@ def modules() -> list[str]:
 
 def functions() -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     """Yield every function of the package."""
-    for path in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                yield node
+    for node in chain.from_iterable(nodes_by_module().values()):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
 
 
 def read_rows() -> dict[str, list[str]]:
@@ -181,15 +181,16 @@ def test_no_folder_has_too_many_modules() -> None:
     assert {folder for folder, count in folders.items() if count > MAX_MODULES} == set()
 
 
+@pytest.mark.xdist_group("syntax")
 def test_calls_of_our_functions_pass_few_positional_arguments() -> None:
     ours = {f.name for f in functions() if f.args.vararg is None} - {"info", "warning", "add_row"}
     calls = defaultdict(list)
-    for path in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for path, nodes in nodes_by_module().items():
+        for node in nodes:
             if isinstance(node, ast.Call) and len(node.args) > MAX_POSITIONAL:
                 name = getattr(node.func, "attr", getattr(node.func, "id", ""))
                 if name in ours:
-                    calls[str(path.relative_to(ROOT))].append((node.lineno, name))
+                    calls[str(path)].append((node.lineno, name))
     assert dict(calls) == {}
 
 
@@ -202,20 +203,8 @@ def lines_of_code(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     return lines - ((docstring.end_lineno or docstring.lineno) - docstring.lineno + 1)
 
 
+@pytest.mark.xdist_group("syntax")
 def test_functions_are_small() -> None:
     lengths = sorted(map(lines_of_code, functions()))
     assert lengths[len(lengths) * 9 // 10] <= P90_LINES
     assert [f.name for f in functions() if lines_of_code(f) > MAX_LINES] == []
-
-
-@pytest.mark.parametrize("folder", ["paimon_orch", "definitions", "pyspark_paimon"])
-def test_every_function_has_types(folder: str) -> None:
-    untyped = [
-        f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
-        for path in (ROOT / folder).rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        if (node.returns is None and node.name != "__init__")
-        or any(arg.annotation is None for arg in node.args.args if arg.arg not in ("self", "cls"))
-    ]
-    assert untyped == []

@@ -67,6 +67,7 @@ def test_a_missing_archive_is_an_error(data: Path, tmp_path: Path) -> None:
         golden_folder(data, tmp_path / "cache")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("damage", ["changed", "cut", "empty", "no archive"])
 def test_a_damaged_archive_is_an_error_and_leaves_nothing(
     damage: str, data: Path, tmp_path: Path
@@ -83,6 +84,7 @@ def test_a_damaged_archive_is_an_error_and_leaves_nothing(
     assert [entry.name for entry in cache.iterdir() if entry.is_dir()] == []
 
 
+@pytest.mark.slow
 def test_processes_that_start_together_unpack_an_archive_once(data: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     with multiprocessing.get_context("spawn").Pool(3) as pool:
@@ -92,6 +94,7 @@ def test_processes_that_start_together_unpack_an_archive_once(data: Path, tmp_pa
     assert len(set(folders)) == 1
 
 
+@pytest.mark.slow
 def test_unpacked_files_equal_those_of_the_archives_and_are_read_only(
     data: Path, tmp_path: Path
 ) -> None:

@@ -183,6 +183,7 @@ def start(*arguments: str, **options: Any) -> subprocess.Popen[str]:
     return subprocess.Popen(command, **pipes, text=True, **options)
 
 
+@pytest.mark.slow
 def test_the_process_reads_standard_input_and_has_the_exit_status_of_the_command_line(
     tmp_path: Path, table: Table
 ) -> None:
@@ -214,6 +215,7 @@ def test_a_damaged_table_is_reported_with_the_next_step(tmp_path: Path, table: T
     assert "paimon-orch doctor" in json.loads(output)["error"]["next_step"]
 
 
+@pytest.mark.slow
 def test_a_terminated_process_ends_with_the_status_of_the_signal() -> None:
     process = start()  # waits for standard input
     deadline = time.monotonic() + 60

@@ -23,6 +23,7 @@ ON_SPARK = [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", ON_EXECUTORS)
 def test_every_step_has_the_expected_result(
     catalog_under_test: CatalogUnderTest, name: str

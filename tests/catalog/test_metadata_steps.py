@@ -87,6 +87,7 @@ def test_automatic_tags_are_created(catalog_under_test: CatalogUnderTest, table:
     assert rows_of(table, tag=tag) == rows
 
 
+@pytest.mark.slow
 def test_branches_are_created_written_merged_and_deleted(
     catalog_under_test: CatalogUnderTest, table: Table
 ) -> None:

@@ -208,6 +208,7 @@ def test_every_command_reports_damaged_files_in_one_paragraph(
                 assert content(root) == before, (path, data)
 
 
+@pytest.mark.slow
 def test_directories_in_place_of_files_are_reported(
     runner: Runner, sound: Path, tmp_path: Path
 ) -> None:
@@ -246,7 +247,7 @@ NEEDS_SPARK = {
 }
 
 
-@pytest.mark.sampled(25)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("names", [names for names, _ in leaves()], ids="-".join)
 def test_invalid_arguments_are_refused_in_one_paragraph(
     runner: Runner, sound: Path, tmp_path: Path, names: list[str]

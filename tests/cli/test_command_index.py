@@ -107,6 +107,7 @@ def test_the_overview_imports_no_command_and_no_library() -> None:
     }
 
 
+@pytest.mark.slow
 def test_inspect_imports_only_what_reads_metadata(table: Table, warehouse: Path) -> None:
     output, modules = modules_of("inspect", warehouse, table.identifier)
 

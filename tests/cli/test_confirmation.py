@@ -236,6 +236,7 @@ def read_all_files(table: Table) -> dict[str, bytes]:
     return {path: Path(path).read_bytes() for path in stored_files(table)}
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", sorted(CASES.keys() - NEED_SPARK))
 def test_a_command_changes_nothing_without_yes(table: Table, tmp_path: Path, name: str) -> None:
     case = CASES[name]
@@ -261,6 +262,7 @@ def test_dropping_a_global_index_asks(tmp_path: Path) -> None:
     assert_asks(table, ["drop-global-index", *command], "drop 1 index file of column a of db.t?")
 
 
+@pytest.mark.slow
 def test_expiring_changelogs_asks(tmp_path: Path) -> None:
     kept = {"changelog__num_retained__max": "20", "changelog__num_retained__min": "1"}
     table = new_table(tmp_path, changelog_producer="input", **kept)
@@ -311,6 +313,7 @@ def test_a_rollback_deletes_tags_only_on_request(table: Table, tmp_path: Path) -
     assert rows_of(table) == [(1, 1, "a")]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("answer", "rows"), [("n", 2), ("y", 0)])
 def test_a_user_at_a_terminal_is_asked(
     table: Table, tmp_path: Path, answer: str, rows: int

@@ -100,6 +100,7 @@ PAGES = {
 ON_SPARK = [pytest.mark.slow, pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     "page",
     [pytest.param(page, marks=ON_SPARK * setup.uses_spark) for page, setup in PAGES.items()],

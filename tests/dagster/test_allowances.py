@@ -129,6 +129,7 @@ def test_a_compaction_of_a_table_with_iceberg_metadata_fails_with_the_option(
     assert orders.stores.snapshots.latest_id() == 3
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("dry_run", [True, False])
 def test_jobs_that_delete_fail_with_the_option(
     orders: Table, resources: Mapping[str, object], dry_run: bool
@@ -147,6 +148,7 @@ def test_jobs_that_delete_fail_with_the_option(
     assert orders.stores.snapshots.ids() == [1, 2, 3]
 
 
+@pytest.mark.slow
 def test_runs_of_a_component_with_an_allowance_report_stale_options_as_metadata(
     orders: Table, resources: Mapping[str, object]
 ) -> None:
@@ -166,6 +168,7 @@ def test_runs_of_a_component_with_an_allowance_report_stale_options_as_metadata(
     assert len(orders.stores.snapshots.ids()) == 1
 
 
+@pytest.mark.slow
 def test_a_dry_run_reports_no_stale_options(orders: Table, resources: Mapping[str, object]) -> None:
     for job in jobs_of(component(allow_stale_external=True)):
         if job.tags["paimon/action"] == "sync_iceberg":
@@ -193,6 +196,7 @@ def test_stale_options_are_logged_as_a_warning(
     )
 
 
+@pytest.mark.slow
 def test_the_launchpad_can_allow_a_single_run(
     orders: Table, resources: Mapping[str, object]
 ) -> None:
@@ -253,6 +257,7 @@ def test_a_refused_compaction_is_requested_after_it_is_allowed(
         cursor = result.cursor
 
 
+@pytest.mark.slow
 def test_a_daily_schedule_does_not_request_refused_runs(
     orders: Table, paimon: PaimonCatalogResource
 ) -> None:
@@ -317,6 +322,7 @@ def test_the_io_manager_reports_rows_that_are_not_visible_before_a_compaction(
     assert "10 records of lake.orders are not compacted yet" in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_load_reports_rows_that_are_not_visible_and_a_compaction_reports_none(
     orders: Table, resources: Mapping[str, object]
 ) -> None:

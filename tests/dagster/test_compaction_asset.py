@@ -107,6 +107,7 @@ def test_a_compaction_reports_its_plan_and_its_result(
     assert record.data["files"] == 2
 
 
+@pytest.mark.slow
 def test_a_compaction_reports_its_cost_and_the_state_before_and_after_it(
     orders: Table, upsert: Upsert, compaction: dg.AssetsDefinition, resources: Resources
 ) -> None:
@@ -158,6 +159,7 @@ def test_only_numbers_that_differ_between_compactions_are_plotted(
     }
 
 
+@pytest.mark.slow
 def test_a_materialization_begins_with_a_sentence_on_what_was_done(
     orders: Table,
     upsert: Upsert,
@@ -257,6 +259,7 @@ def test_a_compaction_that_lost_a_race_makes_a_new_plan(
     assert orders.stores.snapshots.latest_id() == 3
 
 
+@pytest.mark.slow
 def test_a_second_compaction_commits_nothing_and_reports_this(
     orders: Table, upsert: Upsert, compaction: dg.AssetsDefinition, resources: Resources
 ) -> None:
@@ -297,6 +300,7 @@ def test_a_range_of_partitions_has_one_commit_and_metadata_for_each_partition(
     assert "paimon/duration_seconds" not in metadata_of[DAYS[0]]
 
 
+@pytest.mark.slow
 def test_a_long_range_of_partitions_is_committed_in_groups(
     orders: Table, upsert: Upsert, resources: Resources, instance: dg.DagsterInstance
 ) -> None:
@@ -383,6 +387,7 @@ def replace_compact(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> li
     return calls
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("error", "attempts"),
     [
@@ -412,6 +417,7 @@ def test_only_transient_errors_are_retried(
     assert str(error) in str(failure.error)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "stop", [KeyboardInterrupt(), dg.DagsterExecutionInterruptedError(), CancelledError("stopped")]
 )

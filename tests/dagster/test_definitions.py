@@ -64,6 +64,7 @@ def test_definitions_can_be_loaded(defs: dg.Definitions) -> None:
     assert defs.resolve_all_asset_keys()
 
 
+@pytest.mark.slow
 def test_a_scaffolded_component_loads_together_with_the_demo(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -86,6 +87,7 @@ def test_a_scaffolded_component_loads_together_with_the_demo(
     assert {BOARD, dg.AssetKey(["shop", "orders"])} <= set(merged.resolve_all_asset_keys())
 
 
+@pytest.mark.slow
 def test_loading_the_definitions_uses_neither_slow_packages_nor_the_warehouse(
     repository: Path, tmp_path: Path
 ) -> None:
@@ -128,6 +130,7 @@ def test_dg_accepts_the_project(repository: Path) -> None:
     assert result.returncode == 0, result.stdout + result.stderr
 
 
+@pytest.mark.slow
 def test_each_month_of_the_board_is_a_partition_of_all_assets(defs: dg.Definitions) -> None:
     for key in (BOARD, COMPACTION, FILE_INDEX):
         partitions = defs.resolve_assets_def(key).partitions_def
@@ -161,6 +164,7 @@ def test_sensors_and_schedules_of_all_tables_are_stopped_until_a_user_starts_the
     )
 
 
+@pytest.mark.slow
 def test_the_first_look_at_a_year_of_flights_requests_one_run(
     defs: dg.Definitions, paimon: PaimonCatalogResource, instance: dg.DagsterInstance
 ) -> None:
@@ -226,6 +230,7 @@ def test_planes_are_upserted_and_delays_are_computed_from_visible_rows(
     assert delays.loc["UA", "name"] == "United Air Lines Inc."
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_month_of_flights_is_written_in_three_waves_and_compacted(
     spark: "SparkSession", paimon: PaimonCatalogResource

@@ -86,6 +86,7 @@ def test_a_healthy_table_passes_all_default_checks(
     assert "paimon/value" not in results["file_index_coverage"].metadata
 
 
+@pytest.mark.slow
 def test_a_failed_check_describes_the_remedy(
     orders: Table, upsert: Upsert, paimon: PaimonCatalogResource
 ) -> None:
@@ -146,6 +147,7 @@ def test_a_maintenance_run_evaluates_the_checks_of_its_table(
     )
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("error", "is_checked"),
     [
@@ -242,6 +244,7 @@ def test_a_sensor_does_not_read_large_manifests_for_the_checks(
     assert names_of_evaluations(SensorTicks(sensor, paimon, instance).result()) == set()
 
 
+@pytest.mark.slow
 def test_a_blocking_error_stops_downstream_assets_and_a_warning_does_not(
     orders: Table, upsert: Upsert, paimon: PaimonCatalogResource
 ) -> None:
@@ -256,6 +259,7 @@ def test_a_blocking_error_stops_downstream_assets_and_a_warning_does_not(
     assert find_materialized_assets(stopped) == {KEY}
 
 
+@pytest.mark.slow
 def test_file_references_are_checked_if_limits_contain_the_check(
     orders: Table, upsert: Upsert, paimon: PaimonCatalogResource
 ) -> None:

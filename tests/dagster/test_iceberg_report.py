@@ -121,6 +121,7 @@ def test_the_check_passes_if_iceberg_readers_see_the_newest_snapshot(
     }
 
 
+@pytest.mark.slow
 def test_a_check_is_red_after_a_failed_publication_and_green_after_the_job(
     published: Table,
     upsert: Upsert,
@@ -204,6 +205,7 @@ def test_a_job_without_anything_to_publish_reports_zero(
     assert {path: path.stat().st_mtime_ns for path in metadata_dir(published).iterdir()} == before
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("build", "latest_id"), [(build_compaction_asset, 7), (build_file_index_asset, 6)]
 )
@@ -222,6 +224,7 @@ def test_maintenance_assets_report_the_snapshot_that_iceberg_readers_see(
     assert (metadata["paimon/snapshot_id"], metadata[PUBLISHED]) == (str(latest_id),) * 2
 
 
+@pytest.mark.slow
 def test_a_run_warns_of_stale_metadata_and_succeeds(
     published: Table,
     upsert: Upsert,

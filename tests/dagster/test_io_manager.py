@@ -77,6 +77,7 @@ def read_stored_rows(table: Table) -> list[tuple[str, int]]:
     return sorted((row["dt"], row["id"]) for row in table.scan().to_arrow().to_pylist())
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "convert",
     [
@@ -95,6 +96,7 @@ def test_the_value_of_an_asset_is_written(
     assert read_stored_rows(table) == [(DAYS[0], 1), (DAYS[0], 2)]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "form",
     [pa.Table, pa.RecordBatchReader, pd.DataFrame, pl.DataFrame, pl.LazyFrame, pd.DataFrame | None],
@@ -137,6 +139,7 @@ ROWS: dict[str, Callable[[pa.Table], Any]] = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("form", ROWS)
 @pytest.mark.parametrize("mode", ["append", "overwrite", "upsert"])
 def test_each_type_is_written_in_each_mode(
@@ -180,6 +183,7 @@ def test_several_partitions_are_written_and_loaded_in_one_run(
     assert sorted(row["id"] for row in loaded[0].to_pylist()) == [2, 3]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("dynamic", ["true", "false"])
 def test_only_the_partitions_of_the_run_are_replaced(
     paimon: PaimonCatalogResource, instance: dg.DagsterInstance, dynamic: str
@@ -263,6 +267,7 @@ KINDS: list[tuple[str, dg.PartitionsDefinition[str], str, list[Any]]] = [
 ]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("kind", "definition", "key", "values"), KINDS)
 def test_only_the_partition_of_the_run_is_overwritten_and_loaded_for_each_type(
     paimon: PaimonCatalogResource,
@@ -529,6 +534,7 @@ def test_a_materialization_has_the_metadata_and_the_version_that_the_ui_shows(
     assert event.tags["dagster/data_version"] == "1"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
 def test_frames_of_spark_are_written_and_loaded(
     spark: SparkSession, paimon: PaimonCatalogResource, mode: str
@@ -562,6 +568,7 @@ def test_the_named_index_of_a_pandas_frame_is_a_column(paimon: PaimonCatalogReso
     assert read_stored_rows(paimon.load_table("lake.sales")) == [("a", 1), ("b", 2)]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "value", [pd.DataFrame(), pd.Series([1]), pl.Series([1]), 1], ids=lambda value: str(type(value))
 )
@@ -571,6 +578,7 @@ def test_a_value_without_columns_is_refused(paimon: PaimonCatalogResource, value
     assert paimon.catalog().databases() == []
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "frame",
     [
@@ -612,6 +620,7 @@ def test_a_write_that_is_refused_creates_no_table(
     assert paimon.catalog().databases() == []
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("metadata", [{"colums": ["id"]}, {"Filter": "id = 1"}, {"branch": ""}])
 def test_misspelled_metadata_of_an_input_is_refused(
     paimon: PaimonCatalogResource, table: Table, metadata: dict[str, Any]
@@ -620,6 +629,7 @@ def test_misspelled_metadata_of_an_input_is_refused(
         read_with(paimon, **metadata)
 
 
+@pytest.mark.slow
 def test_an_input_without_annotation_is_a_frame_of_spark(
     spark: SparkSession, paimon: PaimonCatalogResource, table: Table
 ) -> None:

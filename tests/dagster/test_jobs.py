@@ -313,6 +313,7 @@ def test_the_executor_spark_runs_all_work_on_spark(
     assert not orphan.exists()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("choice", [None, "auto", "local"])
 @pytest.mark.parametrize(
     "attributes",

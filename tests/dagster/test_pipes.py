@@ -52,6 +52,7 @@ def test_an_asset_gets_the_figures_of_a_compaction_in_another_process(
     assert report["outcome"]["snapshot_id"] == table.stores.snapshots.latest_id() == 3
 
 
+@pytest.mark.slow
 def test_an_op_gets_the_report_of_a_failed_step_and_fails(tmp_path: Path, table: Table) -> None:
     @dg.op
     def expire(context: dg.OpExecutionContext) -> None:
@@ -72,6 +73,7 @@ def test_an_op_gets_the_report_of_a_failed_step_and_fails(tmp_path: Path, table:
     assert table.stores.snapshots.ids() == [1, 2]
 
 
+@pytest.mark.slow
 def test_a_dry_run_in_an_op_returns_the_plan_as_a_message(tmp_path: Path, table: Table) -> None:
     messages: list[Any] = []
 

@@ -214,6 +214,7 @@ def test_an_unpartitioned_asset_of_a_partitioned_table_is_not_fully_compacted(
     assert build_ticks(None).requested_partitions() == []
 
 
+@pytest.mark.slow
 def test_the_schedule_ignores_thresholds(
     orders: Table, upsert: Upsert, paimon: PaimonCatalogResource
 ) -> None:

@@ -90,6 +90,7 @@ def test_only_neighbors_in_the_definition_share_a_run(
     assert ticks.requested_partitions() == ["2026-01", "2026-03...2026-05", "2026-06", "2026-12"]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("partitions_def", [STATIC, DYNAMIC], ids=["static", "dynamic"])
 def test_a_requested_range_materializes_each_of_its_partitions(
     orders: Table,
@@ -192,6 +193,7 @@ def test_partitions_with_different_strategies_have_runs_of_their_own(
     assert configs == {"2026-01...2026-03": full, "2026-04": {}}
 
 
+@pytest.mark.slow
 def test_a_damaged_partition_does_not_prevent_the_compaction_of_the_others_in_its_run(
     orders: Table,
     upsert: Upsert,
@@ -222,6 +224,7 @@ def test_a_damaged_partition_does_not_prevent_the_compaction_of_the_others_in_it
     assert ticks.requested_partitions() == [MONTHS[1]]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("default_limit", "user_limit", "expected"), [(1, None, 1), (1, 5, 5), (None, 5, 5)]
 )
@@ -250,6 +253,7 @@ def test_the_pool_of_several_requested_runs_has_a_limit_before_they_start(
         assert (limit.name, limit.limit) == ("paimon/lake.orders", expected)
 
 
+@pytest.mark.slow
 def test_the_first_tick_limits_the_pool_even_if_it_requests_no_run(
     orders: Table,
     upsert: Upsert,

@@ -107,6 +107,7 @@ def test_a_catalog_is_opened_by_its_metastore(
     assert list_in_run(resource) == ["orders"]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("field", ["token", "uri", "catalog_options"])
 def test_secrets_of_a_catalog_are_not_in_representations_events_or_errors(
     field: str,
@@ -203,6 +204,7 @@ def test_the_active_session_is_used_and_not_stopped(spark: "SparkSession") -> No
     assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [

@@ -35,6 +35,7 @@ def test_the_schedule_requests_partitions_that_need_compaction(
     assert [partitions_of(request) for request in result] == ["2026-01-02...2026-01-03"]
 
 
+@pytest.mark.slow
 def test_a_request_of_the_schedule_has_at_most_max_partitions_per_run(
     orders: Table, upsert: Callable[..., None], paimon: PaimonCatalogResource
 ) -> None:
@@ -53,6 +54,7 @@ def test_a_request_of_the_schedule_has_at_most_max_partitions_per_run(
     assert len({request.run_key for request in result}) == 2
 
 
+@pytest.mark.slow
 def test_the_schedule_requests_one_run_for_an_unpartitioned_asset(
     orders: Table, upsert: Callable[..., None], paimon: PaimonCatalogResource
 ) -> None:
@@ -64,6 +66,7 @@ def test_the_schedule_requests_one_run_for_an_unpartitioned_asset(
     assert [partitions_of(request) for request in result] == [None]
 
 
+@pytest.mark.slow
 def test_the_schedule_is_skipped_if_there_is_nothing_to_compact(
     orders: Table, paimon: PaimonCatalogResource
 ) -> None:
@@ -73,6 +76,7 @@ def test_the_schedule_is_skipped_if_there_is_nothing_to_compact(
     assert result.skip_message == "lake.orders: nothing to compact"
 
 
+@pytest.mark.slow
 def test_the_schedule_of_a_missing_table_is_skipped(paimon: PaimonCatalogResource) -> None:
     assert isinstance(
         evaluate_schedule(build_compaction_schedule("lake.orders"), paimon), dg.SkipReason
@@ -134,6 +138,7 @@ def test_the_cron_schedule_of_an_unknown_action_is_refused() -> None:
         build_maintenance_schedules([], cron={"vacuum": "@daily"})
 
 
+@pytest.mark.slow
 def test_the_schedule_adds_the_dynamic_partitions_that_it_requests(
     orders: Table, upsert: Callable[..., None], paimon: PaimonCatalogResource
 ) -> None:

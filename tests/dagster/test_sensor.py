@@ -432,6 +432,7 @@ def test_all_partitions_of_a_recreated_table_are_evaluated(
     assert ticks_after_compaction.requested_partitions() == ["2026-01-05...2026-01-07"]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "cursor", ["41", "{", "[]", pytest.param("[" * 9999, id="deep"), '{"v": 2}', '{"v": 1}', "null"]
 )
@@ -444,6 +445,7 @@ def test_an_unknown_cursor_is_ignored(
     assert ticks.requested_partitions() == [DAYS[0]]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "damage",
     [
@@ -583,6 +585,7 @@ def test_each_tick_reads_at_most_one_hundred_snapshots(
     assert ticks_after_compaction.skip_message() == "lake.orders: snapshot 122 was already handled"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("hint", [b"2", b"1", b"rubbish", b"", None])
 def test_a_wrong_or_missing_hint_is_ignored(
     ticks_after_compaction: SensorTicks, orders: Table, upsert: Upsert, hint: bytes | None

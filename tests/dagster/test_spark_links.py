@@ -54,6 +54,7 @@ def test_the_spark_ui_is_a_link(monkeypatch: pytest.MonkeyPatch) -> None:
     }
 
 
+@pytest.mark.slow
 def test_links_are_omitted_without_a_session() -> None:
     code = (
         "from paimon_orch.dagster import SparkSessionResource as R; import sys;"
@@ -92,6 +93,7 @@ def test_an_interrupted_run_cancels_its_spark_job_and_commits_nothing(
     assert_untouched(orders, tmp_path)
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_ends_its_worker_processes_and_commits_nothing(
     orders: Table, upsert: Upsert, tmp_path: Path
 ) -> None:

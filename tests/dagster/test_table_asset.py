@@ -112,6 +112,7 @@ def test_an_unpartitioned_table_asset_reports_the_state_of_the_table(
     assert metadata["paimon/level0_files"] == 2
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("partitions_def", [PARTITIONS, None])
 def test_a_load_without_rows_keeps_the_data_version(
     paimon: PaimonCatalogResource,
@@ -139,6 +140,7 @@ def test_a_load_without_rows_keeps_the_data_version(
     assert versions == ["1", "1"]
 
 
+@pytest.mark.slow
 def test_a_load_of_several_partitions_without_rows_keeps_the_newest_data_version(
     paimon: PaimonCatalogResource, instance: dg.DagsterInstance
 ) -> None:

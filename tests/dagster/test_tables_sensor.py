@@ -94,6 +94,7 @@ def test_a_busy_table_does_not_delay_the_others(
     assert requested(ticks) == []
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("budget", ["time", "requests", "events"])
 def test_a_tick_continues_where_the_budget_of_the_last_one_ended(
     tables: list[Table],
@@ -221,6 +222,7 @@ def store_cursor(instance: dg.DagsterInstance, sensor: str, cursor: str | None) 
     )
 
 
+@pytest.mark.slow
 def test_the_first_tick_continues_from_the_cursors_of_the_sensors_of_single_tables(
     tables: list[Table], upsert: Upsert, paimon: PaimonCatalogResource, build_ticks: BuildTicks
 ) -> None:
@@ -255,6 +257,7 @@ def repository(paimon: PaimonCatalogResource, create: Create) -> dg.RepositoryDe
     return component.definitions({"orders": ["dt"], "items": []}).get_repository_def()
 
 
+@pytest.mark.slow
 def test_dagster_resolves_requests_for_assets_with_different_partitions(
     repository: dg.RepositoryDefinition,
     paimon: PaimonCatalogResource,

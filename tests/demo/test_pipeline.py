@@ -64,6 +64,7 @@ def test_each_wave_contains_only_the_values_known_by_then() -> None:
     )
 
 
+@pytest.mark.slow
 def test_waves_of_days_and_of_their_month_have_the_same_flights() -> None:
     days = [f"{MONTH}-{day:02d}" for day in range(1, 32)]
 

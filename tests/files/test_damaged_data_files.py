@@ -9,6 +9,7 @@ import sys
 import pytest
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", ["orc", "parquet", "avro"])
 def test_damaged_metadata_of_data_files_raises_expected_errors(kind: str) -> None:
     command = [sys.executable, "-m", "support.damaged_data_files", kind]

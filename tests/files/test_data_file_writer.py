@@ -16,6 +16,7 @@ from paimon_orch.files.file_format import open_reader
 ROWS = 120_000
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", ["parquet", "orc", "avro"])
 def test_writers_start_a_new_file_near_the_target_size(kind: str, tmp_path: Path) -> None:
     options = {"file.format": kind, "target-file-size": "256 kb"}

@@ -52,6 +52,7 @@ def read(kind: str, fields: Sequence[Field], data: bytes, batch_rows: int = 7) -
     return table
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", FORMATS)
 def test_written_rows_are_read_unchanged(kind: str) -> None:
     @settings(max_examples=60, deadline=None)

@@ -154,6 +154,7 @@ def replace_zones(data: bytes, zone: str) -> bytes:
     )
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("codec", ["none", "zstd", "snappy", "zlib", "lz4"])
 def test_the_zone_of_all_stripes_is_replaced_without_other_changes(codec: str) -> None:
     data = write_stripes(codec, 60_000)
@@ -171,6 +172,7 @@ def test_the_zone_of_all_stripes_is_replaced_without_other_changes(codec: str) -
     assert orc.ORCFile(io.BytesIO(changed)).read().equals(original)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("zone", ["Asia/Kolkata", "GMT+05:30", "IST"])
 @pytest.mark.parametrize("legacy", [True, False])
 def test_times_are_those_of_the_zone_of_the_writer(zone: str, *, legacy: bool) -> None:
@@ -250,6 +252,7 @@ def test_changes_of_single_years_after_2037_are_left_out_as_in_java(
     assert (offsets // 3_600_000_000_000).tolist() == hours
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("zone", "region"),
     [

@@ -61,6 +61,7 @@ def texts(column: pa.ChunkedArray, path: str) -> list[Any]:
     return formatted
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(
     st.lists(VALUES | st.just(MISSING), min_size=1, max_size=7),
@@ -87,6 +88,7 @@ LITERALS: dict[str, Any] = {
 OPERATORS = [Operator.LESS, Operator.GREATER_OR_EQUAL, Operator.NOT_EQUAL, Operator.IS_NULL]
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(
     st.lists(VALUES | st.just(MISSING), min_size=1, max_size=7),
@@ -161,6 +163,7 @@ def columns_read(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[str]]:
     return read
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("path", PARTS)
 def test_filters_on_a_shredded_table_read_only_the_columns_of_their_paths(
     golden: Table, path: str, columns_read: list[Sequence[str]]

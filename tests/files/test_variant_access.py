@@ -53,6 +53,7 @@ def find(value: Any, path: list[str | int]) -> Any:
     return value
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(
     st.lists(VALUES | st.just(MISSING), max_size=6),
@@ -127,6 +128,7 @@ def test_other_paths_are_refused(path: str) -> None:
 SAMPLE = column([{"a": {"b": [1, "text", Decimal("1.5")]}, "c": 0.5}] * 2).to_pylist()
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(st.data(), st.sampled_from(["$", "$.a", "$.a.b", "$.a.b[1]", "$.a.b[2]", "$.c"]))
 def test_damaged_bytes_raise_input_errors_only(data: st.DataObject, path: str) -> None:

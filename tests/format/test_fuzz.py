@@ -47,6 +47,7 @@ def test_truncated_and_flipped_bytes_raise_expected_errors(name: str) -> None:
         assert isinstance(decode_or_error(decode, data), (kind, PaimonError))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", DECODERS)
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(data=st.data())
@@ -58,6 +59,7 @@ def test_spliced_bytes_raise_expected_errors(name: str, data: st.DataObject) -> 
     assert isinstance(decode_or_error(decode, spliced), (type(decode(sample)), PaimonError))
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(st.integers(0, 10**6), st.binary(min_size=1, max_size=9), st.integers(0, 9))
 def test_columnar_decoding_of_damaged_manifests_agrees_with_the_records(
@@ -84,6 +86,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["snapshot", "schema"])
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(data=st.data())

@@ -79,6 +79,7 @@ def canonical(value: Any) -> Any:
     return repr(tuple(map(canonical, value)) if isinstance(value, tuple) else value)
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_codes_are_equal_if_and_only_if_values_are_equal(data: st.DataObject) -> None:
     kind, values = data.draw(types_of(3))
@@ -96,6 +97,7 @@ def test_codes_are_equal_if_and_only_if_values_are_equal(data: st.DataObject) ->
     assert other_codes.tolist() == expected
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_differences_are_those_of_single_values(data: st.DataObject) -> None:
     kind, values = data.draw(types_of(3))

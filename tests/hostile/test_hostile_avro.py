@@ -123,6 +123,7 @@ ATTACKS = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("decoder", DECODERS)
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_a_hostile_file_is_refused_by_each_decoder(attack: str, decoder: str) -> None:
@@ -157,6 +158,7 @@ def zstd_zeros(count: int) -> bytes:
 BOMBS = {"deflate": deflate_zeros, "zstandard": zstd_zeros, "snappy": snappy_zeros}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("decoder", ["raw", "data file"])
 @pytest.mark.parametrize("codec", BOMBS)
 def test_a_block_that_decompresses_to_gigabytes_is_refused(codec: str, decoder: str) -> None:
@@ -175,6 +177,7 @@ def test_many_small_values_of_a_bomb_are_refused_before_they_are_built() -> None
     assert f"set the environment variable {LIMIT_FACTOR_VARIABLE}" in message
 
 
+@pytest.mark.slow
 def test_the_limit_is_raised_by_the_environment_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     size = 270 << 20
     head = bytes(pa.compress(long(size), codec="zstd", asbytes=True))

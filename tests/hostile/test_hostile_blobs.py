@@ -112,6 +112,7 @@ ATTACKS: dict[str, tuple[Callable[[Table], bytes], str]] = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", ATTACKS)
 def test_a_descriptor_of_other_bytes_is_refused(name: str, table: Table) -> None:
     build, message = ATTACKS[name]

@@ -55,9 +55,13 @@ MIB = 1 << 20
 ELEMENTS = 400_000_000
 COUNT = (1 << 31) - 64
 TEXT = Page(values=1, content=plain(b"x" * MIB), is_dictionary=True)
-LARGE = Page(values=1, content=plain(bytes(300 * MIB)))
 HIGH = 1 << 32  # Arrow uses the low 32 bits of numbers
 TEXTS = Page(values=1000, content=indices(1000), encoding=INDICES)
+
+
+def large_page() -> Page:
+    """Return a page of 300 MiB, which is not kept."""
+    return Page(values=1, content=plain(bytes(300 * MIB)))
 
 
 def one_column(rows: int, *pages: Page, **column: object) -> bytes:
@@ -130,15 +134,21 @@ BOMBS: dict[str, tuple[Callable[[], bytes], str]] = {
         "a page of 10 values has 2147483584 lengths",
     ),
     "a page behind a long size": (
-        lambda: one_column(2, Page(values=1, content=plain(b"x"), stated={3: HIGH + 14}), LARGE),
+        lambda: one_column(
+            2, Page(values=1, content=plain(b"x"), stated={3: HIGH + 14}), large_page()
+        ),
         "more than 32 bits",
     ),
     "a page behind a long number of values": (
-        lambda: one_column(2, Page(values=1, content=plain(b"x"), stated_values=HIGH + 1), LARGE),
+        lambda: one_column(
+            2, Page(values=1, content=plain(b"x"), stated_values=HIGH + 1), large_page()
+        ),
         "more than 32 bits",
     ),
     "a page behind a page of an unknown type": (
-        lambda: one_column(1, Page(values=0, content=b"", stated={1: 9, 3: HIGH + 9}), LARGE),
+        lambda: one_column(
+            1, Page(values=0, content=b"", stated={1: 9, 3: HIGH + 9}), large_page()
+        ),
         "more than 32 bits",
     ),
     "a stored size": (
@@ -147,7 +157,7 @@ BOMBS: dict[str, tuple[Callable[[], bytes], str]] = {
     ),
     "a page behind another length of the column": (
         lambda: edit_chunk(
-            one_column(2, Page(values=1, content=plain(b"x")), LARGE),
+            one_column(2, Page(values=1, content=plain(b"x")), large_page()),
             lambda *_: None,
             ignored=bytes([I32]) + b"".join(map(encode_integer, (7, 40))),
         ),
@@ -172,6 +182,7 @@ def read_all(data: bytes, kind: str = "parquet", columns: str = "a STRING") -> i
     return rows
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_small_parquet_file_of_gigabytes_is_refused(name: str) -> None:
     build, message = BOMBS[name]
@@ -184,6 +195,7 @@ def test_a_small_parquet_file_of_gigabytes_is_refused(name: str) -> None:
     assert "data-1.parquet" in refusal
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["a page", "a dictionary"])
 def test_a_manifest_and_an_ingested_file_have_the_same_limits(
     name: str, tmp_path_factory: pytest.TempPathFactory
@@ -197,6 +209,7 @@ def test_a_manifest_and_an_ingested_file_have_the_same_limits(
     assert message in refuse(lambda: [b.num_rows for b in ingested.read()])
 
 
+@pytest.mark.slow
 def test_an_operator_can_raise_the_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(LIMIT_FACTOR_VARIABLE, "3")
     data = one_column(1000, TEXT, TEXTS)
@@ -241,6 +254,7 @@ def assert_is_read(name: str, **options: object) -> None:
     assert pa.Table.from_batches(batches, HONEST[name].schema).equals(HONEST[name])
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("encoding", ["DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"])
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 def test_texts_that_are_stored_by_differences_are_read(version: str, encoding: str) -> None:
@@ -316,6 +330,7 @@ def build_schema(schema: Sequence[bytes]) -> bytes:
     return b"PAR1" + encoded + len(encoded).to_bytes(4, "little") + b"PAR1"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("is_limited", [True, False])
 def test_a_deep_schema_is_refused(monkeypatch: pytest.MonkeyPatch, *, is_limited: bool) -> None:
     if not is_limited:  # by older releases of pyarrow
@@ -324,6 +339,7 @@ def test_a_deep_schema_is_refused(monkeypatch: pytest.MonkeyPatch, *, is_limited
     assert "nested" in refuse(lambda: read_all(build_nested(200_000)))
 
 
+@pytest.mark.slow
 def test_a_footer_of_many_columns_is_refused() -> None:
     elements = [
         build_element("root", {}, {5: 60_000}),
@@ -351,6 +367,7 @@ EDITS: dict[str, Callable[[dict, dict], None]] = {  # type: ignore[type-arg]
 }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", EDITS)
 def test_a_footer_with_which_pyarrow_ends_the_process_is_refused(name: str) -> None:
     sink = io.BytesIO()
@@ -391,6 +408,7 @@ def test_pages_of_fewer_values_than_the_footer_states_are_refused() -> None:
     assert "the pages of 9 values have only 1" in refuse(lambda: read_all(data))
 
 
+@pytest.mark.slow
 def test_a_file_below_a_mebibyte_does_not_take_gigabytes() -> None:
     data = build_repeated_noise(4_000)
     assert len(data) < MIB
@@ -487,6 +505,7 @@ ORC_BOMBS: dict[str, tuple[Callable[[], bytes], str]] = {
 }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ORC_BOMBS)
 def test_a_small_orc_file_of_gigabytes_is_refused(name: str) -> None:
     build, message = ORC_BOMBS[name]

@@ -34,6 +34,7 @@ DEEP = {
 }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", DEEP)
 def test_a_deep_or_long_filter_is_refused(table: Table, name: str) -> None:
     message = refuse(lambda: table.scan(filter=DEEP[name]).count(), seconds=60)
@@ -48,6 +49,7 @@ def test_a_deep_expression_is_refused(table: Table) -> None:
     assert "inside of each other" in refuse(lambda: table.scan(filter=deep).count())
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("join", "expected"), [(and_, 1), (or_, 100)])
 def test_a_long_chain_of_tests_is_not_deep(
     table: Table, join: Callable[[Predicate, Predicate], Predicate], expected: int
@@ -58,6 +60,7 @@ def test_a_long_chain_of_tests_is_not_deep(
     assert run_limited(lambda: table.scan(filter=chain).count(), seconds=60) == expected
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "text",
     [
@@ -75,6 +78,7 @@ def test_a_long_list_selects_the_rows_of_its_values(table: Table, text: str) -> 
     assert found == table.scan(filter=text.format(short)).to_arrow().column("k").to_pylist()
 
 
+@pytest.mark.slow
 def test_a_long_list_of_text_selects_the_rows_of_its_values(table: Table) -> None:
     values = ", ".join(f"'{n}'" for n in [5, *range(1_000, 1_000 + VALUES)])
     assert table.scan(filter=f"v in ({values})").to_arrow().column("v").to_pylist() == ["5"]

@@ -13,6 +13,7 @@ from paimon_orch.errors import PaimonError
 SEED, MUTATIONS, FILE_MUTATIONS = 20261127, 400, 100
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", SAMPLES)
 def test_mutated_bytes_end_in_a_value_or_an_own_error(name: str) -> None:
     sample, decode = SAMPLES[name]

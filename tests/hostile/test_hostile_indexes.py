@@ -67,6 +67,7 @@ VECTORS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", VECTORS)
 def test_a_deletion_vector_of_more_rows_than_the_file_is_refused(tmp_path: Path, name: str) -> None:
     table = table_with_vector(tmp_path, VECTORS[name])
@@ -96,6 +97,7 @@ def decode_bitmap(data: bytes, limit: int) -> int:
         return len(decode_bitmap64(data, limit))
 
 
+@pytest.mark.slow
 def test_a_bitmap_of_a_global_index_is_not_expanded_to_any_size() -> None:
     data = bytes(FULL.serialize())
     small = data[:4] + data[4:]
@@ -149,6 +151,7 @@ def test_elements_of_a_variant_do_not_share_a_long_text() -> None:
     assert "longer than its bytes" in refuse(decode)
 
 
+@pytest.mark.slow
 def test_members_of_a_variant_do_not_repeat_a_long_name_without_limit() -> None:
     name = b"n" * (1 << 20)
     metadata = bytes([1 | 3 << 6]) + struct.pack("<III", 1, 0, len(name)) + name

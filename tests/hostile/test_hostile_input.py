@@ -25,6 +25,7 @@ READERS: dict[str, Callable[[str, Path], object]] = {
 PLACES = ["{root}/in/x.{form}", "{root}/in", "file:{root}/in/x.{form}", "file://{root}/in"]
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("form", ["csv", "json", "parquet"])

@@ -136,7 +136,7 @@ def run_all(store: MemoryS3) -> list[str]:
     return refusals
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("directories", [[*DIRECTORIES], FILES], ids=["all", "files"])
 def test_a_key_leads_no_step_out_of_the_table(

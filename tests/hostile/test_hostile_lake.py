@@ -108,6 +108,7 @@ def lake(tmp_path: Path) -> Catalog:
     return Catalog(str(tmp_path))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ATTACKS)
 def test_a_hostile_table_is_refused_with_one_sentence(lake: Catalog, name: str) -> None:
     message = refuse(lambda: rows_of(lake.table(f"db.{name}")))

@@ -55,6 +55,7 @@ STEPS: dict[str, Callable[[Table], object]] = {
 }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("step", STEPS)
 def test_a_gap_of_a_million_million_snapshots_costs_no_time(tmp_path: Path, step: str) -> None:
     table = table_with_snapshot(tmp_path, FAR)
@@ -120,6 +121,7 @@ def test_a_file_name_with_a_larger_number_than_java_reads_is_refused(tmp_path: P
         table.stores.snapshots.ids()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("hint", [str(LAST), "9" * 5_000, "-1", "٣", "", "\0", "1e9"])
 def test_a_hostile_hint_is_ignored(tmp_path: Path, hint: str) -> None:
     table = new_table(tmp_path)
@@ -136,6 +138,7 @@ KINDS: dict[str, Callable[[Path], object]] = {
 PLACES = ["schema/schema-0", "snapshot/snapshot-1", "manifest/manifest-*", "bucket-0/data-*"]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_special_file_in_place_of_a_file_is_refused(
@@ -188,6 +191,7 @@ SCHEMAS = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_a_hostile_schema_is_refused(name: str) -> None:
     message = refuse(lambda: repr(TableSchema.from_json(SCHEMAS[name], "t/schema/schema-0")))
@@ -218,6 +222,7 @@ def test_a_pattern_that_repeats_a_long_value_is_no_time() -> None:
     assert run_limited(lambda: times.read_values(["1" * 100_000])) is None
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("key", "text"),
     [

@@ -87,6 +87,7 @@ UNCONCERNED = {
 """The attempts that need no value of a partition."""
 
 
+@pytest.mark.sampled(40)
 @pytest.mark.parametrize("name", PARTITIONS)
 @pytest.mark.parametrize("attempt", ATTEMPTS)
 def test_a_damaged_partition_is_an_error_of_its_table(

@@ -98,6 +98,7 @@ FIELDS = {
 }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("field", FIELDS)
 @pytest.mark.parametrize("form", ["relative", "absolute", "uri"])
 @pytest.mark.usefixtures("unharmed")
@@ -114,6 +115,7 @@ def test_a_file_of_another_table_in_a_snapshot_is_not_used(
     run_all(table)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "changes", [{"file_name"}, {"external_path"}, {"file_name", "external_path"}]
 )
@@ -160,6 +162,7 @@ OPTIONS = {
 }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("option", OPTIONS)
 @pytest.mark.usefixtures("unharmed")
 def test_a_path_in_an_option_leads_to_no_other_table(warehouse: Path, option: str) -> None:

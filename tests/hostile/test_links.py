@@ -77,6 +77,7 @@ def read_all(directory: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("directory", DIRECTORIES.split())
 def test_a_link_in_place_of_a_directory_leads_no_step_to_another_table(
     table: Table, victim: Path, directory: str
@@ -159,6 +160,7 @@ def test_a_link_in_place_of_a_database_drops_no_table_of_another_one(
     assert read_all(victim) == before
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("level", range(1, 5))
 def test_an_external_path_through_a_link_in_the_iceberg_directory_is_refused(
     warehouse: Path, table: Table, victim: Path, level: int

@@ -66,6 +66,7 @@ def link(path: Path, target: Path) -> None:
     path.symlink_to(target)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("spelling", ["{}", "{}/", "file:{}", "{}/../real"])
 @pytest.mark.parametrize("open_catalog", KINDS, indirect=True)
 def test_a_link_in_place_of_a_table_leads_no_step_to_another_table(
@@ -89,6 +90,7 @@ def test_a_link_in_place_of_a_table_leads_no_step_to_another_table(
     assert read_all(victim) == before
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("folder", ["", "bucket-0", "manifest", "branch/branch-dev"])
 @pytest.mark.parametrize("open_catalog", KINDS, indirect=True)
 def test_no_table_is_created_in_or_renamed_into_a_directory_of_another_one(

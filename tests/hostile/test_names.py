@@ -147,6 +147,7 @@ def test_references_are_listed_by_names_that_can_be_seen(
     assert sorted(document.json) == expected
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("is_shown", [True, False])
 def test_references_are_deleted_by_their_shown_and_by_their_exact_names(
     is_shown: bool, table: Table, tmp_path: Path, run: Run
@@ -284,6 +285,7 @@ def test_a_schema_of_unexpected_types_stops_no_command_for_the_lake(
     }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "command",
     [

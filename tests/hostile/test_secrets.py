@@ -293,6 +293,7 @@ def test_the_report_of_the_doctor_has_no_secrets(table: Table, tmp_path: Path, r
     assert SECRET not in text
 
 
+@pytest.mark.slow
 def test_options_of_a_catalog_are_not_in_errors(tmp_path: Path) -> None:
     options: dict[str, str]
     for options in (

@@ -50,6 +50,7 @@ def assert_holds(table: Table, rows: list[list[Any]], snapshot: int | None = Non
     assert_rows_equal(rows, canonical_rows(result), [str(field.type) for field in result.schema])
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(("folder", "entry"), list(tables()))
 def test_tables_have_the_rows_that_java_read(
     folder: Path, entry: dict[str, Any], tmp_path: Path

@@ -125,6 +125,7 @@ def test_issue_5872_a_row_written_during_a_compaction_wins_over_equal_rows(
     assert rows_of(table) == [(1, "late")]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("options", [pytest.param(v, id=k) for k, v in MODES.items()])
 def test_issue_5872_a_row_written_first_but_committed_late_loses_to_equal_rows(
@@ -186,6 +187,7 @@ def test_issue_5631_a_lookup_uses_the_row_of_the_nearest_higher_level() -> None:
     assert merged([run(3, 0), run(2, 1), run(1, 2), run(0, 7)]) == [7]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("merge_engine_name", ["deduplicate", "aggregation"])
 def test_issue_5631_the_changelog_of_a_table_has_the_old_row_of_the_lowest_level(
     tmp_path: Path, merge_engine_name: str

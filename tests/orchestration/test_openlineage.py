@@ -135,6 +135,7 @@ def test_the_run_that_started_the_process_is_the_parent(
     assert receiver.events[1]["job"]["namespace"] == "lakehouse"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("parent", [None, "no parent"])
 def test_a_receiver_that_fails_is_a_warning(
     orders: Table,
@@ -158,6 +159,7 @@ def test_a_receiver_that_fails_is_a_warning(
     assert len(receiver.events) == (1 if parent is None else 0)
 
 
+@pytest.mark.slow
 def test_without_a_transport_nothing_is_imported(orders: Table) -> None:
     upsert(orders, 1)
     code = (

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", STEP_CASES)
 def test_every_step_has_the_expected_result(spark: SparkSession, tmp_path: Path, name: str) -> None:
     def run() -> object:

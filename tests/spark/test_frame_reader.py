@@ -67,6 +67,7 @@ def compact_fully(table: Table) -> None:
     compact.compact(table, InProcessExecutor(), strategy="full")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", KINDS)
 def test_golden_tables_have_the_rows_of_the_scan(spark: SparkSession, name: str) -> None:
     folder, entry = GOLDEN[name]
@@ -115,6 +116,7 @@ def test_types_that_spark_reads_keep_their_values(
     assert frame.toArrow().to_pylist() == table.scan().to_arrow().to_pylist()
 
 
+@pytest.mark.slow
 @settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(

@@ -60,6 +60,7 @@ def test_rows_are_written_to_their_hash_bucket_in_one_file_per_bucket(
     assert_healthy(table)
 
 
+@pytest.mark.slow
 def test_the_last_row_of_a_key_in_the_frame_wins(spark: SparkSession, tmp_path: Path) -> None:
     table = new_table(tmp_path, bucket="3")
     rows = [
@@ -114,6 +115,7 @@ def test_nested_timestamps_are_cast_in_the_time_zone_of_the_session(
     assert rows_of(table) == [(1, [{"l": instant, "n": noon, "v": 1}, None], [("x", noon)])]
 
 
+@pytest.mark.slow
 def test_a_later_write_wins_over_an_earlier_one(spark: SparkSession, tmp_path: Path) -> None:
     table = new_table(tmp_path)
     frame_writer.write(frame_of(spark, [(1, "a"), (2, "b")], KEYED).repartition(3), table)
@@ -124,6 +126,7 @@ def test_a_later_write_wins_over_an_earlier_one(spark: SparkSession, tmp_path: P
     assert len(set(low)) == len(low)
 
 
+@pytest.mark.slow
 def test_rows_of_kind_delete_are_deleted(spark: SparkSession, tmp_path: Path) -> None:
     table = new_table(tmp_path)
     frame_writer.write(frame_of(spark, [(1, "a"), (2, "b")], KEYED), table)
@@ -149,6 +152,7 @@ def test_each_bucket_of_a_partition_is_written_by_one_task(
     assert_healthy(table)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("bucket", ["-1", "3"])
 def test_tables_without_key_keep_every_row(
     spark: SparkSession, tmp_path: Path, bucket: str
@@ -173,6 +177,7 @@ def partitioned(root: Path, **options: str) -> Table:
 PARTITIONED = "p int, k bigint, v string"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("dynamic", "expected"), [("true", [(1, 9, "new"), (2, 2, "old")]), ("false", [(1, 9, "new")])]
 )
@@ -245,6 +250,7 @@ def test_frames_from_pandas_are_written(spark: SparkSession, tmp_path: Path) -> 
     assert rows_of(table, filter="at is not null") == [(1, pd.Timestamp("2026-01-01"), 1)]
 
 
+@pytest.mark.slow
 def test_an_error_of_the_frame_is_raised(spark: SparkSession, tmp_path: Path) -> None:
     table = new_table(tmp_path)
     before = stored_files(table)
@@ -281,6 +287,7 @@ def test_keys_keep_their_dynamic_bucket(spark: SparkSession, tmp_path: Path) -> 
     assert_healthy(table)
 
 
+@pytest.mark.slow
 def test_rows_with_the_default_partition_are_sent_to_the_task_of_that_partition(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -296,6 +303,7 @@ def test_rows_with_the_default_partition_are_sent_to_the_task_of_that_partition(
     assert_healthy(table)
 
 
+@pytest.mark.slow
 def test_one_task_assigns_the_dynamic_buckets_of_a_table_without_partitions(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from support.histories import backdate_files, make_table, read_all_branches, unreferenced_files
 from support.tables import new_table, table_of
 
@@ -23,6 +24,7 @@ SMALL_UNITS = step.RemoveOrphanFilesRequest(directories_per_unit=8, manifests_pe
 """A request that splits a small table into several units and parts."""
 
 
+@pytest.mark.slow
 def test_spark_finds_and_removes_the_same_orphans(tmp_path: Path, spark: SparkSession) -> None:
     history = [("tag", 0), ("full", 0), ("upsert", 1), ("minor", 0), ("overwrite", 2), ("upsert", 3)]  # fmt: skip
     table = make_table(tmp_path, "vectors", history)
@@ -46,6 +48,7 @@ def test_spark_finds_and_removes_the_same_orphans(tmp_path: Path, spark: SparkSe
     assert unreferenced_files(table) == set()
 
 
+@pytest.mark.slow
 def test_many_directories_have_the_same_plan_on_spark_and_in_process(
     tmp_path: Path, spark: SparkSession
 ) -> None:

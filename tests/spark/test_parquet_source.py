@@ -45,6 +45,7 @@ def write_files(folder: Path) -> tuple[list[str], pa.Table]:
     return paths, pa.concat_tables(tables)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("options", TABLES.values(), ids=TABLES)
 def test_tasks_write_the_rows_of_their_parts(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 from support.tables import new_table, rows_of, table_of
 
@@ -17,6 +18,7 @@ from paimon_orch.steps.maintenance.rewrite_file_index import (
 from paimon_orch.table.schema_change.schema_changes import SetOption
 
 
+@pytest.mark.slow
 def test_spark_builds_the_indexes_of_all_partitions(tmp_path: Path, spark: SparkSession) -> None:
     table = new_table(tmp_path, "day STRING, k BIGINT", key=(), partition_by=["day"], bucket="-1")
     for day in "abc":

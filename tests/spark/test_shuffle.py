@@ -21,6 +21,7 @@ ROWS, TASKS = 2_000, 3
 COLUMNS = "id long, text string, seq long, number long, task int, batch int"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("numbers", [1, 5, 1_000])
 @pytest.mark.parametrize("first", [-(2**31), -7, 0])
 def test_each_row_is_sent_to_the_task_for_its_number(
@@ -67,6 +68,7 @@ def test_each_row_is_sent_to_the_task_for_its_number(
         assert len(batches) == 4 * TASKS  # one batch per task and partition of the frame
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("tasks", [1, 2, 3, 7])
 def test_every_task_number_has_an_address(spark: SparkSession, tasks: int) -> None:
     preimages = packed._find_hash_preimages(spark, tasks)

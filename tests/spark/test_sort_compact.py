@@ -58,6 +58,7 @@ def bucket_file(split: Any, file: Any) -> Any:
     return BucketFile(split.partition, split.bucket, file)
 
 
+@pytest.mark.slow
 def test_rows_of_a_partition_are_sorted(spark: SparkSession, tmp_path: Path) -> None:
     table = grid(tmp_path)
     before = rows_of(table)
@@ -75,6 +76,7 @@ def test_rows_of_a_partition_are_sorted(spark: SparkSession, tmp_path: Path) -> 
     assert max(widths(table, "x")) < 39
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("strategy", ["zorder", "hilbert"])
 def test_neighboring_points_are_in_one_file(
     spark: SparkSession, tmp_path: Path, strategy: OrderStrategy
@@ -91,6 +93,7 @@ def test_neighboring_points_are_in_one_file(
         assert np.mean(widths(table, column)) < 39 * 0.9
 
 
+@pytest.mark.slow
 def test_rows_inserted_during_the_sort_are_not_lost(spark: SparkSession, tmp_path: Path) -> None:
     table = grid(tmp_path)
     races = [lambda: table.append(table_of("p x y", [("a", 1000, 0)]))]
@@ -120,6 +123,7 @@ def test_rows_deleted_during_the_sort_remain_deleted(spark: SparkSession, tmp_pa
     assert_healthy(table)
 
 
+@pytest.mark.slow
 def test_sorted_rows_keep_their_ids(spark: SparkSession, tmp_path: Path) -> None:
     table = grid(tmp_path, row_tracking__enabled="true")
     columns = ["p", "x", "y", "_ROW_ID", "_SEQUENCE_NUMBER"]
@@ -131,6 +135,7 @@ def test_sorted_rows_keep_their_ids(spark: SparkSession, tmp_path: Path) -> None
     assert_healthy(table)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("tracking", ["false", "true"])
 def test_nulls_are_kept_if_the_column_received_a_default_later(
     spark: SparkSession, tmp_path: Path, tracking: str

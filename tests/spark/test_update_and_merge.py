@@ -72,7 +72,7 @@ def source(spark: SparkSession, *rows: tuple[int, str | None]) -> DataFrame:
     return spark.createDataFrame(list(rows), "k long, v string")
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @every_kind
 def test_an_update_changes_only_the_rows_that_match_the_filter(
     spark: SparkSession, tmp_path: Path, kind: dict[str, Any]
@@ -90,6 +90,7 @@ def test_an_update_changes_only_the_rows_that_match_the_filter(
     assert compact_and_read(table) == [*before, *expected, *after]
 
 
+@pytest.mark.slow
 def test_column_names_can_contain_dots(spark: SparkSession, tmp_path: Path) -> None:
     table = new_table(tmp_path, "`k.x` BIGINT, v STRING", key=["k.x"])
     table.upsert(table_of("k.x v", [(1, "a"), (2, "b")]))
@@ -106,7 +107,7 @@ def test_column_names_can_contain_dots(spark: SparkSession, tmp_path: Path) -> N
     assert rows_of(table) == [(1, "c"), (2, "b2"), (3, "d")]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @every_kind
 def test_a_merge_updates_deletes_and_inserts_rows(
     spark: SparkSession, tmp_path: Path, kind: dict[str, Any]
@@ -130,6 +131,7 @@ def test_a_merge_updates_deletes_and_inserts_rows(
     assert compact_and_read(table) == [model[k] for k in sorted(model)]
 
 
+@pytest.mark.sampled(1)
 @kinds("unaware, vectors", "bucketed", "key")
 def test_a_source_that_matches_a_row_twice_is_refused_and_leaves_nothing(
     spark: SparkSession, tmp_path: Path, kind: dict[str, Any]
@@ -144,6 +146,7 @@ def test_a_source_that_matches_a_row_twice_is_refused_and_leaves_nothing(
     assert stored_files(table) == before
 
 
+@pytest.mark.slow
 def test_a_second_match_of_an_unchanged_row_is_allowed(spark: SparkSession, tmp_path: Path) -> None:
     table = create_filled_table(tmp_path, key=(), bucket="-1")
     twice = source(spark, (5, "delete"), (5, "keep"))
@@ -156,6 +159,7 @@ def test_a_second_match_of_an_unchanged_row_is_allowed(spark: SparkSession, tmp_
     assert len(rows_of(table)) == 19
 
 
+@pytest.mark.slow
 def test_rows_with_a_null_in_the_condition_do_not_match(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -175,6 +179,7 @@ def test_rows_with_a_null_in_the_condition_do_not_match(
     assert rows_of(table)[:2] == [(None, "nobody", 0), (None, "x", None)]
 
 
+@pytest.mark.slow
 def test_a_star_selects_the_columns_of_the_source(spark: SparkSession, tmp_path: Path) -> None:
     table = create_filled_table(tmp_path)
     source_rows = spark.createDataFrame(
@@ -201,6 +206,7 @@ def test_a_merge_into_an_empty_table_inserts_rows(spark: SparkSession, tmp_path:
     assert rows_of(table) == [(1, "a")]
 
 
+@pytest.mark.slow
 def test_a_merge_with_nothing_to_change_commits_nothing(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -215,6 +221,7 @@ def test_a_merge_with_nothing_to_change_commits_nothing(
     assert stored_files(table) == before
 
 
+@pytest.mark.slow
 def test_an_update_changes_matching_rows_of_every_partition(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -233,6 +240,7 @@ def test_an_update_changes_matching_rows_of_every_partition(
     assert_healthy(table)
 
 
+@pytest.mark.slow
 def test_columns_of_types_that_spark_lacks_are_kept(spark: SparkSession, tmp_path: Path) -> None:
     table = new_table(
         tmp_path,
@@ -316,6 +324,7 @@ def test_values_that_do_not_fit_are_refused_and_change_nothing(
     assert stored_files(table) == before
 
 
+@pytest.mark.slow
 def test_quoted_column_names_are_supported(spark: SparkSession, tmp_path: Path) -> None:
     table = new_table(tmp_path, "k BIGINT, `c d` STRING", key=(), bucket="-1")
     table.append(pa.table({"k": [1, 2], "c d": ["x", "y"]}))
@@ -338,6 +347,7 @@ def test_the_error_of_a_damaged_file_contains_its_name(spark: SparkSession, tmp_
         update(spark, table, {"v": "'x'"})
 
 
+@pytest.mark.slow
 def test_a_merge_into_a_table_that_ignores_deletes_cannot_delete(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -370,7 +380,7 @@ ENGINES = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("layout", [{}, VECTORS], ids=str)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_merge_engines_produce_the_requested_rows(
@@ -396,6 +406,7 @@ def test_merge_engines_produce_the_requested_rows(
     assert compact_and_read(table) == [model[k] for k in sorted(model)]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("engine", "message"),
     [
@@ -419,6 +430,7 @@ def test_an_update_that_the_engine_would_ignore_is_refused_and_writes_nothing(
     assert stored_files(table) == before
 
 
+@pytest.mark.slow
 def test_a_merge_into_a_first_row_table_only_inserts_rows(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -438,6 +450,7 @@ def test_a_merge_into_a_first_row_table_only_inserts_rows(
     ]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("options", [{}, VECTORS], ids=str)
 def test_updated_rows_keep_their_ids_and_inserted_rows_get_new_ids(
     spark: SparkSession, tmp_path: Path, options: dict[str, str]
@@ -505,6 +518,7 @@ def test_a_concurrently_inserted_row_is_not_inserted_again(
     assert rows_of(table)[20:] == [(100, "raced merged", 0)]
 
 
+@pytest.mark.slow
 def test_a_concurrent_compaction_loses_no_update(spark: SparkSession, tmp_path: Path) -> None:
     table = create_filled_table(tmp_path, key=(), bucket="-1", **VECTORS)
 

@@ -160,6 +160,7 @@ def check_json(root: Path, old: Mapping[tuple[object, ...], int]) -> None:
             assert document[f"{KEY}OfTag"] == ["tag-t1"], path
 
 
+@pytest.mark.slow
 @FEW
 @given(st.sampled_from(sorted(KINDS)), operations(5), fields(), st.integers(0, 99), st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=6))  # fmt: skip
 def test_no_step_loses_a_field(
@@ -337,6 +338,7 @@ SOME_TYPES: list[Any] = [
 ]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("folder", GOLDEN_FOLDERS)
 def test_tables_of_other_writers_keep_added_fields(folder: str, tmp_path: Path) -> None:
     warehouse = copy_warehouse(GOLDEN / folder, tmp_path / "w")

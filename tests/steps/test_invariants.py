@@ -94,6 +94,7 @@ def test_only_partitions_above_the_age_limit_are_dropped(
         assert rows_of(table) == sorted(row for row in named if row[0] not in expired)
 
 
+@pytest.mark.slow
 @FEW
 @given(kinds, operations(8), st.integers(0, 20))
 def test_a_rollback_restores_its_target_and_the_next_commit_follows_it(
@@ -117,6 +118,7 @@ def test_a_rollback_restores_its_target_and_the_next_commit_follows_it(
         assert check(table, deep=True).findings == ()
 
 
+@pytest.mark.slow
 @FEW
 @given(kinds, operations(6), operations(4))
 def test_fast_forward_makes_main_equal_to_the_branch(
@@ -134,6 +136,7 @@ def test_fast_forward_makes_main_equal_to_the_branch(
         assert check(table, deep=True).findings == ()
 
 
+@pytest.mark.slow
 @FEW
 @given(kinds, operations(6), operations(5), st.booleans())
 def test_changes_of_a_branch_do_not_affect_main_and_vice_versa(
@@ -152,6 +155,7 @@ def test_changes_of_a_branch_do_not_affect_main_and_vice_versa(
         assert check(table, deep=True).findings == ()
 
 
+@pytest.mark.slow
 @FEW
 @given(kinds, operations(6), st.sets(st.integers(0, 30), min_size=1, max_size=3))
 def test_removing_missing_files_keeps_the_other_rows(
@@ -207,6 +211,7 @@ def test_raw_reads_equal_merged_reads_and_each_file_is_in_one_split(
             assert sorted(map(repr, raw)) == sorted(map(repr, merged))
 
 
+@pytest.mark.slow
 @FEW
 @given(kinds, operations(8))
 def test_every_row_of_the_read_optimized_table_was_in_some_snapshot(
@@ -224,6 +229,7 @@ def test_every_row_of_the_read_optimized_table_was_in_some_snapshot(
         assert sorted(tuple(row.values()) for row in optimized) == rows_of(table)
 
 
+@pytest.mark.slow
 @FEW
 @given(kinds, operations(8), st.integers(0, 20))
 def test_a_diff_transforms_one_snapshot_into_another(
@@ -288,6 +294,7 @@ def test_rewriting_metadata_keeps_rows_files_and_deletion_vectors(
         assert check(table, deep=True).findings == ()
 
 
+@pytest.mark.slow
 @FEW
 @given(st.sampled_from(["plain", "vectors", "lookup", "changelog"]), operations(8), st.integers(2, 7))  # fmt: skip
 def test_rescaling_keeps_the_rows(kind: str, history: list[Operation], buckets: int) -> None:

@@ -33,6 +33,7 @@ pytestmark = MARKS
 ROWS = table_of("p k v", [(0, 0, "new"), (1, 77, "new")])
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", ["vectors", "changelog"])
 def test_a_killed_expiration_keeps_retained_snapshots(tmp_path: Path, kind: str) -> None:
     table = make_table(tmp_path / "table", kind, HISTORY)

@@ -70,6 +70,7 @@ STEPS: dict[str, Callable[[Table], object]] = {
 }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("key", [[], ["k"]], ids=["append", "primary key"])
 @pytest.mark.parametrize("step", STEPS)
 def test_steps_that_would_copy_instants_are_refused(
@@ -89,6 +90,7 @@ def test_steps_that_would_copy_instants_are_refused(
     assert read(table) == [row for row in rows if step != "delete" or row["k"] != 3]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("key", [[], ["k"]], ids=["append", "primary key"])
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ STEPS = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", STEPS)
 def test_a_step_has_the_expected_result(tmp_path: Path, name: str) -> None:
     def run() -> object:

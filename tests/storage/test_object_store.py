@@ -290,6 +290,7 @@ def test_gcsfs_asks_no_grpc_service_for_the_kind_of_a_bucket() -> None:
     assert classes[:2] == ["gcsfs.core.GCSFileSystem"] * 2
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["a?", "a#", "a?#", "a?versionid=1"])
 def test_a_name_that_adlfs_would_shorten_is_refused(name: str) -> None:
     root = "abfs://container/wh"

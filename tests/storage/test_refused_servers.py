@@ -11,6 +11,7 @@ from paimon_orch.errors import UnsupportedError
 from paimon_orch.storage import resolve_warehouse
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("condition", [Condition.IGNORED, Condition.CHECKED_FIRST])
 def test_a_server_that_does_not_keep_the_condition_is_refused_by_name(condition: Condition) -> None:
     pytest.importorskip("s3fs")

@@ -111,6 +111,7 @@ def _refuse(*_: Any, **__: Any) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_store_without_conditions_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     s3fs = pytest.importorskip("s3fs")
     monkeypatch.setattr(s3fs.S3FileSystem, "pipe_file", _refuse)

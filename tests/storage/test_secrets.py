@@ -39,6 +39,7 @@ def table(s3: Bucket) -> Table:
     )
 
 
+@pytest.mark.slow
 def test_representations_contain_no_secrets(s3: Bucket, table: Table) -> None:
     catalog = Catalog(s3.root, **s3.options)
     planned = compact.plan(table, compact.CompactRequest())
@@ -94,6 +95,7 @@ def test_log_lines_contain_no_secrets(table: Table, caplog: pytest.LogCaptureFix
     assert SECRET not in caplog.text
 
 
+@pytest.mark.slow
 def test_values_of_the_environment_are_not_pickled(
     s3: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -129,6 +129,7 @@ def test_the_error_of_a_directory_in_place_of_a_file_contains_its_name(
     assert_refused(warehouse, path)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_flipped_bit_raises_only_documented_errors(warehouse: Path, kind: str) -> None:
     path = list_used_files(warehouse, kind)[0]

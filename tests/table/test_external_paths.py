@@ -63,6 +63,7 @@ def fill(table: Table) -> None:
         table.upsert(table_of("k v", [(key, f"{round_}") for key in range(round_, 9)]))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("producer", ["none", "lookup"])
 def test_external_data_files_are_deleted_when_they_expire(

@@ -372,6 +372,7 @@ KEY_TESTS: dict[str, Callable[[dict[str, Any]], bool]] = {
 }
 
 
+@pytest.mark.slow
 @settings(max_examples=6, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(files=st.lists(MAPS, min_size=1, max_size=3), threshold=st.sampled_from(["0 b", "10 kb"]))
 def test_indexes_do_not_change_filters_on_map_keys(

@@ -109,6 +109,7 @@ def is_refused(
     return stored_files(table) == before
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("case", CASES, ids=IDS)
 @pytest.mark.parametrize("roll_back", [Table.rollback, rollback_as_latest])
 def test_a_rollback_returns_the_rows_of_the_snapshot_or_names_the_option(
@@ -129,6 +130,7 @@ def table_with_older_option(root: Path, case: Case) -> Table:
     return catalog.table("db.t")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("case", CASES, ids=IDS)
 def test_the_advice_of_a_refused_rollback_works(tmp_path: Path, case: Case) -> None:
     table, expected = create(tmp_path, case)
@@ -140,6 +142,7 @@ def test_the_advice_of_a_refused_rollback_works(tmp_path: Path, case: Case) -> N
     assert rows_of(table) == expected[2]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("case", CASES, ids=IDS)
 def test_other_ways_back_return_the_rows_of_the_snapshot(tmp_path: Path, case: Case) -> None:
     table, expected = create(tmp_path, case)
@@ -152,6 +155,7 @@ def test_other_ways_back_return_the_rows_of_the_snapshot(tmp_path: Path, case: C
     assert rows_of(Catalog(str(tmp_path)).table("db.t")) == expected[2]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("case", CASES, ids=IDS)
 def test_a_diff_compares_the_rows_of_both_snapshots(tmp_path: Path, case: Case) -> None:
     table, expected = create(tmp_path, case)

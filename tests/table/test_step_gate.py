@@ -255,6 +255,7 @@ def test_the_error_of_a_command_names_the_flag_that_allows_it(tmp_path: Path) ->
     assert tag.returncode == 0
 
 
+@pytest.mark.slow
 def test_the_create_command_warns_about_a_misspelled_option(tmp_path: Path) -> None:
     option = ("--option", "deletion-vector.enabled=true")
     created = _run("create", str(tmp_path), "db.t", "--columns", "id BIGINT", *option)

@@ -175,6 +175,7 @@ EXAMINATIONS: list[Callable[[Catalog], object]] = [
 ]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "examine", EXAMINATIONS, ids=["check", "deep", "inspect", "doctor", "repair", "autopilot"]
 )

@@ -273,6 +273,7 @@ def test_the_catalog_opens_system_tables_by_name(table: Table, tmp_path: Path) -
         catalog.open("db.t$branch_x$files$files")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "name",
     ["alltypes_pk", "append_part_types", "branches", "tags", "pk_dv", "expired", "stats_modes"],

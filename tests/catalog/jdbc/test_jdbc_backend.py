@@ -355,6 +355,7 @@ def test_views_of_java_share_the_names_of_tables(
     assert len(jdbc_database.rows("paimon_views")) == 1
 
 
+@pytest.mark.slow
 def test_files_without_a_row_are_not_adopted(
     catalog: Catalog, jdbc_database: SqlDatabase, warehouse: Path
 ) -> None:

@@ -62,6 +62,7 @@ def raises_without(kind: type[PaimonError], match: str, *secrets: str) -> Iterat
         assert secret not in text
 
 
+@pytest.mark.slow
 def test_a_stopped_server_is_unavailable(tmp_path: Path) -> None:
     if find_postgres_home() is None:
         pytest.skip("PostgreSQL is not installed")

@@ -159,6 +159,7 @@ def test_a_branch_has_its_own_lock(jdbc_database: JdbcDatabase, warehouse: Path)
         branch.upsert(rows(3))
 
 
+@pytest.mark.slow
 def test_a_waiting_commit_continues_after_the_release(
     jdbc_database: JdbcDatabase, warehouse: Path
 ) -> None:
@@ -198,6 +199,7 @@ def test_the_lock_of_a_killed_process_is_removed_when_it_expires(
     assert jdbc_database.rows(LOCKS) == []
 
 
+@pytest.mark.slow
 def test_a_lock_that_expired_while_it_was_held_is_not_taken_from_the_next_holder(
     jdbc_database: JdbcDatabase, warehouse: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

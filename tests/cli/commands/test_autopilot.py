@@ -74,6 +74,7 @@ def test_a_run_prints_each_action_and_its_history_can_be_read(lake: str) -> None
     assert " web.events: manifest compaction: done (" in second
 
 
+@pytest.mark.slow
 def test_json_has_the_outcomes_and_the_history_rows(lake: str) -> None:
     plan = json.loads(invoke("autopilot", lake, "--dry-run", "--json").stdout)
     arguments = ("--max-concurrent", "2", "--executor", "local", "--json")

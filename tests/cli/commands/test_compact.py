@@ -114,6 +114,7 @@ def test_the_local_executor_is_refused_for_work_of_spark(
     assert message in answer.error
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "arguments", [("--executor", "spark"), ("--master", "local[2]")], ids=["executor", "master"]
 )

@@ -61,6 +61,7 @@ def test_files_that_only_spark_reads_are_refused_by_the_local_executor(
     assert stored_files(table) == before
 
 
+@pytest.mark.sampled(1)
 def test_files_are_loaded_in_one_snapshot(
     run: Run, executor: str, table: Table, warehouse: Path, tmp_path: Path
 ) -> None:
@@ -80,6 +81,7 @@ def test_files_are_loaded_in_one_snapshot(
     ]
 
 
+@pytest.mark.sampled(1)
 def test_parquet_and_json_lines_are_loaded(
     run: Run, executor: str, table: Table, warehouse: Path, tmp_path: Path
 ) -> None:
@@ -111,6 +113,7 @@ def test_parquet_and_json_lines_are_loaded(
     )
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("text", "messages"),
     [

@@ -39,7 +39,7 @@ def write_file(tmp_path: Path, name: str, content: bytes | str) -> str:
     return str(tmp_path / name)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("name", "content", "options", "message"),
     [
@@ -77,6 +77,7 @@ def test_files_that_cannot_be_read_are_refused_before_anything_is_written(
     assert stored_files(table) == before
 
 
+@pytest.mark.sampled(1)
 def test_encodings_are_decoded(executor: str, table: Table, root: str, tmp_path: Path) -> None:
     texts = {"utf-8": "\u20ac\u00e9\U0001f600\ufffd", "latin-1": "caf\u00e9", "cp1252": "\u20ac 5"}
     for number, (encoding, text) in enumerate(texts.items(), 10):
@@ -91,6 +92,7 @@ def test_encodings_are_decoded(executor: str, table: Table, root: str, tmp_path:
     assert [row[2] for row in rows_of(table) if row[0] == "c"] == [*texts.values(), "z"]
 
 
+@pytest.mark.sampled(1)
 def test_text_is_parsed_by_the_formats_of_the_command(executor: str, tmp_path: Path) -> None:
     table = new_table(tmp_path / "f", "k BIGINT, d DATE, t TIMESTAMP(3), v STRING")
     path = write_file(tmp_path, "f.csv", '1;31.1.2026;2026/02/01 03:04:05.678;"a;b"\n2;NULL;;caf\xe9\n'.encode("latin-1"))  # fmt: skip
@@ -116,6 +118,7 @@ def test_text_is_parsed_by_the_formats_of_the_command(executor: str, tmp_path: P
     assert stored_files(table) == before
 
 
+@pytest.mark.sampled(1)
 def test_columns_that_the_files_lack_are_null(
     executor: str, table: Table, root: str, tmp_path: Path
 ) -> None:
@@ -169,6 +172,7 @@ def test_the_error_of_an_update_contains_its_column_and_expression(
     assert "^^^" not in str(raised.value)
 
 
+@pytest.mark.sampled(1)
 def test_a_dry_run_of_an_ingest_counts_and_checks_the_rows(
     executor: str, table: Table, root: str, tmp_path: Path
 ) -> None:
@@ -249,6 +253,7 @@ def test_the_reason_of_a_failure_is_its_root_cause_or_its_first_line() -> None:
     assert find_reason(RuntimeError("no file\n at a.B")) == "no file"
 
 
+@pytest.mark.sampled(1)
 def test_json_objects_and_arrays_are_loaded_into_variant_columns(
     executor: str, tmp_path: Path
 ) -> None:

@@ -70,6 +70,7 @@ def test_skipped_external_paths_are_reported(
     assert len(document["skipped_external_paths"]) == 1
 
 
+@pytest.mark.slow
 def test_only_the_given_partition_is_cleaned(tmp_path: Path) -> None:
     table = new_table(tmp_path, "p INT, k BIGINT", key=("p", "k"), partition_by=("p",))
     table.upsert(table_of("p k", [(1, 1), (2, 2)]))
@@ -122,6 +123,7 @@ def test_a_partition_that_does_not_exist_is_refused(tmp_path: Path, command: lis
     assert stored_files(table) == before
 
 
+@pytest.mark.slow
 def test_orphans_of_a_partition_without_rows_are_removed(tmp_path: Path) -> None:
     table = new_table(tmp_path, "p INT, k BIGINT", key=("p", "k"), partition_by=("p",))
     table.upsert(table_of("p k", [(1, 1)]))

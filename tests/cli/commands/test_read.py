@@ -49,6 +49,7 @@ def test_rows_are_printed_as_csv_and_as_a_table(run: Run, warehouse: Path) -> No
     assert vertical.out.splitlines()[1:] == ["id     1", "v      a", "price  1.00", "1 row"]
 
 
+@pytest.mark.slow
 def test_rows_are_written_as_parquet(warehouse: Path) -> None:
     command = [sys.executable, "-m", "paimon_orch.cli", "read", str(warehouse), "db.t"]
     process = subprocess.run([*command, "--format", "parquet"], capture_output=True, check=True)

@@ -51,6 +51,7 @@ def test_rows_are_updated(spark: SparkSession, root: str, table: Table) -> None:
         run_command("update", root, "db.t", "--set", "v")
 
 
+@pytest.mark.slow
 def test_files_are_merged_into_a_table(
     spark: SparkSession, root: str, table: Table, tmp_path: Path
 ) -> None:

@@ -72,6 +72,7 @@ def test_times_are_printed_in_utc(run: Run, tmp_path: Path) -> None:
     assert answer.json == [{"z": "1970-01-01T00:00:00+00:00"}]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("command", [("sql", COUNTS), ("read", "db.t", "--columns", "v")])
 def test_a_file_has_the_format_of_its_suffix(
     run: Run, warehouse: Path, tmp_path: Path, command: tuple[str, ...]

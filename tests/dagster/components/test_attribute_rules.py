@@ -144,6 +144,7 @@ def test_the_loading_error_contains_the_attribute_and_the_value(
         assert accepted.replace("a unit", "'3 d'").replace("24 h", "12 h") in str(error.value)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("attributes", VALID, ids=str)
 def test_valid_values_match_the_schema_and_load(attributes: dict[str, Any]) -> None:
     assert not refusals(BASE | attributes)

@@ -73,6 +73,7 @@ class AutomationTicks:
         assert result.success
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "partitions",
     [{"start": DAYS[0]}, {"dynamic": True}, {"values": DAYS}],

@@ -122,6 +122,7 @@ def test_a_schedule_has_the_default_run_config_of_its_job_without_the_dry_run(ac
     assert schedule_config(component(), action) == {**POLICIES[action], "dry_run": False}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("config", [None, {"dry_run": True}], ids=str)
 @pytest.mark.parametrize("action", POLICIES)
 def test_a_dry_run_has_the_plan_of_the_schedule(
@@ -142,6 +143,7 @@ def test_a_dry_run_has_the_plan_of_the_schedule(
     assert work.stores.snapshots.ids() == [1, 2, 3, 4]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("action", "metric"),
     [
@@ -162,6 +164,7 @@ def test_a_run_that_only_sets_dry_run_to_false_deletes_the_planned_files(
     assert work.stores.snapshots.latest_id()
 
 
+@pytest.mark.slow
 def test_a_run_that_only_sets_dry_run_to_false_retains_snapshots_by_the_policy(
     orders: Table, upsert: Callable[..., None], resources: Mapping[str, object]
 ) -> None:

@@ -310,6 +310,7 @@ def test_a_run_without_a_partition_says_what_to_select(
         job.execute_in_process(resources=resources)
 
 
+@pytest.mark.slow
 def test_the_schedule_requests_a_run_for_each_table(expiring: dg.Definitions) -> None:
     repository = expiring.get_repository_def()
     schedule = repository.get_schedule_def("expire_snapshots__lake_schedule")

@@ -97,6 +97,7 @@ def test_new_tables_are_maintained_without_new_definitions(
     assert [file for split in table.files() for file in split.files][1:] == []
 
 
+@pytest.mark.slow
 def test_a_dry_run_changes_no_table(tmp_path: Path, instance: dg.DagsterInstance) -> None:
     catalog = create_lake(tmp_path)
 
@@ -108,6 +109,7 @@ def test_a_dry_run_changes_no_table(tmp_path: Path, instance: dg.DagsterInstance
     assert catalog.databases() == ["sales", "web"]
 
 
+@pytest.mark.slow
 def test_a_failed_action_fails_the_run_after_the_others(
     tmp_path: Path, instance: dg.DagsterInstance
 ) -> None:
@@ -152,6 +154,7 @@ def test_the_component_shares_the_resources_of_its_catalog() -> None:
     assert {job.name for job in merged.jobs or ()} == {"paimon_maintenance", "nightly"}
 
 
+@pytest.mark.slow
 def test_no_run_is_requested_while_another_is_unfinished() -> None:
     defs = component(warehouse="/lake").definitions()
     schedule = defs.resolve_schedule_def("paimon_maintenance_schedule")

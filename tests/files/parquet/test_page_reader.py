@@ -171,6 +171,7 @@ def test_page_reads_return_the_same_rows_as_full_reads(caplog: pytest.LogCapture
 GOLDEN_FILES = sorted(GOLDEN.rglob("data-*.parquet"))[::12]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_earlier_warnings")
 def test_pages_of_files_from_other_writers_are_read(caplog: pytest.LogCaptureFixture) -> None:
     random, indexed = np.random.default_rng(5), 0
@@ -217,6 +218,7 @@ def write_file(
     return sink.getvalue()
 
 
+@pytest.mark.slow
 def test_a_damaged_page_index_never_returns_wrong_rows() -> None:
     data, positions = write_file(nested_table(), groups=2), [5, 6, 100, 130, 131, 230, 399]
     expected = canonical_rows(read_completely(data, positions))

@@ -146,6 +146,7 @@ def random_parts(draw: st.DrawFn) -> tuple[list[Field], list[tuple[pa.Table, byt
     return fields, parts
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(random_parts())
 def test_copied_and_encoded_row_groups_form_one_file(

@@ -42,6 +42,7 @@ ROWS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(groups=st.lists(ROWS, min_size=1, max_size=3))
 def test_footer_bounds_are_the_bounds_of_the_values(groups: list[list[dict[str, Any]]]) -> None:

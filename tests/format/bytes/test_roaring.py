@@ -48,6 +48,7 @@ def test_a_mask_and_its_positions_have_the_same_bytes(runs: list[tuple[int, int]
     assert set(deserialize_bitmap(data, LIMIT)) == set(rows.tolist())
 
 
+@pytest.mark.slow
 @given(RUNS, st.integers(0, 400))
 def test_a_bitmap_of_sorted_positions_has_equal_content_and_bytes(
     runs: list[tuple[int, int]], blocks_before: int
@@ -69,6 +70,7 @@ def test_a_bitmap_of_many_sorted_positions_has_equal_content(share: float) -> No
     assert build_bitmap_from_sorted(rows) == build_bitmap(rows)
 
 
+@pytest.mark.slow
 @given(st.lists(RUNS.filter(bool), min_size=1, max_size=8))
 def test_groups_are_serialized_in_the_same_way_as_single_bitmaps(
     groups: list[list[tuple[int, int]]],

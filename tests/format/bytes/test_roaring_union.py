@@ -43,6 +43,7 @@ def test_a_union_has_the_same_bytes_as_in_java(number: int) -> None:
     assert unite(bits, old, new) == union
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("bits", [32, 64])
 def test_damaged_bitmaps_raise_only_value_errors(bits: int) -> None:
     chance = random.Random(bits)  # noqa: S311 - repeatable damage

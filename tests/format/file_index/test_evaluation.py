@@ -131,7 +131,7 @@ def predicates(data_type: AtomicType) -> st.SearchStrategy[Predicate]:
     return st.recursive(leaves(data_type), combine, max_leaves=4)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("text", TYPES)
 @given(data=st.data())
 @settings(max_examples=20)
@@ -287,7 +287,7 @@ SIZES = st.fixed_dictionaries({
 })  # fmt: skip
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("text", TYPES)
 @given(data=st.data())
 @settings(max_examples=15)

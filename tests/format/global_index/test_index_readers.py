@@ -49,6 +49,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("type_text", VALUES)
 @settings(max_examples=40, deadline=None)
 @given(data=st.data(), block=st.sampled_from([20, 60, 300, 65536]))
@@ -117,6 +118,7 @@ def test_bounds_of_files_without_keys_are_unknown() -> None:
         decode_key_bounds(pack("<i", -1) + bytes(20))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("encode", [encode_btree, encode_bitmaps])
 def test_damaged_files_are_refused_or_have_the_same_rows(encode: Any, tmp_path: Path) -> None:
     golden = Catalog(str(GOLDEN / "java-2.0" / "global_index" / "warehouse")).table("db.t")

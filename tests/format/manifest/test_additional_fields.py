@@ -237,6 +237,7 @@ def test_files_with_different_fields_are_merged(data: st.DataObject, name: str) 
     assert read_records(kind.encode(kind.decode(merged, "x"))) == read_records(merged)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.data(), st.integers(0, 99))
 def test_columns_contain_the_same_fields_as_records(data: st.DataObject, seed: int) -> None:
@@ -406,6 +407,7 @@ def test_metadata_of_other_writers_is_written_as_it_was_read(writer: Path) -> No
             ), path
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("writer", WRITERS, ids=lambda path: path.name)
 def test_snapshots_of_other_writers_keep_their_keys(writer: Path) -> None:
     for path in writer.rglob("snapshot-*"):

@@ -151,6 +151,7 @@ def test_avro_manifests_of_other_writers_are_decoded_as_columns(folder: Path) ->
         assert columns.entries() == decode_manifest(data, str(path)), path
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(st.lists(ENTRIES, min_size=1, max_size=5), st.sampled_from(sorted(OTHER_SCHEMAS)))
 def test_columnar_decoding_agrees_with_decoding_record_by_record(
@@ -251,6 +252,7 @@ def test_text_that_is_not_utf_8_is_an_error() -> None:
         open_manifest(container(400, content), "m")
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None, derandomize=True)
 @given(st.lists(st.lists(ENTRIES, max_size=3), max_size=3), st.data())
 def test_live_entries_agree_with_a_simple_implementation(

@@ -3,13 +3,12 @@
 import ast
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 from support.packed_data import data_file
+from support.syntax_trees import nodes_by_module
 
-import paimon_orch
 from paimon_orch.errors import InputError
 from paimon_orch.format.options import Options, core_options
 from paimon_orch.format.options.core_options import FAMILIES
@@ -164,14 +163,13 @@ def test_the_error_of_an_option_out_of_range_contains_its_key(
         OPTION_REGISTRY[key].check(bad)
 
 
-@pytest.mark.slow
+@pytest.mark.xdist_group("syntax")
 def test_modules_read_options_only_through_the_register() -> None:
     keys = {key for key in OPTION_REGISTRY if "." in key or "-" in key}
-    package = Path(paimon_orch.__file__).parent
     reads = [
-        f"{path.relative_to(package)}:{call.lineno}: {key}"
-        for path in package.rglob("*.py")
-        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        f"{path}:{call.lineno}: {key}"
+        for path, nodes in nodes_by_module().items()
+        for call in nodes
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
         if call.func.attr == "get" and call.args and isinstance(call.args[0], ast.Constant)
         if (key := call.args[0].value) in keys

@@ -204,6 +204,7 @@ def switch_deletion_vectors(table: Table, value: str) -> Table:
     return catalog.table("db.t")
 
 
+@pytest.mark.slow
 def test_deletion_vectors_are_enabled_and_disabled_after_a_full_compaction(tmp_path: Path) -> None:
     table = create_table_with_key(tmp_path, deletion_vectors__modifiable="true")
     expected: dict[int, int] = {}

@@ -39,6 +39,7 @@ def read_stream(column: pa.Array, kind: int) -> bytes:
     return tail.read_stream(io.BytesIO(data), stream)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", LENGTHS)
 def test_the_bounds_of_lengths_are_right_and_not_much_larger(name: str) -> None:
     lengths = LENGTHS[name]

@@ -33,6 +33,7 @@ def decoded(column: pa.StructArray) -> list[Any]:
     ]
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None, derandomize=True)
 @given(st.lists(VALUES | st.just(MISSING), max_size=6), SHAPES, st.integers(0, 2))
 def test_the_shredded_values_are_assembled(values: list[Any], shape: Any, start: int) -> None:
@@ -243,6 +244,7 @@ def test_other_types_are_refused_by_name() -> None:
         assemble_variants(pa.array([{"metadata": b"\x01\0\0", "typed_value": 1}], kind))
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(st.data())
 def test_damaged_bytes_raise_value_errors_only(data: st.DataObject) -> None:

@@ -37,6 +37,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(JSON)
 def test_json_is_encoded_as_pyspark_encodes_it(value: Any) -> None:
@@ -46,6 +47,7 @@ def test_json_is_encoded_as_pyspark_encodes_it(value: Any) -> None:
     assert parse_json(text) == (bytes(expected.value), bytes(expected.metadata))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("count", [0, 1, 255, 256, 70_000])
 def test_long_arrays_and_objects_are_encoded_as_pyspark_encodes_them(count: int) -> None:
     for text in (json.dumps([7] * count), json.dumps({f"name {n}": n for n in range(count)})):
@@ -114,6 +116,7 @@ SAMPLE = encode_value(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=500, deadline=None, derandomize=True)
 @given(st.data())
 def test_damaged_bytes_raise_value_errors_only(data: st.DataObject) -> None:

@@ -362,7 +362,7 @@ def by_key(changes: Iterable[Change]) -> dict[Any, list[Change]]:
     return dict(grouped)
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("case", "mode", "tree"),
     [(c, m, t) for c in CASES for m in MODES for t in TREES if is_tested(c, m, t)],
@@ -418,6 +418,7 @@ def test_an_upgraded_file_keeps_values_without_sequence_that_are_null_in_the_cha
     ]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("mode", MODES)
 def test_at_most_one_of_two_concurrent_compactions_of_a_bucket_is_committed(
     tmp_path: Path, mode: str

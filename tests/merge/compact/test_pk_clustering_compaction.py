@@ -64,6 +64,7 @@ def golden_cases(*names: str) -> Iterator[Any]:
             yield pytest.param(folder, entry, id=name)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("folder", "entry"), list(golden_cases("db.t_many", "db.t_first", "db.t_first_dv"))
 )
@@ -78,6 +79,7 @@ def test_compaction_keeps_rows_of_java_paimon(
         assert check(table, deep=True).findings == ()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("folder", "entry"), list(golden_cases("db.t_dv")))
 def test_level_0_rows_are_merged_equally_on_read_and_by_compaction(
     folder: Path, entry: dict[str, Any], tmp_path: Path

@@ -239,6 +239,7 @@ def create_compacted(root: Path, **options: str) -> Table:
     return table
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_row_groups_without_keys_of_other_runs_are_copied(engine: str, tmp_path: Path) -> None:
     table = create_compacted(tmp_path, merge_engine=engine, **ENGINES[engine])
@@ -315,6 +316,7 @@ def test_row_groups_are_decoded_if_a_new_file_would_have_others(
         assert_healthy(table)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("folder", "name", "row_groups"),
     [

@@ -131,6 +131,7 @@ def test_aggregation_has_the_same_result_as_a_merge_row_by_row(
     check_after_each_compaction(table, expected)
 
 
+@pytest.mark.slow
 @few
 @given(batches_of(st.fixed_dictionaries({"k": KEYS, "a": NUMBERS, "b": NUMBERS})))
 def test_partial_update_keeps_the_last_value_that_is_not_null(

@@ -142,6 +142,7 @@ def test_missing_statistics_and_those_of_another_schema_are_not_used(tmp_path: P
     assert not expiry.touches(split.files[0], {0: table.load().schema})
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("options", [{}, VECTORS, {"changelog-producer": "lookup"}])
 def test_a_full_compaction_drops_expired_rows_and_merges_the_others(
     tmp_path: Path, options: dict[str, str]
@@ -187,6 +188,7 @@ def test_an_older_row_reappears_when_the_row_or_delete_that_replaced_it_expires(
     assert dict(rows_of(table)) == {1: late, 2: late, 3: late}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("engine", ["deduplicate", "partial-update", "aggregation"])
 @pytest.mark.parametrize("vectors", ["true", "false"])
 def test_a_lookup_ignores_expired_rows_and_readers_see_each_key_once(

@@ -142,6 +142,7 @@ def has_requested_values(row: Row | None, requested: Row) -> bool:
     return all(row[name] == requested[name] for name in COLUMNS)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_an_update_produces_the_requested_rows_or_is_refused(engine: str) -> None:
     @settings(max_examples=30)

@@ -119,6 +119,7 @@ def test_text_is_ordered_by_its_bytes(texts: list[str]) -> None:
     assert ordered == sorted(texts, key=str.encode)
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(-3, 3) | st.none(), st.sampled_from(["", "a", "b", None]))))
 def test_composite_keys_are_ordered_column_by_column(
     rows: list[tuple[int | None, str | None]],
@@ -184,6 +185,7 @@ def test_packed_and_plain_keys_have_the_same_order(
     assert same.tolist() == [key == next_key for key, next_key in pairwise(sorted(keys))]
 
 
+@pytest.mark.slow
 @given(st.sets(ROWS), st.sets(ROWS))
 def test_keys_are_searched_in_sorted_keys(own: set[Row], searched: set[Row]) -> None:
     def columns(rows: set[Row]) -> tuple[list[Row], KeyColumns]:

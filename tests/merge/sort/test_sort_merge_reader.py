@@ -79,6 +79,7 @@ def runs_strategy(names: list[str]) -> st.SearchStrategy[list[list[Record]]]:
     return st.lists(st.lists(key, unique=True, max_size=25), min_size=1, max_size=6)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("names", [INTEGER, COMPOSITE], ids=["one column", "two columns"])
 def test_a_merge_has_the_same_result_as_updates_of_a_dictionary(names: list[str]) -> None:
     @given(runs_strategy(names), st.integers(1, 9), st.randoms(use_true_random=False))
@@ -153,6 +154,7 @@ def test_rows_without_sequence_numbers_keep_the_order_of_the_runs() -> None:
     assert newest(merge_runs(runs, INTEGER), INTEGER) == [((1,), 5)]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("distance", [1, 1_000_003], ids=["dense", "sparse"])
 @given(st.lists(st.sets(st.integers(-20, 20), max_size=25), min_size=1, max_size=6))
 def test_the_reader_can_return_only_the_newest_row_per_key(
@@ -228,6 +230,7 @@ def test_rows_of_one_run_in_two_batches_are_known_to_have_distinct_keys() -> Non
         assert step.keys.arrays[0].to_pylist() == step.rows["k"].to_pylist()
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.lists(st.integers(0, 60), unique=True, max_size=40), min_size=1, max_size=5),
     st.integers(1, 9),

@@ -35,6 +35,7 @@ COLUMNS: dict[str, tuple[st.SearchStrategy[Any], pa.DataType]] = {
 }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("names", [["int"], ["text"], ["float"], ["text", "int"], ["time", "text", "nullable"], ["nullable", "int"]])  # fmt: skip
 def test_batches_in_key_order_are_accepted(names: list[str]) -> None:
     rows = st.tuples(*(COLUMNS[name][0] for name in names))

@@ -98,6 +98,7 @@ def expected_bins(sizes: Sequence[tuple[bool, Sequence[int]]], min_files: int) -
     return [count for count in [*bins, files] if count >= min_files]
 
 
+@pytest.mark.slow
 @given(groups, st.booleans(), st.randoms())
 def test_bins_are_those_of_a_loop_over_the_ranges(
     sizes: list[tuple[bool, list[int]]], full: bool, random: object

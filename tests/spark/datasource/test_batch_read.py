@@ -111,6 +111,7 @@ def scan_as_spark(table: Table) -> pa.Table:
     return pa.Table.from_batches((convert_batch(b, target) for b in scan.to_batches()), target)
 
 
+@pytest.mark.sampled(40)
 @pytest.mark.parametrize(
     ("folder", "entry"), [item[1:] for item in GOLDEN], ids=[item[0] for item in GOLDEN]
 )
@@ -125,6 +126,7 @@ def test_read_tasks_return_the_rows_of_the_scan(folder: Path, entry: dict[str, A
     assert have_equal_rows(read, rows)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", KINDS)
 def test_spark_reads_the_rows_of_the_scan(spark: SparkSession, name: str) -> None:
     golden_tables = {item[0]: item[1:] for item in GOLDEN}
@@ -137,6 +139,7 @@ def test_spark_reads_the_rows_of_the_scan(spark: SparkSession, name: str) -> Non
     assert have_equal_rows(frame.toArrow(), rows)
 
 
+@pytest.mark.slow
 def test_a_table_is_read_by_path_and_as_a_view(spark: SparkSession, table_with_key: Table) -> None:
     location = path_options(table_with_key)
     spark.sql(
@@ -185,6 +188,7 @@ def test_the_format_is_registered_in_a_session_that_looked_up_formats_before(
     assert collect_sorted(frame) == rows_of(table_with_key)
 
 
+@pytest.mark.slow
 def test_columns_are_pruned_by_the_schema(spark: SparkSession, table_with_key: Table) -> None:
     reader = spark.read.format("paimon").options(**path_options(table_with_key))
 
@@ -237,6 +241,7 @@ def test_a_timestamp_selects_a_snapshot_and_is_utc_without_a_time_zone(
         assert read.sort_by("k").to_pylist() == expected.sort_by("k").to_pylist()
 
 
+@pytest.mark.slow
 def test_branches_and_system_tables_are_read(spark: SparkSession, table_with_key: Table) -> None:
     table_with_key.branches.create("b", "a")
     files = load(spark, table_with_key, table="db.t$files")
@@ -448,6 +453,7 @@ def test_each_section_to_merge_is_one_task_and_other_files_are_separate(
     assert tasks(unkeyed) == spread  # small tables are read in one task unless cores are idle
 
 
+@pytest.mark.slow
 def test_times_and_nanoseconds_are_converted_to_types_of_spark(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -505,6 +511,7 @@ def test_filters_skip_files(session_with_pushdown: SparkSession, tmp_path: Path)
         load(spark, table).filter("p = 2").collect()
 
 
+@pytest.mark.slow
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.sampled_from(["k", "v"]), min_size=1, unique=True),
@@ -569,6 +576,7 @@ def filters() -> Iterator[tuple[Any, str]]:
                     yield getattr(datasource, kind)(path, value), form.format(name, text)
 
 
+@pytest.mark.slow
 def test_pushed_filters_keep_all_rows_that_spark_keeps(spark: SparkSession) -> None:
     if not hasattr(datasource, "EqualTo"):
         pytest.skip("Spark 4.0 hands no filters down")
@@ -598,6 +606,7 @@ def test_pushed_filters_keep_all_rows_that_spark_keeps(spark: SparkSession) -> N
     assert weaker == ["NOT (i IN (1, 2, NULL))"]
 
 
+@pytest.mark.slow
 @settings(max_examples=2, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(["i", "s", "t"]), st.sampled_from(["=", "<", ">=", "<=>"]), st.data())
 def test_pushed_filters_do_not_change_the_result(

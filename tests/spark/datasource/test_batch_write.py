@@ -110,6 +110,7 @@ def test_times_are_stored_as_spark_casts_them_in_any_zone(
         assert row["l"] == datetime.fromtimestamp(row["micros"] / 10**6, ZoneInfo("UTC"))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("change", [str, "ARRAY<{}>".format, "MAP<INT, {}>".format, "ROW<x {}>".format,
                                     "ARRAY<ROW<x MAP<{0}, {0}>>>".format])  # fmt: skip
 def test_nested_times_are_stored_as_spark_casts_them(
@@ -210,6 +211,7 @@ def test_overwrite_replaces_the_partitions_that_receive_rows(
     assert rows_of(table) == [(1, 1), (2, 3), (3, 3)]
 
 
+@pytest.mark.slow
 def test_an_overwrite_replaces_the_named_partition(spark: SparkSession, tmp_path: Path) -> None:
     table = new_table(tmp_path, "p INT, v INT", key=(), partition_by=["p"], bucket="-1")
     table.append(table_of("p v", [(1, 1), (2, 2), (3, 3)]))
@@ -244,6 +246,7 @@ def test_a_retried_task_writes_its_rows_once(spark: SparkSession, tmp_path: Path
     assert len(data_files(table)) == len([f for split in table.files() for f in split.files])
 
 
+@pytest.mark.slow
 def test_after_an_invalid_row_no_row_is_visible_and_no_file_remains(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -38,6 +38,7 @@ def load(spark: SparkSession, root: Path, name: str = "db.t") -> DataFrame:
     return spark.read.format("paimon").options(warehouse=str(root), table=name).load()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["db.t_append", "db.t_pk", "db.t_shredded"])
 def test_spark_reads_variants_of_java(spark: SparkSession, tmp_path: Path, name: str) -> None:
     warehouse = copy_warehouse(GOLDEN / "java-2.0" / "variant", tmp_path / "w")
@@ -54,6 +55,7 @@ def test_spark_reads_variants_of_java(spark: SparkSession, tmp_path: Path, name:
     assert actual == dict(zip(keys.to_pylist(), expected, strict=True))
 
 
+@pytest.mark.slow
 def test_spark_writes_and_filters_variants(spark: SparkSession, tmp_path: Path) -> None:
     table = Catalog(str(tmp_path)).create_table(
         "db.t", "k BIGINT, v VARIANT", options={"bucket": "-1"}
@@ -94,6 +96,7 @@ def rows_of(table: Table) -> list[tuple[Any, ...]]:
     return list(zip(*(column.to_pylist() for column in columns), strict=True))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("keys", [{}, {"primary_key": ["k"]}], ids=["append", "keyed"])
 def test_updates_and_merges_keep_and_set_the_new_types(
     spark: SparkSession, tmp_path: Path, keys: dict[str, Any]

@@ -174,6 +174,7 @@ def change(table: Table) -> None:
     table.delete(pa.table({"k": [2]}))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("producer", "kinds"),
     [

@@ -66,6 +66,7 @@ def log(tmp_path: Path) -> Table:
     return table
 
 
+@pytest.mark.slow
 def test_rows_are_written_once_across_restarts(
     spark: SparkSession, log: Table, tmp_path: Path
 ) -> None:
@@ -92,6 +93,7 @@ def test_rows_are_written_once_across_restarts(
     assert [number for number, _ in batches] == list(range(len(batches)))
 
 
+@pytest.mark.slow
 def test_expired_snapshots_end_the_query_with_advice(
     spark: SparkSession, log: Table, tmp_path: Path
 ) -> None:

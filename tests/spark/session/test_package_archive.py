@@ -26,6 +26,7 @@ def test_the_archive_contains_the_package(tmp_path: Path, repository: Path) -> N
     assert not [name for name in names if name.endswith(".pyc")]
 
 
+@pytest.mark.slow
 def test_python_imports_the_package_from_the_archive(tmp_path: Path) -> None:
     archive = package_archive(tmp_path)
     code = f"import sys; sys.path.insert(0, {str(archive)!r}); import paimon_orch.steps.compaction.compact as c; print(c.__file__)"
@@ -37,6 +38,7 @@ def test_python_imports_the_package_from_the_archive(tmp_path: Path) -> None:
     assert process.stdout.startswith(str(archive))
 
 
+@pytest.mark.slow
 def test_archives_of_equal_source_files_are_equal(tmp_path: Path) -> None:
     first, second = package_archive(tmp_path / "a"), package_archive(tmp_path / "b")
 

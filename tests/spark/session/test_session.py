@@ -121,6 +121,7 @@ def test_the_time_zone_of_the_session_is_utc(spark: SparkSession) -> None:
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
 
 
+@pytest.mark.slow
 def test_the_java_in_use_is_reported_with_its_home(spark: SparkSession) -> None:
     assert java_in_use(spark).startswith("Java ")
     assert java_in_use(spark).endswith(")")

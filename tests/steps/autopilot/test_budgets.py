@@ -20,6 +20,7 @@ from paimon_orch.steps.autopilot.budgets import (
 CANDIDATES = st.lists(st.tuples(st.floats(0, 10), st.integers(0, 50)), max_size=30)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(candidates=CANDIDATES, limit=st.none() | st.integers(0, 200), min_score=st.floats(0, 3))
 def test_the_best_actions_that_fit_are_chosen_and_each_other_one_has_a_reason(

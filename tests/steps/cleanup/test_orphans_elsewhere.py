@@ -44,6 +44,7 @@ def test_files_outside_the_table_are_never_deleted(table: Table) -> None:
     assert stored_files(table) == before
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("link", ["p=0/bucket-0/data-link.parquet", "manifest/manifest-link", "p=8/bucket-0", "p=8", "index/link"])  # fmt: skip
 def test_symbolic_links_are_neither_followed_nor_removed(
     table: Table, tmp_path: Path, link: str
@@ -154,6 +155,7 @@ def test_an_external_path_is_cleaned_if_exactly_this_directory_is_allowed(
     assert orphan.exists() is (allowed != "{folder}")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("place", "reason"),
     [

@@ -82,6 +82,7 @@ def test_the_cleanup_fails_on_a_missing_manifest_with_its_name_in_the_error(
     assert remove_orphan_files(table).files == 9
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("content", [b"", b"{}", b"no json", b'{"version": 99}'])
 @pytest.mark.parametrize("name", ["snapshot/snapshot-2", "tag/tag-t0", "changelog/changelog-1", "branch/branch-dev/snapshot/snapshot-1"])  # fmt: skip
 def test_an_unreadable_version_stops_the_cleanup(table: Table, name: str, content: bytes) -> None:
@@ -249,6 +250,7 @@ class FlickeringFileIO(LocalFileIO):
         yield from super().list_dir(path)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "folder",
     ["/t", "/p=0", "/p=0/bucket-0", "/t/snapshot", "/tag", "/branch", "branch-dev/snapshot", "/t/schema", "/manifest"],
@@ -268,6 +270,7 @@ def test_a_transient_listing_failure_deletes_no_file(table: Table, folder: str) 
     assert check(table, deep=True).findings == ()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("place", ["p=0/bucket-0", "manifest", "index", "snapshot", "tag"])
 def test_directories_are_never_orphans(table: Table, place: str) -> None:
     """Deletes are never recursive (apache/paimon#7920)."""

@@ -123,6 +123,7 @@ def test_one_partition_is_cleaned(table: Table) -> None:
     ]
 
 
+@pytest.mark.slow
 @settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(sorted(KINDS)), operations(), st.booleans(), st.booleans())
 def test_cleanup_changes_no_version_and_leaves_no_orphans(

@@ -105,6 +105,7 @@ def group_files(
     ]
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, derandomize=True, phases=[Phase.generate])
 @given(
     manifests=st.lists(st.lists(ENTRIES, max_size=6), min_size=5, max_size=5),
@@ -182,6 +183,7 @@ def write_history(path: Path, options: dict[str, Any]) -> Table:
     return table
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("options", PLANNED, ids=str)
 @pytest.mark.parametrize("strategy", ["minor", "full"])
 def test_plans_and_decisions_in_units_are_those_of_one_process(

@@ -43,6 +43,7 @@ def converting_executor(request: pytest.FixtureRequest) -> Executor:
     return build_executor(request)
 
 
+@pytest.mark.sampled(2)
 def test_results_have_the_order_of_the_units_and_progress_reaches_the_total(
     executor: Executor,
 ) -> None:
@@ -60,10 +61,12 @@ def test_results_have_the_order_of_the_units_and_progress_reaches_the_total(
     assert progress_calls == sorted(set(progress_calls))
 
 
+@pytest.mark.sampled(2)
 def test_a_map_without_units_returns_no_results(executor: Executor) -> None:
     assert executor.map(lambda _: b"", [], label="nothing") == []
 
 
+@pytest.mark.sampled(2)
 def test_an_expected_error_keeps_its_class(executor: Executor) -> None:
     def run(unit: int) -> bytes:
         if unit:
@@ -76,6 +79,7 @@ def test_an_expected_error_keeps_its_class(executor: Executor) -> None:
     assert caught.value.path == "/t/bucket-0/data-1.parquet"
 
 
+@pytest.mark.sampled(2)
 def test_results_of_finished_units_are_undone_if_another_unit_fails(executor: Executor) -> None:
     def run(unit: int) -> bytes:
         if unit == 1:
@@ -89,6 +93,7 @@ def test_results_of_finished_units_are_undone_if_another_unit_fails(executor: Ex
     assert undone == [b"0"]
 
 
+@pytest.mark.sampled(2)
 def test_the_error_of_the_first_failing_unit_is_raised(converting_executor: Executor) -> None:
     def run(unit: int) -> bytes:
         if unit:
@@ -103,6 +108,7 @@ def test_the_error_of_the_first_failing_unit_is_raised(converting_executor: Exec
     assert note in ("compact: 1 of 3 tasks failed", "compact: 2 of 3 tasks failed")
 
 
+@pytest.mark.sampled(2)
 def test_an_unexpected_error_keeps_its_name_and_text(converting_executor: Executor) -> None:
     def run(unit: str) -> bytes:
         results: dict[str, bytes] = {}
@@ -114,6 +120,7 @@ def test_an_unexpected_error_keeps_its_name_and_text(converting_executor: Execut
     assert type(caught.value) is errors.PaimonError
 
 
+@pytest.mark.sampled(2)
 def test_an_error_of_the_system_is_a_storage_error(converting_executor: Executor) -> None:
     def run(_: int) -> bytes:
         raise OSError("connection reset")
@@ -122,6 +129,7 @@ def test_an_error_of_the_system_is_a_storage_error(converting_executor: Executor
         converting_executor.map(run, [1], label="compact")
 
 
+@pytest.mark.sampled(2)
 def test_results_other_than_bytes_are_refused(converting_executor: Executor) -> None:
     def run(unit: int) -> bytes:
         return unit  # type: ignore[return-value]
@@ -144,6 +152,7 @@ def fail_until(error: Exception, attempts: Path, until: int) -> Callable[[int], 
     return run
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("error", [errors.StorageError("503"), OSError("connection reset")])
 def test_a_transient_error_is_retried(
     converting_executor: Executor, tmp_path: Path, error: Exception
@@ -153,6 +162,7 @@ def test_a_transient_error_is_retried(
     assert converting_executor.map(run, [0], label="compact") == [b"3"]
 
 
+@pytest.mark.sampled(2)
 def test_a_persistent_transient_error_is_raised_after_the_last_attempt(
     converting_executor: Executor, tmp_path: Path
 ) -> None:
@@ -164,6 +174,7 @@ def test_a_persistent_transient_error_is_raised_after_the_last_attempt(
     assert (tmp_path / "attempts").stat().st_size == 4
 
 
+@pytest.mark.sampled(2)
 def test_a_commit_conflict_is_not_retried_inside_the_task(
     converting_executor: Executor, tmp_path: Path
 ) -> None:
@@ -186,6 +197,7 @@ def test_a_worker_that_exits_raises_an_error_that_names_the_step(executor: Execu
     assert executor.map(lambda _: b"alive", [1], label="next") == [b"alive"]
 
 
+@pytest.mark.sampled(2)
 def test_pieces_are_joined_by_part_and_parts_are_in_order(executor: Executor) -> None:
     def digits(unit: int) -> Iterator[tuple[int, bytes]]:
         for digit in str(unit):
@@ -205,6 +217,7 @@ def test_pieces_are_joined_by_part_and_parts_are_in_order(executor: Executor) ->
     assert executor.shuffle(digits, [], joined, parts=3, label="nothing") == []
 
 
+@pytest.mark.sampled(2)
 def test_an_error_in_split_or_join_keeps_its_class(executor: Executor) -> None:
     def split(unit: int) -> list[tuple[int, bytes]]:
         if unit == 3:

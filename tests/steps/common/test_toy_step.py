@@ -103,6 +103,7 @@ def run_module(product: Path) -> Callable[..., subprocess.CompletedProcess[str]]
     return run
 
 
+@pytest.mark.slow
 def test_a_new_file_is_a_command_with_help_a_dry_run_a_question_and_json(
     tmp_path: Path, run_module: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
@@ -141,6 +142,7 @@ print(json.dumps([config, metadata["paimon/count_columns_columns"].value]))
 """
 
 
+@pytest.mark.slow
 def test_a_new_file_is_a_job_with_a_launchpad_and_a_schedule_of_a_component(
     tmp_path: Path, product: Path
 ) -> None:
@@ -161,6 +163,7 @@ def test_a_new_file_is_a_job_with_a_launchpad_and_a_schedule_of_a_component(
     assert json.loads(finished.stdout) == [{"dry_run": True, "at_most": 1}, 1]
 
 
+@pytest.mark.slow
 def test_a_new_file_is_a_step_of_any_process(
     tmp_path: Path, run_module: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:

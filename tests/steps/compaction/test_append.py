@@ -358,6 +358,7 @@ def test_deletion_vectors_of_kept_files_move_to_a_new_index_file(tmp_path: Path)
     assert [row[0] for row in rows_of(table)] == [*range(1, 302), 303, 304]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("options", [{}, VECTORS, BUCKETS, BUCKETS | VECTORS], ids=str)
 @pytest.mark.parametrize("first", ["compaction", "deletion"])
 def test_rows_deleted_during_a_compaction_remain_deleted(

@@ -109,6 +109,7 @@ def random_files(draw: st.DrawFn) -> tuple[str, list[pa.Table], dict[str, str]]:
     return columns.replace(" NOT NULL", ""), files, options
 
 
+@pytest.mark.slow
 def test_copied_files_have_the_rows_and_the_metadata_of_encoded_files(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -209,6 +210,7 @@ def test_a_file_is_decoded_after_few_decoded_rows(
     assert row_groups_of(table) == [[2 + 1_000 + 2 + 1_000 + 2 + 1_000]]
 
 
+@pytest.mark.slow
 def test_copied_files_are_divided_near_the_target_size(tmp_path: Path) -> None:
     target = 40 << 10
     table = create(

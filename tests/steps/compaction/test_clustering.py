@@ -276,6 +276,7 @@ def test_idle_partitions_are_sorted_as_a_whole(tmp_path: Path) -> None:
         plan(unclustered, request)
 
 
+@pytest.mark.slow
 def test_a_compaction_of_named_partitions_sorts_history_partitions_too(tmp_path: Path) -> None:
     options = {
         "clustering.history-partition.idle-to-full-sort": "2 d",
@@ -316,6 +317,7 @@ def test_a_policy_sorts_a_partition_as_a_whole_once_it_is_idle(tmp_path: Path) -
         CompactionPolicy(cluster_idle_for="long")
 
 
+@pytest.mark.slow
 def test_a_full_compaction_rewrites_only_the_files_with_deleted_rows_of_sorted_rows(
     tmp_path: Path,
 ) -> None:
@@ -337,6 +339,7 @@ def test_a_full_compaction_rewrites_only_the_files_with_deleted_rows_of_sorted_r
     assert not plan(table, CompactRequest(strategy="full"))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("strategy", ["order", "zorder", "hilbert", "auto"])
 def test_rows_larger_than_the_write_buffer_are_sorted_with_temporary_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, strategy: str

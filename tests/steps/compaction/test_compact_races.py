@@ -62,6 +62,7 @@ def test_the_second_of_two_compactions_of_a_snapshot_is_refused(tmp_path: Path) 
     assert_healthy(table)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("order", ["upper levels first", "level 0 first"])
 def test_deletion_vectors_are_not_lost_when_their_files_are_rewritten(
     tmp_path: Path, order: str

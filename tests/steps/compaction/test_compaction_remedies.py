@@ -83,6 +83,7 @@ def run_on_table(run: Run, root: Path, table: Table, command: str) -> None:
     assert table.stores.snapshots.latest_id() != before, command
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("name", "seed"), CASES)
 def test_each_command_that_doctor_names_changes_the_table_and_ends_the_finding(
     run: Run, tmp_path: Path, name: str, seed: int
@@ -103,6 +104,7 @@ def test_each_command_that_doctor_names_changes_the_table_and_ends_the_finding(
         pytest.fail("doctor has a finding after each command")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("name", "seed"), CASES)
 def test_each_compaction_that_the_sensor_requests_changes_the_table(
     run: Run, tmp_path: Path, name: str, seed: int
@@ -116,6 +118,7 @@ def test_each_compaction_that_the_sensor_requests_changes_the_table(
             run_on_table(run, tmp_path, table, " ".join(["compact", *strategy, *partition]))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("name", "seed"), CASES)
 def test_the_command_that_why_names_saves_about_what_it_says(
     run: Run, tmp_path: Path, name: str, seed: int

@@ -106,6 +106,7 @@ def test_partitions_are_selected(tmp_path: Path) -> None:
     assert len(deletion_vectors_of(table)) == 1
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "change",
     [

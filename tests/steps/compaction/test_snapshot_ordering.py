@@ -80,6 +80,7 @@ def golden_cases() -> Iterator[Any]:
             yield pytest.param(folder, entry, id=name)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("folder", "entry"), list(golden_cases()))
 def test_rows_of_java_keep_their_order_through_compactions(
     folder: Path, entry: dict[str, Any], tmp_path: Path

@@ -147,6 +147,7 @@ def test_snapshot_expiration_also_expires_the_changelogs_of_its_plan(tmp_path: P
     assert unreferenced_files(table) == set()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("producer", ["input", "none", "lookup"])
 def test_the_plan_of_a_snapshot_expiration_anticipates_its_changelogs(
     tmp_path: Path, producer: str

@@ -218,6 +218,7 @@ def test_a_plan_is_made_again_if_a_branch_was_created_and_not_if_it_was_changed(
     assert check(table, deep=True).findings == ()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("other", [1, 2, 3])
 def test_concurrent_expirations_lose_no_files(tmp_path: Path, other: int) -> None:
     table = make_table(tmp_path, "vectors", [("upsert", 1), ("full", 0), ("tag", 0), ("upsert", 2), ("minor", 0)])  # fmt: skip

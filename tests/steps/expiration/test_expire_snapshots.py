@@ -111,6 +111,7 @@ def test_the_plan_shows_the_work_of_the_run_and_changes_nothing(tmp_path: Path) 
     assert len(deleted_files) == result.data_files + result.metadata_files + result.snapshots
 
 
+@pytest.mark.slow
 @settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(sorted(KINDS)), operations(), st.integers(1, 4), st.integers(1, 4))
 @example("vectors", [("tag", 0), ("branch", 0), ("full", 0), ("upsert", 0), ("full", 0), ("untag", 0)], 1, 1)  # fmt: skip
@@ -260,6 +261,7 @@ def test_files_that_were_added_again_are_not_deleted_with_the_snapshot_that_remo
     assert rows_of(table) == [(1, "1"), (2, "2")]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("is_flat", [False, True], ids=["local", "flat store"])
 @pytest.mark.parametrize("producer", ["input", "none"])
 def test_changelogs_are_retained_longer_than_their_snapshots(

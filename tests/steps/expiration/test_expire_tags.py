@@ -49,6 +49,7 @@ def test_deleting_a_tag_of_a_retained_snapshot_deletes_no_other_file(tmp_path: P
         delete_tag(table, "t0")
 
 
+@pytest.mark.slow
 @settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
 @given(operations())
 def test_deleting_a_tag_deletes_the_files_that_only_it_references(history: list[Operation]) -> None:

@@ -128,6 +128,7 @@ DISAGREEMENTS: dict[Callable[[Table], None], str] = {
 }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("damage", DISAGREEMENTS)
 def test_indexes_that_disagree_with_the_rows_are_found(
     damage: Callable[[Table], None], tmp_path: Path

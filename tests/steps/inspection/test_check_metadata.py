@@ -44,6 +44,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
     return dataclasses.replace(table, io=allowed)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(
     manifests=st.lists(st.lists(ENTRIES, max_size=4), min_size=5, max_size=5),

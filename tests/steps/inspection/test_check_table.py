@@ -102,6 +102,7 @@ def test_a_missing_data_file_is_found(table: Table) -> None:
     assert str(data_files(table)[0]) in str(first)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("pattern", ["manifest-list-*", "manifest-[0-9a-f]*", "index-manifest-*"])
 def test_missing_metadata_is_found(table: Table, pattern: str) -> None:
     for path in Path(table.paths.manifest_dir).glob(pattern):
@@ -146,12 +147,14 @@ def test_a_snapshot_under_another_name_is_found(table: Table) -> None:
     assert "id" in rules(table)
 
 
+@pytest.mark.slow
 def test_a_missing_schema_is_found(table: Table) -> None:
     edit_snapshot(table, 5, schema_id=7)
 
     assert rules(table) == {"unreadable"}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("figure", ["total_record_count", "delta_record_count"])
 def test_wrong_counts_are_found(table: Table, figure: str) -> None:
     edit_snapshot(table, 5, **{figure: 7})
@@ -198,6 +201,7 @@ def test_a_delete_of_a_file_that_is_not_live_is_found(table: Table) -> None:
     assert "delete" in rules(table)
 
 
+@pytest.mark.slow
 def test_a_file_added_twice_is_found(table: Table) -> None:
     edit_delta(table, 5, lambda entries: [*entries, entries[0]])
 
@@ -232,6 +236,7 @@ def test_a_compaction_that_adds_rows_is_found(table: Table) -> None:
     assert "compaction" in rules(table)
 
 
+@pytest.mark.slow
 def test_a_file_with_a_wrong_size_is_found(table: Table) -> None:
     with data_files(table)[-1].open("ab") as file:
         file.write(b"x")

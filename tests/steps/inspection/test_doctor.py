@@ -190,6 +190,7 @@ CASES: dict[DoctorRule, tuple[Callable[[Path], Table], Severity, str | None]] = 
 }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("rule", CASES)
 def test_damage_and_neglect_are_found_with_the_command_that_fixes_them(
     run: Run, tmp_path: Path, rule: DoctorRule
@@ -312,6 +313,7 @@ ACCEPTED = {
 GOLDEN_TABLES = {"java-0.9": 103, "java-2.0": 122, "pypaimon-2.1": 20, "pypaimon-rust-0.4": 11}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("writer", GOLDEN_TABLES)
 def test_tables_of_other_implementations_have_no_false_alarms(writer: str) -> None:
     count = 0

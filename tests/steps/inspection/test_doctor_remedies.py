@@ -72,6 +72,7 @@ LEFT_IN_HISTORY = {DoctorRule.DAMAGED_FILES}
 """Older snapshots and the tag of the state before a repair still need what is damaged."""
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", CORPUS)
 def test_each_damage_of_the_corpus_is_walked_to_its_end(
     run: Run, tmp_path: Path, name: str
@@ -170,6 +171,7 @@ def write_deletes(root: Path) -> Table:
     return table
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", TRUNCATED)
 def test_each_truncated_file_is_found_and_healed(run: Run, tmp_path: Path, kind: str) -> None:
     find_path, rule = TRUNCATED[kind]

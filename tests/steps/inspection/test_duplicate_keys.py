@@ -67,6 +67,7 @@ def rows_of_partition_0(table: Table) -> list[tuple[object, ...]]:
     return [row[1:3] for row in rows_of(table) if row[0] == 0]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("with_vectors", ["true", "false"])
 @pytest.mark.parametrize("compacts", [True, False])
 def test_the_newest_row_of_a_key_in_two_buckets_wins(
@@ -164,6 +165,7 @@ def test_rows_of_level_0_are_compacted_before_a_bucket_is_chosen(tmp_path: Path)
     assert "compact the table" in planned.refused[0].reason
 
 
+@pytest.mark.slow
 def test_keys_are_compared_in_bounded_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

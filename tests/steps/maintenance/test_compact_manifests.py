@@ -21,6 +21,7 @@ from paimon_orch.steps.maintenance.compact_manifests import (
 HISTORY = [("upsert", 1), ("full", 0), ("tag", 1), ("overwrite", 2), ("upsert", 3), ("minor", 0)]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_manifests_are_merged_into_one_and_nothing_else_changes(tmp_path: Path, kind: str) -> None:
     table = make_table(tmp_path, kind, HISTORY)

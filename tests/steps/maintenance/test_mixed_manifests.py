@@ -46,6 +46,7 @@ def formats_of(table: Table) -> set[bytes]:
     return {(folder / name).read_bytes()[:3] for name in names}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("first", MAGIC)
 @pytest.mark.parametrize("last", MAGIC)
 def test_manifests_of_another_format_are_reported_and_unified(

@@ -51,6 +51,7 @@ def data_files(table: Table) -> set[str]:
     return {path for path in stored_files(table) if "/bucket-" in path}
 
 
+@pytest.mark.slow
 def test_rows_of_partitions_with_gaps_get_consecutive_ids(table: Table) -> None:
     before, files = rows_by_id(table), data_files(table)
 

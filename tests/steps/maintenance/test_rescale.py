@@ -33,6 +33,7 @@ def bucket_counts(table: Table) -> set[int]:
     return {split.total_buckets for split in table.files()}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", ["plain", "vectors", "lookup"])
 def test_a_rescale_keeps_the_rows_and_later_writes_succeed(tmp_path: Path, kind: str) -> None:
     table = make_table(tmp_path, kind, [("upsert", 1), ("delete", 2), ("full", 0)])
@@ -83,6 +84,7 @@ def test_append_tables_with_a_bucket_key_are_rescaled(tmp_path: Path) -> None:
     assert check(table, deep=True).findings == ()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("engine", ["aggregation", "partial-update", "first-row"])
 def test_a_rescale_does_not_change_merged_rows(tmp_path: Path, engine: str) -> None:
     options = {"fields__n__aggregate_function": "sum"} if engine == "aggregation" else {}
@@ -116,6 +118,7 @@ def test_rows_of_concurrent_commits_are_not_lost(tmp_path: Path) -> None:
     assert unreferenced_files(table) == set()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("before", "after"), [(4, 2), (2, 12), (6, 4), (3, 1)])
 @pytest.mark.parametrize("key", [("k",), ()])
 def test_each_row_is_written_once_to_its_bucket(

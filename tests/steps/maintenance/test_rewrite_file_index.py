@@ -361,6 +361,7 @@ def test_the_plan_of_an_empty_table_is_empty(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("index", "option", "values"),
     [

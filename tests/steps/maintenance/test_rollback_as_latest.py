@@ -29,6 +29,7 @@ KINDS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_state_of_an_older_snapshot_is_committed(tmp_path: Path, kind: dict[str, Any]) -> None:
     table = new_table(tmp_path, **kind)
@@ -60,6 +61,7 @@ def test_the_state_of_an_older_snapshot_is_committed(tmp_path: Path, kind: dict[
     assert check(table, deep=True).findings == ()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_files_are_kept_when_older_snapshots_expire(
     tmp_path: Path, kind: dict[str, Any]

@@ -54,6 +54,7 @@ def read_rows(table: Table) -> Counter[str]:
     return Counter(map(str, canonical_rows(table.scan().to_arrow())))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", REPAIRED)
 def test_damage_is_repaired(name: str, tmp_path: Path) -> None:
     case = REPAIRED[name]
@@ -171,6 +172,7 @@ SUMS = {
 }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("newer", "options", "changed"),
     [
@@ -471,6 +473,7 @@ class TestKills:
 
     pytestmark = MARKS
 
+    @pytest.mark.slow
     def test_a_killed_repair_is_completed_by_repeating_it(self, tmp_path: Path) -> None:
         table = overlap(tmp_path / "lake")
         (Path(table.paths.root) / "snapshot" / "LATEST").unlink()

@@ -242,6 +242,7 @@ def test_updates_follow_the_option_for_columns_with_a_global_index(
         assert count_indexes() == remaining
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("form", ["parquet", "orc", "avro"])
 def test_columns_of_all_kinds_are_updated_in_all_formats(tmp_path: Path, form: str) -> None:
     columns = (

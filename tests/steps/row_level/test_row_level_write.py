@@ -163,6 +163,7 @@ def test_a_plan_includes_only_files_that_may_match(tmp_path: Path) -> None:
     assert (planned["snapshot_id"], planned["files"], planned["rows"]) == (2, 1, 10)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "options",
     [{}, {"bucket": "3"}, {"bucket": "-1"}, VECTORS, {"changelog_producer": "input"}],

@@ -113,6 +113,7 @@ def test_a_failure_after_the_commit_is_an_error_and_keeps_the_files(
     assert rows_of(full) == FULL
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("vectors", [False, True])
 def test_compactions_keep_deletes_of_rows_in_other_partitions(
     vectors: bool, tmp_path: Path

@@ -109,6 +109,7 @@ def is_live(entry: ManifestEntry, entries: list[ManifestEntry]) -> bool:
     return entry.kind is FileKind.ADD and entry.identity not in deletes
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(
     manifests=st.lists(st.lists(ENTRIES, max_size=4), min_size=6, max_size=6),

@@ -130,6 +130,7 @@ def test_updated_columns_are_read_although_updates_keep_indexes(tmp_path: Path) 
     assert count_selected(table.scan(filter="a = 1000").plan()) == 1
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("action", ["IGNORE", "DROP_PARTITION_INDEX"])
 def test_filtered_reads_equal_filtered_rows_after_each_change(tmp_path: Path, action: str) -> None:
     changes = change_an_indexed_table(tmp_path, global_index__column_update_action=action)

@@ -227,6 +227,7 @@ def compare_with_a_fresh_commit(
 FEW = settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow])
 
 
+@pytest.mark.slow
 @FEW
 @given(st.sampled_from(sorted({**KEYED, **APPENDED})), st.lists(actions, max_size=3), actions, st.lists(actions, min_size=1, max_size=3))  # fmt: skip
 def test_a_commit_that_lost_races_ends_as_one_that_starts_after_the_others(

@@ -143,6 +143,7 @@ conditions = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(condition=conditions)
 def test_text_and_expression_filters_return_the_rows_of_a_full_scan(

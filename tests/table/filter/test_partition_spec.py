@@ -106,6 +106,7 @@ def test_days_are_matched_by_date_text_and_number(value: object, expected: bool)
     )
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("column_type", ["DOUBLE", "FLOAT"])
 def test_each_spec_of_a_number_matches_one_partition(tmp_path: Path, column_type: str) -> None:
     table = new_table(tmp_path, f"k INT, p {column_type}", key=(), partition_by=["p"], bucket="-1")

@@ -32,6 +32,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
     return table
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("operator", ["<", "<=", ">", ">=", "=", "<>"])
 @pytest.mark.parametrize(
     ("column", "number"),
@@ -108,6 +109,7 @@ def test_like_has_an_escape_character(table: Table, condition: str, expected: li
     assert table.scan(["s"], condition).to_arrow()["s"].to_pylist() == expected
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("condition", "message"),
     [

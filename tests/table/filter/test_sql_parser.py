@@ -231,6 +231,7 @@ def test_unsupported_filters_are_refused_with_a_message(text: str, message: str)
         parse_filter(text, SCHEMA)
 
 
+@pytest.mark.slow
 def test_a_long_filter_is_parsed_or_refused() -> None:
     """Users build filters from long key lists; a RecursionError would not explain the limit."""
     text = " OR ".join(f"i = {number}" for number in range(3000))

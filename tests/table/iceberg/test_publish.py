@@ -556,6 +556,7 @@ def test_a_manifest_larger_than_the_target_size_is_split(tmp_path: Path) -> None
     assert read_ids(metadata) == list(range(200))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("number", [5, 150])
 def test_a_commit_rewrites_only_the_manifests_of_removed_files(tmp_path: Path, number: int) -> None:
     options = {"manifest.target-file-size": "4 kb"}
@@ -576,6 +577,7 @@ def test_a_commit_rewrites_only_the_manifests_of_removed_files(tmp_path: Path, n
 GOLDEN_ICEBERG = sorted(GOLDEN.glob("java-2.0/iceberg_*"))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("folder", GOLDEN_ICEBERG, ids=lambda folder: folder.name)
 def test_tables_of_java_show_the_same_files_after_a_publication_and_all_rows_after_a_compaction(
     folder: Path, tmp_path: Path

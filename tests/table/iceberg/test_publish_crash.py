@@ -66,7 +66,7 @@ ACTIONS: dict[str, Callable[[Table], object]] = {
 COMMITS, DELETIONS = ("write", "overwrite"), ("delete tag", "expire")
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("action", ACTIONS)
 @pytest.mark.parametrize("interrupt", [kill, raise_error])
 def test_an_interrupted_publication_is_completed_by_the_next_commit(
@@ -92,7 +92,7 @@ def test_an_interrupted_publication_is_completed_by_the_next_commit(
             model.apply("write", 3)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("first", "second"),
     [

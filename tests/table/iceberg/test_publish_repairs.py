@@ -253,6 +253,7 @@ def test_a_table_that_replaces_a_dropped_one_has_another_identity(
     assert len(iceberg.read_rows()) == 4 * snapshots
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", ["append", "append with vectors", "primary key with vectors"])
 def test_files_are_found_whatever_the_spelling_of_their_paths(tmp_path: Path, kind: str) -> None:
     model = History(tmp_path, kind)

@@ -70,6 +70,7 @@ OPTIONS = {
 }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("options", [pytest.param(o, id=name) for name, o in OPTIONS.items()])
 def test_merged_manifests_have_the_same_live_files(tmp_path: Path, options: dict[str, str]) -> None:
     table = new_table(tmp_path)
@@ -125,6 +126,7 @@ def test_a_manifest_of_another_size_is_not_merged(tmp_path: Path, name: str) -> 
         ManifestMerger(reader, writer, Options(OPTIONS[name])).run(manifests)
 
 
+@pytest.mark.slow
 def test_many_entries_are_split_into_manifests_of_the_target_size(tmp_path: Path) -> None:
     table = new_table(tmp_path, manifest__target_file_size="50 kb")
     writer = ManifestWriter(table.io, table.paths, table.load().schema)

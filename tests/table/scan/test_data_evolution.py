@@ -28,6 +28,7 @@ updates = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(
     updates=updates, size=st.integers(1, 40), deleted_rows=st.sets(st.integers(0, 39), max_size=5)

@@ -186,7 +186,7 @@ def _text(rows: pa.Table) -> list[str]:
     return sorted(map(repr, rows.to_pylist()))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", TABLES)
 @settings(max_examples=5, suppress_health_check=[HealthCheck.too_slow])
 @given(writes=writes, predicates=st.lists(predicates, min_size=8, max_size=16))
@@ -249,6 +249,7 @@ def _ten_files(root: Path, **options: Any) -> Table:
     return table
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("condition", "rows", "files"),
     [
@@ -368,6 +369,7 @@ def test_equality_of_the_bucket_key_opens_one_bucket(
     assert _files_opened(table, "k = 500", monkeypatch) == (1, 1)
 
 
+@pytest.mark.slow
 def test_the_bucket_is_hashed_by_the_bucket_count_of_the_file(tmp_path: Path) -> None:
     table = new_table(
         tmp_path, "p STRING, k BIGINT", key=("p", "k"), partition_by=("p",), bucket="4"
@@ -428,6 +430,7 @@ def test_deleted_rows_remain_deleted_if_their_manifest_is_skipped(tmp_path: Path
     assert table.scan(filter="p = 'b'").to_arrow().to_pylist() == [{"p": "b", "k": 1}]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("mode", ["none", "counts", "truncate(2)", "full"])
 def test_the_rows_are_the_same_with_every_statistics_mode(tmp_path: Path, mode: str) -> None:
     table = _ten_files(tmp_path, key=(), bucket="-1", metadata__stats_mode=mode)

@@ -115,6 +115,7 @@ def test_there_are_no_changes_from_a_snapshot_to_itself(keyed: Table) -> None:
         assert _changes(keyed, 2, 2, mode) == []
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("start", "end", "mode", "error"),
     [

@@ -69,6 +69,7 @@ def rows(first: int) -> pa.Table:
     return table_of("k v", [(first + number, f"v{first}") for number in range(3)])
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", ["parquet", "orc", "avro"])
 @pytest.mark.parametrize(
     ("keys", "options"),

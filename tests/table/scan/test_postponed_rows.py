@@ -71,7 +71,7 @@ READS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("read", READS, ids=str)
 def test_a_read_returns_the_rows_of_a_compaction(table: Table, read: dict[str, Any]) -> None:
     merged, not_visible = rows_of(table, **read), table.scan(**read).rows_not_visible
@@ -80,12 +80,13 @@ def test_a_read_returns_the_rows_of_a_compaction(table: Table, read: dict[str, A
     assert not_visible == 0
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("limit", [0, 1, 13, 1000])
 def test_a_limit_counts_merged_rows(table: Table, limit: int) -> None:
     assert len(rows_of(table, limit=limit)) == min(limit, len(rows_of(table)))
 
 
+@pytest.mark.sampled(1)
 def test_task_parts_contain_every_row_once(table: Table) -> None:
     scan = table.scan()
     parts = divide_splits(scan.plan(), scan)

@@ -37,6 +37,7 @@ ASKED = [
 ]
 
 
+@pytest.mark.sampled(40)
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda f: f"{f.parent.name}/{f.name}")
 def test_statistics_enclose_the_values(folder: Path) -> None:
     for _, of, entry in READ:
@@ -44,7 +45,7 @@ def test_statistics_enclose_the_values(folder: Path) -> None:
             _check_table(Catalog(str(folder / "warehouse")).table(table_name(entry)))
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("folder", ASKED, ids=lambda f: f"{f.parent.name}/{f.name}")
 def test_filters_return_the_rows_of_a_filtered_full_scan(folder: Path) -> None:
     # Every column has an equality filter, which excludes files by both limits. The first column of

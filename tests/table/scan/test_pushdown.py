@@ -104,6 +104,7 @@ POLARS_TESTS = [
 ]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("test", "files"), POLARS_TESTS, ids=[str(x) for x, _ in POLARS_TESTS])
 def test_a_filter_of_polars_reads_the_files_that_may_match(
     table: Table, narrowed: list[Scan], test: pl.Expr, files: int
@@ -143,6 +144,7 @@ DUCKDB_TESTS = [
 ]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("condition", "files"), DUCKDB_TESTS)
 def test_a_filter_of_duckdb_reads_the_files_that_may_match(
     table: Table,

@@ -59,6 +59,7 @@ def written(root: Path, kind: str) -> Table:
     return table
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_count_is_the_number_of_rows_that_are_read(tmp_path: Path, kind: str) -> None:
     table = written(tmp_path, kind)

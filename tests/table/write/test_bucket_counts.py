@@ -58,6 +58,7 @@ def test_a_new_partition_has_the_bucket_count_of_the_option(table: Table, tmp_pa
     upsert(with_bucket_option(tmp_path, "4"), "d")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("merges", [False, True])
 def test_a_dropped_partition_can_have_a_new_bucket_count(
     table: Table, tmp_path: Path, merges: bool

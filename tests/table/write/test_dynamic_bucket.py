@@ -349,6 +349,7 @@ DYNAMIC = [
 ]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("folder", "name"), DYNAMIC)
 def test_indexes_written_by_other_engines_are_continued(
     folder: Path, name: str, tmp_path: Path

@@ -30,6 +30,7 @@ def values(value: str) -> pa.Table:
     return table_of("a b v", rows).cast(types)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("bucket", ["1", "3", "-1"])
 @pytest.mark.parametrize("engine", ["deduplicate", "first-row", "partial-update"])
 @pytest.mark.parametrize("vectors", ["true", "false"])

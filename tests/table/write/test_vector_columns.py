@@ -55,6 +55,7 @@ def test_a_type_that_java_refuses_is_refused(text: str) -> None:
         parse_type(text)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("file_format", ["parquet", "avro"])
 @pytest.mark.parametrize("keys", [{}, {"primary_key": ["k"]}], ids=["append", "keyed"])
 def test_written_vectors_are_read_before_and_after_a_compaction(
