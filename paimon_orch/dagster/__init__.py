@@ -41,6 +41,7 @@ from paimon_orch.dagster.maintenance_assets import (
     build_file_index_asset,
 )
 from paimon_orch.dagster.names import TableAssetKind
+from paimon_orch.dagster.quality_checks import build_paimon_quality_checks
 from paimon_orch.dagster.resources import PaimonCatalogResource, SparkSessionResource
 from paimon_orch.dagster.schedules import (
     build_compaction_schedule,
@@ -75,6 +76,7 @@ __all__ = [
     "build_latest_snapshot_sensor",
     "build_maintenance_schedules",
     "build_mark_done_job",
+    "build_paimon_quality_checks",
     "build_paimon_table_checks",
     "build_remove_orphan_files_job",
     "build_step_job",

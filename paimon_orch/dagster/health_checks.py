@@ -35,7 +35,7 @@ if TYPE_CHECKING:  # runs import the library
     from paimon_orch.steps.common.executor import Executor
     from paimon_orch.table.table import Table
 
-_SEVERITIES = {"warn": dg.AssetCheckSeverity.WARN, "error": dg.AssetCheckSeverity.ERROR}
+SEVERITIES = {"warn": dg.AssetCheckSeverity.WARN, "error": dg.AssetCheckSeverity.ERROR}
 
 
 class Limit(Attributes):
@@ -119,7 +119,7 @@ class TableChecks:
             passed=outcome.passed,
             asset_key=self.asset_key,
             check_name=outcome.name,
-            severity=_SEVERITIES[limit.severity],
+            severity=SEVERITIES[limit.severity],
             description=outcome.description,
             metadata=metadata,
         )

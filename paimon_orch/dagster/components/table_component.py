@@ -25,6 +25,7 @@ from paimon_orch.dagster.maintenance_assets import (
     build_file_index_spec,
 )
 from paimon_orch.dagster.names import TableAssetKind, group_name, table_asset_key
+from paimon_orch.dagster.quality_checks import build_paimon_quality_checks
 from paimon_orch.dagster.schedules import build_compaction_schedule
 from paimon_orch.dagster.sensor import WatchedTable, build_watch_sensor
 
@@ -63,6 +64,11 @@ class PaimonTableComponent(TableAttributes, dg.Component):
     """
 
     table: Annotated[str, TABLE_RULE] = Field(description="The table, as database.table.")
+    never: dict[str, str] = Field(
+        default={},
+        description="Filters that no row may match, such as 'amount < 0', by the names of checks "
+        "that the metadata of the files proves without a scan.",
+    )
 
     @classmethod
     def get_spec(cls) -> dg.ComponentTypeSpec:
@@ -174,12 +180,18 @@ class PaimonTableComponent(TableAttributes, dg.Component):
         return asset.map_asset_specs(lambda _: spec)
 
     def build_checks(self) -> list[dg.AssetChecksDefinition]:
-        """Return the checks of the table, in one definition."""
-        if self.checks is None:
-            return []
-        return [
-            build_paimon_table_checks(self.table, limits=self.checks, key_prefix=self.key_prefix)
-        ]
+        """Return the checks of the table's health, and those of its rows."""
+        checks = []
+        if self.checks is not None:
+            limits = self.checks
+            checks += [
+                build_paimon_table_checks(self.table, limits=limits, key_prefix=self.key_prefix)
+            ]
+        if self.never:
+            checks += [
+                build_paimon_quality_checks(self.table, self.never, key_prefix=self.key_prefix)
+            ]
+        return checks
 
     def build_watched_table(self) -> WatchedTable | None:
         """Return the table for a sensor, or None if no sensor evaluates its commits."""

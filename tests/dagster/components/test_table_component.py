@@ -135,6 +135,12 @@ def test_limits_apply_to_the_checks_and_null_disables_checks() -> None:
     assert not load(checks=None).asset_checks
 
 
+def test_filters_that_no_row_may_match_are_checks_of_their_own() -> None:
+    [checks] = load(checks=None, never={"ids_are_known": "id IS NULL"}).asset_checks or []
+    assert isinstance(checks, dg.AssetChecksDefinition)
+    assert [spec.name for spec in checks.check_specs] == ["ids_are_known"]
+
+
 @pytest.mark.parametrize(
     ("partitions", "expected"),
     [

@@ -1,0 +1,95 @@
+"""Asset checks of the rows of a table that its metadata proves, without a scan."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
+
+import dagster as dg
+
+from paimon_orch.dagster.error_conversion import raise_dagster_errors
+from paimon_orch.dagster.health_checks import SEVERITIES
+from paimon_orch.dagster.names import check_table_name, definition_name, table_asset_key
+from paimon_orch.errors import InputError
+from paimon_orch.safe_text import escape_markdown
+
+if TYPE_CHECKING:  # runs import the library
+    from paimon_orch.orchestration.row_rules import RuleOutcome
+
+
+def build_paimon_quality_checks(
+    table: str,
+    never: Mapping[str, str],
+    *,
+    severity: Literal["warn", "error"] = "warn",
+    blocking: bool = False,
+    key_prefix: Sequence[str] = (),
+) -> dg.AssetChecksDefinition:
+    """Return a check for each filter that no row of a table may match, by the name of the check.
+
+    A check passes if the metadata of the newest snapshot proves that no row matches: null counts,
+    minima and maxima, and embedded file indexes. Otherwise it fails, and says how many files may
+    have such rows and how to read them. Runs require the resource ``paimon``; they read manifests
+    and no data file.
+
+    Dagster's own builders cover changes of the columns and of the row count, from the metadata of
+    the assets that this package defines: ``dg.build_column_schema_change_checks`` and
+    ``dg.build_metadata_bounds_checks`` with the key ``dagster/row_count``.
+
+    >>> build_paimon_quality_checks(
+    ...     "lake.orders",
+    ...     {"amounts_are_positive": "amount < 0", "customers_are_known": "customer IS NULL"},
+    ...     severity="error",
+    ... )
+    """
+    check_table_name(table)
+    if not never:
+        raise InputError(f"no quality check for {table}: pass filters that no row may match")
+    asset_key = table_asset_key(table, key_prefix)
+
+    @dg.multi_asset_check(
+        name=definition_name("quality", table, key_prefix),
+        description=f"Rows that `{table}` must not have, by its metadata.",
+        specs=[
+            dg.AssetCheckSpec(
+                name,
+                asset=asset_key,
+                description=f"Passes if no row matches `{text}`.",
+                blocking=blocking,
+            )
+            for name, text in never.items()
+        ],
+        can_subset=True,
+        required_resource_keys={"paimon"},
+    )
+    def run_checks(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
+        from paimon_orch.orchestration.row_rules import evaluate_row_rules
+
+        selected = {check_key.name for check_key in context.selected_asset_check_keys}
+        rules = {name: text for name, text in never.items() if name in selected}
+        with raise_dagster_errors(table):
+            outcomes = list(evaluate_row_rules(context.resources.paimon.load_table(table), rules))
+        for outcome in outcomes:
+            yield dg.AssetCheckResult(
+                passed=outcome.is_proved,
+                asset_key=asset_key,
+                check_name=outcome.name,
+                severity=SEVERITIES[severity],
+                description=_describe(outcome),
+                metadata={
+                    "paimon/value": outcome.files,
+                    "paimon/rows": outcome.rows,
+                    "paimon/data_files": outcome.all_files,
+                },
+            )
+
+    return run_checks
+
+
+def _describe(outcome: "RuleOutcome") -> str:
+    if outcome.is_proved:
+        return f"The metadata of {outcome.all_files:,} files proves it."
+    text = (
+        f"{outcome.files:,} of {outcome.all_files:,} files may have such rows, or had them before "
+        f"they were deleted or replaced. To see them, read the table with the filter "
+        f"{outcome.filter}; if there are none, run the compaction with strategy: full."
+    )
+    return escape_markdown(text)
