@@ -25,12 +25,14 @@ from paimon_orch.format.options.core_options import (
     BUCKET_KEY,
     DATA_EVOLUTION_ENABLED,
     PRIMARY_KEY_NULLABLE,
+    ROW_TRACKING_ENABLED,
     SEQUENCE_FIELD,
 )
 from paimon_orch.format.options.primary_key_validation import check_primary_key_options
 from paimon_orch.format.options.secret_options import hide_secrets
 from paimon_orch.format.options.validation import check_options, check_storable
 from paimon_orch.format.row.binary_row import deserialize_row, read_row_arity
+from paimon_orch.format.table_kind import TableKind
 from paimon_orch.format.text import parse_integer, parse_json_object
 from paimon_orch.format.types.data_types import (
     ArrayType,
@@ -95,6 +97,16 @@ class TableSchema:
         return Options(self.options)
 
     @property
+    def kind(self) -> TableKind:
+        """Return how the table stores its rows."""
+        if self.primary_keys:
+            return TableKind.PRIMARY_KEY
+        options = self.typed_options
+        if options.get(DATA_EVOLUTION_ENABLED):
+            return TableKind.DATA_EVOLUTION
+        return TableKind.ROW_TRACKING if options.get(ROW_TRACKING_ENABLED) else TableKind.APPEND
+
+    @property
     def names(self) -> list[str]:
         """Return the column names in table order."""
         return [field.name for field in self.fields]
@@ -111,9 +123,19 @@ class TableSchema:
         return [self.field(name) for name in names]
 
     @property
+    def identifying_names(self) -> set[str]:
+        """Return the columns of the primary key and the partition; all versions of a row agree."""
+        return {*self.primary_keys, *self.partition_keys}
+
+    @property
     def trimmed_primary_keys(self) -> list[str]:
         """Return the primary key without the partition columns, in the same order."""
         return [name for name in self.primary_keys if name not in self.partition_keys]
+
+    @property
+    def system_fields(self) -> tuple[Field, ...]:
+        """Return the columns of data files that order and delete the rows of a key."""
+        return (SEQUENCE_NUMBER, VALUE_KIND) if self.primary_keys else ()
 
     @property
     def key_fields(self) -> list[Field]:
@@ -168,12 +190,38 @@ class TableSchema:
         return not self.primary_keys and self.typed_options.bucket == -1
 
     @property
+    def has_hashed_buckets(self) -> bool:
+        """Return whether a key determines the bucket of a row, if the table has fixed buckets."""
+        return bool(self.primary_keys) or self.typed_options.get(BUCKET_KEY) is not None
+
+    @property
+    def is_bucket_dynamic(self) -> bool:
+        """Return whether an index states the bucket of each key.
+
+        See docs/format/buckets.md#bucket-modes.
+        """
+        return bool(self.primary_keys) and self.typed_options.bucket == -1
+
+    @property
     def cross_partition(self) -> bool:
         """Return whether the primary key does not contain all partition columns.
 
         See docs/format/schema.md#validation.
         """
         return bool(self.primary_keys) and not set(self.partition_keys) <= set(self.primary_keys)
+
+    @property
+    def skips_level_0(self) -> bool:
+        """Return whether batch readers see rows only after a compaction.
+
+        See docs/format/merge-tree-reads.md#visibility-of-level-0.
+        """
+        return bool(self.primary_keys) and self.typed_options.should_skip_level0
+
+    @property
+    def target_file_size(self) -> int:
+        """Return the rolling size of data files in bytes."""
+        return self.typed_options.target_file_size(primary_key=bool(self.primary_keys))
 
     def to_json(self) -> bytes:
         """Encode as a schema file; the key ``comment`` is omitted if there is no comment."""

@@ -33,7 +33,7 @@ def build_current_columns(schema: TableSchema, alias: str | None = None) -> dict
 
 def build_old_value_columns(schema: TableSchema, old: Mapping[str, Column]) -> list[Column]:
     """Return the old values if the table merges changes with them; otherwise, return none."""
-    if not schema.primary_keys or not should_merge_updates(schema):
+    if not should_merge_updates(schema):
         return []
     return [value.alias(f"{OLD_VALUE_PREFIX}{name}") for name, value in old.items()]
 

@@ -36,7 +36,7 @@ from paimon_orch.steps.common.step import PlanAttempts
 from paimon_orch.steps.compaction import sort_compact
 from paimon_orch.steps.compaction.plan import CompactionPlan, CompactionResult
 from paimon_orch.steps.compaction.sort_compact import SortOrder, SortRequest
-from paimon_orch.steps.row_level.row_level_write import RowSource
+from paimon_orch.steps.row_level.row_target import RowSource
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
 from paimon_orch.table.write.table_write import write_rows
@@ -93,7 +93,7 @@ def _write_sorted(
     request = ingest.IngestRequest(columns=table.stores.get_schema().names)
     writing = replace(ingest.plan(table, request), rows_are_new=False)
     schema = writing.schema
-    target = schema.typed_options.target_file_size(primary_key=False)
+    target = schema.target_file_size
     ranges = max(1, math.ceil(sum(unit.bytes for unit in plan.units) / target))
     keys = [fn.col(quote_column(name)) for name in schema.partition_keys]
     keys += _build_sort_columns(order)

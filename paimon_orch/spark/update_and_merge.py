@@ -50,12 +50,11 @@ from paimon_orch.steps.row_level.assignments import (
     check_update,
     list_fixed_columns,
 )
-from paimon_orch.steps.row_level.engine_rules import check_row_level_supported
+from paimon_orch.steps.row_level.row_level_plan import TargetUnit, check_row_level_supported
 from paimon_orch.steps.row_level.row_level_write import (
     RowLevelPlan,
     RowLevelRequest,
     RowLevelResult,
-    TargetUnit,
     discard_encoded_changes,
 )
 from paimon_orch.steps.row_level.task_result import (
@@ -297,7 +296,7 @@ class _RowLevelWrite:
         return attempts.complete(result)
 
     def _write(self, planned: RowLevelPlan, progress: Progress | None) -> RowLevelResult:
-        row_kind = KIND_COLUMN if planned.schema.primary_keys else None
+        row_kind = planned.target.row_kind_column
         columns = [*planned.schema.names, *([row_kind] if row_kind else [])]
         request = ingest.IngestRequest(columns=columns, row_kind=row_kind)
         writing = ingest.plan(self.table, request, state=planned.state)

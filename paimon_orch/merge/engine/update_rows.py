@@ -29,6 +29,8 @@ _FLOAT_TOLERANCE = 1e-12  # the rounding of a float sum depends on the order of 
 
 def should_merge_updates(schema: TableSchema) -> bool:
     """Return whether a table merges an updated row with the old row instead of replacing it."""
+    if not schema.primary_keys:
+        return False
     engine = create_merge_engine(schema)
     return schema.typed_options.merge_engine != "deduplicate" or bool(engine.sequence.names)
 

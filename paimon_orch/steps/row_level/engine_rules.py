@@ -11,50 +11,28 @@ from paimon_orch.files.arrow_conversion import convert_to_arrow_type
 from paimon_orch.format.arrays import to_arrow_array, to_numpy
 from paimon_orch.format.options.core_options import (
     AGGREGATION_REMOVE_RECORD_ON_DELETE,
-    DATA_EVOLUTION_ENABLED,
     PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE,
     PARTIAL_UPDATE_REMOVE_RECORD_ON_SEQUENCE_GROUP,
 )
 from paimon_orch.format.row.row_kind import RowKind
 from paimon_orch.format.schema import VALUE_KIND, TableSchema
 from paimon_orch.format.types.arrow import to_arrow_type
-from paimon_orch.format.types.data_types import is_blob
 from paimon_orch.merge.engine.update_rows import compute_update_rows, should_merge_updates
 from paimon_orch.steps.row_level.task_result import (
     ADDRESS_COLUMN,
     OLD_VALUE_PREFIX,
     group_rows_by_file,
 )
-from paimon_orch.table.write.bucket_routing import check_writable
 
 
-def check_row_level_supported(schema: TableSchema, operation: str) -> None:
-    """Raise an error for tables that do not support a row-level operation.
+def check_engine_supports(schema: TableSchema, operation: str) -> None:
+    """Raise an error if the merge engine does not apply a row-level operation.
 
     :param operation: ``delete``, ``update``, ``merge`` (which may delete) or ``insert``
     """
-    check_writable(schema)
-    options = schema.typed_options
-    for field in schema.fields:
-        if is_blob(field.type):
-            raise UnsupportedError(
-                f"{operation} of rows of a table with BLOB columns, such as {field.name!r}, is not "
-                "supported; rows can be appended and overwritten"
-            )
-    deletes = operation not in ("update", "insert")
-    if options.get(DATA_EVOLUTION_ENABLED) and deletes and not options.has_deletion_vectors:
-        raise UnsupportedError(
-            f"{operation} of rows with {DATA_EVOLUTION_ENABLED.key!r} = true needs "
-            "'deletion-vectors.enabled' = true: the ids of the other rows must not change"
-        )
-    if options.bucket == -2:
-        raise UnsupportedError(
-            f"{operation} of rows in postpone buckets ('bucket' = -2) is not supported: these rows "
-            "have no sequence numbers"
-        )
-    if not schema.primary_keys or operation == "insert":
+    if operation == "insert":
         return
-    if options.merge_engine == "first-row":
+    if schema.typed_options.merge_engine == "first-row":
         raise UnsupportedError(
             f"{operation} of rows is not possible with 'merge-engine' = 'first-row': it keeps the "
             "first row of a key and ignores -D rows"

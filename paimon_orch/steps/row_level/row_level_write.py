@@ -1,7 +1,6 @@
-"""Row-level changes: finds rows, deletes them or writes new versions, and commits.
+"""Row-level changes: executes a plan, that is, deletes rows or writes new versions, and commits.
 
-See docs/format/deletion-vectors-in-compaction.md#append-tables and
-docs/format/append-table-compaction.md#row-level-operations-without-deletion-vectors.
+See docs/format/commit.md#conflicts.
 """
 
 from collections import Counter
@@ -9,246 +8,73 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from paimon_orch.errors import UnsupportedError
-from paimon_orch.files.data_file_reader import ROW_POSITION, BucketFile, FileReader
-from paimon_orch.files.data_file_writer import FileWriterFactory
-from paimon_orch.files.row_tracking import ROW_ID, row_tracking_fields
-from paimon_orch.format.arrays import to_arrow_array, to_numpy
+from paimon_orch.format.arrays import to_numpy
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.deletion_vector import DeletionVector
-from paimon_orch.format.display import Displayable
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.row.row_kind import ROW_KIND_SYMBOLS
-from paimon_orch.format.schema import VALUE_KIND, TableSchema
+from paimon_orch.format.schema import VALUE_KIND
 from paimon_orch.format.snapshot import CommitKind
-from paimon_orch.format.types.data_types import Field
 from paimon_orch.format.types.predicate import (
     Predicate,
-    collect_columns,
-    restrict_to_columns,
 )
-from paimon_orch.merge.compact.bucket_deletion_vectors import read_deletion_vectors
 from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict
 from paimon_orch.steps.common.executor import Executor, InProcessExecutor, Progress
 from paimon_orch.steps.common.partition_selection import open_reader
-from paimon_orch.steps.common.row_tracking_writer import write_tracked_rows
 from paimon_orch.steps.common.step import Step, StepOutcome, WorkUnits, run_step
 from paimon_orch.steps.common.step_metrics import StepIo
 from paimon_orch.steps.row_level.column_update import (
     ColumnUpdate,
-    RowRange,
     find_column_changes,
     find_stale_indexes,
     guard_changed_columns,
 )
 from paimon_orch.steps.row_level.delete_rows import plan_delete_units, run_delete_unit
-from paimon_orch.steps.row_level.engine_rules import (
-    build_delete_rows,
-    build_rows_to_write,
-    check_row_level_supported,
+from paimon_orch.steps.row_level.find_target import find_target
+from paimon_orch.steps.row_level.row_level_plan import (
+    RowLevelPlan,
+    RowLevelRequest,
+    TargetUnit,
+    plan,
 )
+from paimon_orch.steps.row_level.row_target import RowSource
 from paimon_orch.steps.row_level.task_result import (
     ADDRESS_COLUMN,
     KIND_COLUMN,
     RowAddresses,
     RowLevelTaskResult,
-    collect_changed_rows,
-    first_row_address,
     group_rows_by_file,
 )
-from paimon_orch.table.chain.chain_branches import find_chain_branches, refuse_chain_table
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.commit.conflict_detection import BucketGuard
 from paimon_orch.table.commit.row_level_conflicts import ReadGuard
 from paimon_orch.table.commit.row_range_conflicts import ColumnGuard
-from paimon_orch.table.filter.bind import bind_filter
-from paimon_orch.table.filter.row_filter import RowFilter
-from paimon_orch.table.scan.bucket_reader import BucketReader
-from paimon_orch.table.scan.bucket_split import BucketSplit
-from paimon_orch.table.scan.data_evolution import (
-    DataEvolutionReader,
-    find_anchor_file,
-    group_files_by_rows,
-    has_data_evolution,
-)
-from paimon_orch.table.scan.file_pruner import FilePruner
 from paimon_orch.table.scan.scan_planner import ScanPlanner
-from paimon_orch.table.scan.split_generator import split_bucket_by_size
 from paimon_orch.table.table import Table
-from paimon_orch.table.table_state import TableState
-from paimon_orch.table.write.bucket_routing import BUCKET_COLUMN
 from paimon_orch.table.write.commit_message import CommitMessage, discard_written_files
 from paimon_orch.table.write.dynamic_bucket import HashIndex
-from paimon_orch.table.write.table_write import TableWriter, write_rows
 from paimon_orch.table.write.write_builder import WriteBuilder
 from paimon_orch.table.write.write_plan import WritePlan
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowLevelRequest:
-    """Selects the rows to change, and the operation."""
-
-    where: str | Predicate | None = None
-    """The filter of the rows; None selects all rows."""
-    operation: str = "delete"
-    """``delete``, ``update``, ``merge`` (which may delete) or ``insert``."""
-
-
-@dataclass(frozen=True, slots=True)
-class RowSource:
-    """The reader of a plan's files, and the predicate of the rows to change."""
-
-    reader: FileReader
-    predicate: Predicate | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class TargetUnit:
-    """Files of one bucket to find rows in.
-
-    A bucket of a table with a primary key is one unit and counts as one file, because its files
-    must be merged.
-    """
-
-    split: BucketSplit
-    number: int
-    """The number of the first file in the plan."""
-
-    def read(self, source: RowSource, fields: Sequence[Field]) -> Iterator[pa.Table]:
-        """Yield the matching rows with their addresses as the first column, in a fixed order.
-
-        Includes level 0 even if readers skip it, because a change must use the newest version of a
-        row. ``fields`` are the columns to write again. Raises :class:`UnsupportedError` if Java
-        would then read other values.
-        """
-        source.reader.check_rewritable(self.split.partition_bucket, self.split.files, fields)
-        names = {column.name for column in fields}
-        if source.predicate is not None:
-            names |= collect_columns(source.predicate)
-        schema = source.reader.schema
-        all_fields = (*schema.fields, *row_tracking_fields(schema))
-        needed = [column for column in all_fields if column.name in names]
-        read = self._read_merged if schema.primary_keys else self._read_files
-        read = self._read_row_ranges if has_data_evolution(schema) else read
-        row_filter = None if source.predicate is None else RowFilter(source.predicate)
-        for addresses, batch in read(source, needed):
-            rows = pa.Table.from_batches([batch]).append_column(
-                ADDRESS_COLUMN, to_arrow_array(addresses)
-            )
-            if row_filter is not None:
-                rows = row_filter.select(rows)
-            if rows.num_rows:
-                yield rows.select([ADDRESS_COLUMN, *(column.name for column in fields)])
-
-    def _read_merged(
-        self, source: RowSource, fields: Sequence[Field]
-    ) -> Iterator[tuple[RowAddresses, pa.RecordBatch]]:
-        start = first_row_address(self.number)
-        for batch in BucketReader(source.reader, self.split, fields, source.predicate).batches():
-            yield np.arange(start, start + batch.num_rows), batch
-            start += batch.num_rows
-
-    def _read_row_ranges(
-        self, source: RowSource, fields: Sequence[Field]
-    ) -> Iterator[tuple[RowAddresses, pa.RecordBatch]]:
-        reader, split = source.reader, self.split
-        vectors = read_deletion_vectors(reader.io, reader.paths, reader.schema, split.vectors)
-        fields = [*(field for field in fields if field != ROW_ID), ROW_ID]
-        for number, group in enumerate(group_files_by_rows(split.files), self.number):
-            first = group[0].first_row_id
-            if first is None:
-                raise UnsupportedError(
-                    f"{group[0].file_name}: the rows of files without row ids cannot be changed"
-                )
-            rows = DataEvolutionReader(reader, split.partition, split.bucket, group)
-            for batch in rows.batches(fields, vectors):
-                positions = to_numpy(batch.column(ROW_ID.name)) - first
-                yield positions + first_row_address(number), batch
-
-    def _read_files(
-        self, source: RowSource, fields: Sequence[Field]
-    ) -> Iterator[tuple[RowAddresses, pa.RecordBatch]]:
-        reader, split = source.reader, self.split
-        vectors = read_deletion_vectors(reader.io, reader.paths, reader.schema, split.vectors)
-        for number, file in enumerate(split.files, self.number):
-            bucket_file = BucketFile(split.partition, split.bucket, file)
-            vector = vectors.get(file.file_name)
-            batches = reader.read(
-                bucket_file, fields, vector, predicate=source.predicate, positions=True
-            )
-            for batch in batches:
-                yield to_numpy(batch.column(ROW_POSITION)) + first_row_address(number), batch
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowLevelPlan(Displayable):
-    """The files that may have rows to change. The plan is falsy if there are none."""
-
-    request: RowLevelRequest
-    state: TableState
-    snapshot_id: int = 0
-    source: RowSource | None = None
-    """Reads the files of all units; None if the table has no snapshot."""
-    units: tuple[TargetUnit, ...] = ()
-
-    def __bool__(self) -> bool:
-        """Return whether any file may have rows to change."""
-        return bool(self.units)
-
-    @property
-    def schema(self) -> TableSchema:
-        """Return the schema of the table's state."""
-        return self.state.schema
-
-    @property
-    def files(self) -> list[BucketFile]:
-        """Return the files of all units."""
-        return [
-            BucketFile(unit.split.partition, unit.split.bucket, file)
-            for unit in self.units
-            for file in unit.split.files
-        ]
-
-    @property
-    def addressed_files(self) -> list[BucketFile]:
-        """Return the files that addresses name, in the order of their numbers.
-
-        With data evolution, an address names the oldest file of a range of row ids.
-        """
-        if not has_data_evolution(self.schema):
-            return self.files
-        return [BucketFile(*each.bucket, find_anchor_file(each.files)) for each in self.row_ranges]
-
-    @property
-    def row_ranges(self) -> list[RowRange]:
-        """Return the ranges of row ids of a data-evolution table, in the order of their numbers."""
-        if not has_data_evolution(self.schema):
-            return []
-        return [
-            RowRange(unit.split.partition_bucket, group)
-            for unit in self.units
-            for group in group_files_by_rows(unit.split.files)
-        ]
-
-    @property
-    def bytes(self) -> int:
-        """Return the size of the files to read."""
-        return sum(file.file.file_size for file in self.files)
-
-    def to_dict(self) -> dict[str, object]:
-        """Return counts and bytes of the files to read."""
-        files = self.files
-        return {
-            "snapshot_id": self.snapshot_id or None,
-            "buckets": len({file.partition_bucket for file in files}),
-            "files": len(files),
-            "rows": sum(file.file.row_count for file in files),
-            "bytes": self.bytes,
-        }
+__all__ = [
+    "DELETE_ROWS",
+    "DeleteSource",
+    "RowLevelPlan",
+    "RowLevelRequest",
+    "RowLevelResult",
+    "commit",
+    "delete",
+    "discard_changes",
+    "discard_encoded_changes",
+    "plan",
+    "plan_column_update",
+    "prepare_changes",
+    "run",
+    "run_delete",
+    "write_changes",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,46 +111,6 @@ class RowLevelResult(StepOutcome):
 _COUNTS = ("snapshot_id", "deleted", "updated", "inserted", "files_added", "files_removed")
 
 
-def plan(table: Table, request: RowLevelRequest) -> RowLevelPlan:
-    """Find the files that may have matching rows; reads only metadata."""
-    state = table.load()
-    state.check_step(StepKind.WRITE_ROWS)
-    schema, snapshot = state.schema, state.snapshot
-    check_row_level_supported(schema, request.operation)
-    if find_chain_branches(schema, table.paths.branch) is not None:
-        refuse_chain_table(
-            table.identifier, schema, "a change of rows by a filter", "change the delta branch"
-        )
-    predicate = bind_filter(request.where, schema)
-    pruned_by = predicate
-    if predicate is not None and has_data_evolution(schema):
-        # statistics of a file can be those of old values, which another file replaces
-        pruned_by = restrict_to_columns(predicate, set(schema.partition_keys))
-    if snapshot is None:
-        return RowLevelPlan(request=request, state=state)
-    pruner = None if pruned_by is None else FilePruner(schema, pruned_by, state.schemas.get)
-    splits = ScanPlanner(state.manifests, schema).splits(snapshot, pruner)
-    reader = open_reader(state, schema, splits)
-    return RowLevelPlan(
-        request=request,
-        state=state,
-        snapshot_id=snapshot.id,
-        source=RowSource(reader, predicate),
-        units=tuple(_build_units(splits, schema)),
-    )
-
-
-def _build_units(splits: Iterable[BucketSplit], schema: TableSchema) -> Iterator[TargetUnit]:
-    number = 0
-    for split in splits:
-        for part in [split] if schema.primary_keys else split_bucket_by_size(split, schema):
-            yield TargetUnit(part, number)
-            if has_data_evolution(schema):
-                number += len(group_files_by_rows(part.files))
-            else:
-                number += 1 if schema.primary_keys else len(part.files)
-
-
 @dataclass(frozen=True, slots=True)
 class DeleteSource:
     """The data that the units of a delete share."""
@@ -337,8 +123,7 @@ class DeleteSource:
 def _collect_work(_table: Table, plan: RowLevelPlan) -> WorkUnits[DeleteSource | None, TargetUnit]:
     if plan.source is None:
         return WorkUnits(shared=None, units=())
-    writes_rows = bool(plan and plan.schema.primary_keys)
-    sequences = WriteBuilder(plan.state).read_next_sequences() if writes_rows else {}
+    sequences = plan.target.read_next_sequences(plan.state) if plan else {}
     return WorkUnits(
         shared=DeleteSource(plan.source, sequences), units=plan.units, bytes=plan.bytes
     )
@@ -373,26 +158,9 @@ def run_delete(
 def run(shared: DeleteSource | None, unit: TargetUnit) -> bytes:
     """Find the rows to delete; in a table with a primary key, write their -D records."""
     assert shared is not None
-    if shared.source.reader.schema.primary_keys:
-        return _write_delete_records(shared, unit).encode()
-    addresses = [to_numpy(rows.column(ADDRESS_COLUMN)) for rows in unit.read(shared.source, ())]
-    rows_by_file = group_rows_by_file(addresses)
-    return RowLevelTaskResult(rows=rows_by_file, counts=_count_deleted(addresses)).encode()
-
-
-def _write_delete_records(shared: DeleteSource, unit: TargetUnit) -> RowLevelTaskResult:
-    source = shared.source
-    schema = source.reader.schema
-    bucket_id = unit.split.partition_bucket
-    factory = FileWriterFactory.for_rewrite(source.reader, bucket_id, unit.split.files)
-    with TableWriter(WritePlan(factory=factory, first_sequence=shared.sequences)) as writer:
-        addresses = []
-        for rows in unit.read(source, schema.fields):
-            addresses.append(to_numpy(rows.column(ADDRESS_COLUMN)))
-            deletes = build_delete_rows(schema, rows.drop_columns(ADDRESS_COLUMN))
-            writer.write_bucket(bucket_id, deletes)
-        message = writer.close()
-    return RowLevelTaskResult(message, counts=_count_deleted(addresses))
+    target = find_target(shared.source.reader.schema)
+    read = unit.read(shared.source, target.columns_to_delete)
+    return target.delete_rows(shared.source, unit.split, read, shared.sequences).encode()
 
 
 def prepare_changes(
@@ -402,15 +170,7 @@ def prepare_changes(
 
     For rows that are deleted from an append table, keeps only the addresses and kinds.
     """
-    if planned.schema.primary_keys:
-        yield from planned.prepare(batches, first_row)
-        return
-    for batch in batches:
-        is_deleted = pc.equal(batch.column(KIND_COLUMN), "-D")
-        yield from planned.prepare([batch.filter(pc.invert(is_deleted))])
-        deleted = pa.Table.from_batches([batch]).filter(is_deleted)
-        if deleted.num_rows:
-            yield deleted.select([ADDRESS_COLUMN, KIND_COLUMN])
+    return find_target(planned.schema).prepare_changes(planned, batches, first_row)
 
 
 def write_changes(planned: WritePlan, parts: Iterable[pa.Table]) -> bytes:
@@ -421,23 +181,17 @@ def write_changes(planned: WritePlan, parts: Iterable[pa.Table]) -> bytes:
     """
     addresses, counts = list[RowAddresses](), Counter[str]()
     deleted_rows = dict[int, DeletionVector]()
-    schema = planned.schema
+    target = find_target(planned.schema)
 
     def build_rows() -> Iterator[pa.Table]:
         for rows in parts:
             addresses.append(to_numpy(rows.column(ADDRESS_COLUMN).drop_null()))
             counts.update(_count_kinds(rows))
-            if schema.primary_keys:
-                yield from build_rows_to_write(schema, rows)
-            elif BUCKET_COLUMN in rows.column_names:
-                yield rows.drop_columns([ADDRESS_COLUMN, KIND_COLUMN])
+            yield from target.build_rows_to_write(rows)
         # An error is raised before the files are finished, so that the writer deletes them.
         deleted_rows.update(group_rows_by_file(addresses))
 
-    if row_tracking_fields(schema):
-        message = write_tracked_rows(planned.factory, build_rows())
-    else:
-        message = write_rows(planned, build_rows())
+    message = target.write_rows(planned, build_rows())
     return RowLevelTaskResult(message, deleted_rows, counts).encode()
 
 
@@ -451,10 +205,6 @@ def _count_kinds(rows: pa.Table) -> dict[str, int]:
         _RESULT_FIELD_BY_KIND[item["values"]]: item["counts"]
         for item in kinds.value_counts().to_pylist()
     }
-
-
-def _count_deleted(addresses: Sequence[RowAddresses]) -> dict[str, int]:
-    return {"deleted": sum(map(len, addresses))}
 
 
 def plan_column_update(
@@ -505,8 +255,7 @@ def commit(
     """
     messages = [result.message for result in results]
     try:
-        deleted_rows = collect_changed_rows(planned.addressed_files, results)
-        deleted_rows = {} if planned.schema.primary_keys else deleted_rows
+        deleted_rows = planned.target.collect_rows_to_delete(planned.addressed_files, results)
         if deleted_rows:
             messages += _delete_rows_of_files(table, executor, planned, deleted_rows)
     except BaseException:
@@ -573,14 +322,12 @@ def _build_changes(
     index = tuple(item for message in messages for item in message.index)
     if not entries and not index:
         return None
-    schema = planned.schema
-    if schema.primary_keys and guard is None:
-        buckets = frozenset(entry.partition_bucket for entry in entries)
-        guard = ReadGuard(planned.snapshot_id, buckets)
+    if guard is None:
+        guard = planned.target.build_read_guard(planned.snapshot_id, entries)
     guards = tuple(
         BucketGuard.of(unit.split.partition_bucket, (), unit.split.vectors)
         for unit in planned.units
-        if unit.split.partition_bucket in rewritten and not schema.is_bucket_unaware
+        if unit.split.partition_bucket in rewritten and not planned.schema.is_bucket_unaware
     )
     return CommitChanges(
         kind=CommitKind.OVERWRITE if rewritten else CommitKind.APPEND,

@@ -67,7 +67,7 @@ def update(
 
 def _write(table: Table, planned: RowLevelPlan, values: NewValues) -> RowLevelResult:
     schema = planned.schema
-    row_kind = KIND_COLUMN if schema.primary_keys else None
+    row_kind = planned.target.row_kind_column
     columns = [*schema.names, *([row_kind] if row_kind else [])]
     request = ingest.IngestRequest(columns=columns, row_kind=row_kind)
     writing = ingest.plan(table, request, state=planned.state)
@@ -91,7 +91,7 @@ def _compute_changes(planned: RowLevelPlan, values: NewValues) -> Iterator[pa.Re
     schema, source = planned.schema, planned.source
     assert source is not None
     row_ids = [ROW_ID] if row_tracking_fields(schema) else []
-    needs_old = bool(schema.primary_keys) and should_merge_updates(schema)
+    needs_old = should_merge_updates(schema)
     for unit in planned.units:
         for rows in unit.read(source, [*schema.fields, *row_ids]):
             new = {name: rows.column(name) for name in schema.names} | values.compute(rows)

@@ -27,7 +27,8 @@ from paimon_orch.steps.compaction.sort_compact import (
     plan,
     plan_read_units,
 )
-from paimon_orch.steps.row_level.row_level_write import RowSource, delete
+from paimon_orch.steps.row_level.row_level_write import delete
+from paimon_orch.steps.row_level.row_target import RowSource
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
 from paimon_orch.table.write.table_write import write_rows
