@@ -11,7 +11,8 @@ from paimon_orch.format.arrays import Indices, Int64Array
 from paimon_orch.format.manifest.live_files import NO_TIME
 from paimon_orch.steps.autopilot.level_merges import LevelMerges
 from paimon_orch.steps.common.bucket_scan import BucketScan, Judgment
-from paimon_orch.steps.compaction.policy import PolicyJudge, select_candidates
+from paimon_orch.steps.compaction.kind_compaction import find_compaction
+from paimon_orch.steps.compaction.policy import PolicyJudge
 from paimon_orch.steps.expiration.expire_partitions import find_expired_partitions
 from paimon_orch.steps.inspection.bucket_metrics import BucketMetrics
 from paimon_orch.table.filter.partition_spec import format_partition
@@ -65,7 +66,7 @@ class WorkJudge:
         """Judge some buckets."""
         partitions = buckets.partitions
         expiring = find_expired_partitions(self.identifier, buckets, self.expires_at)
-        full = select_candidates(buckets, "full", self.now)
+        full = find_compaction(buckets.schema).select_buckets(buckets, "full", self.now)
         metrics, numbers = BucketMetrics(full), _number_partitions(full, partitions)
         count, all_numbers = len(partitions), _number_partitions(buckets, partitions)
         columns = {

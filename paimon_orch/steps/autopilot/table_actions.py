@@ -244,7 +244,7 @@ class _ActionFinder:
 
     def _build_compactions(self, rewrites: Sequence[_Rewrite]) -> Iterator[MaintenanceDecision]:
         schema = self.schema
-        target = schema.typed_options.target_file_size(primary_key=bool(schema.primary_keys))
+        target = schema.target_file_size
         savings = estimate_savings(
             _build_layout(rewrites),
             target_file_bytes=target,

@@ -116,6 +116,13 @@ def plan(
     return replace(plan, guards=tuple(map(_build_guard, select_append_units(plan))))
 
 
+def select_buckets(
+    buckets: LiveBuckets, strategy: CompactionStrategy, _now: datetime
+) -> LiveBuckets:
+    """Return the buckets that may have work, whenever they were written."""
+    return select_candidates(buckets, strategy)
+
+
 def plan_units(
     reader: FileReader,
     scan: BucketScan,

@@ -1,7 +1,4 @@
-"""The compaction step for all tables.
-
-The modules of each kind of table are imported for tables of that kind only.
-"""
+"""The compaction step for all tables."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,6 +8,7 @@ from paimon_orch.errors import InputError
 from paimon_orch.format.options.core_options import PK_BITMAP_INDEX_COLUMNS, PK_BTREE_INDEX_COLUMNS
 from paimon_orch.format.partition_path import format_partition_values
 from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.table_kind import TableKind
 from paimon_orch.steps.common.bucket_scan import (
     BucketScan,
     Judge,
@@ -27,6 +25,7 @@ from paimon_orch.steps.compaction.bucket_selection import (
     restrict_to_buckets,
     select_idle,
 )
+from paimon_orch.steps.compaction.kind_compaction import find_compaction
 from paimon_orch.steps.compaction.plan import (
     CompactionPlan,
     CompactionResult,
@@ -83,10 +82,6 @@ def plan(
         _check_clustered(table.identifier, schema)
     if request.up_to_level is not None:
         _check_merges_levels(table.identifier, schema, request)
-    if schema.primary_keys:
-        from paimon_orch.steps.compaction.primary_key import plan as plan_table
-    else:
-        from paimon_orch.steps.compaction.append import plan as plan_table
     if request.buckets is not None:
         check_buckets(schema, request.buckets, table.identifier)
     scan = scan or scan_latest_buckets(state, request, executor, now=request.now)
@@ -94,7 +89,7 @@ def plan(
     if request.idle_for is not None and scan is not None:
         selected = select_idle(request, scan)
         scan = scan_latest_buckets(state, selected, executor, now=request.now)
-    plan = replace(plan_table(state, selected, scan), request=request)
+    plan = replace(find_compaction(schema).plan(state, selected, scan), request=request)
     if request.buckets is not None:
         plan = restrict_to_buckets(plan, request.buckets)
     if not has_postpone_buckets(schema):
@@ -116,8 +111,9 @@ def _check_clustered(identifier: str, schema: TableSchema) -> None:
 
 
 def _check_merges_levels(identifier: str, schema: TableSchema, request: CompactRequest) -> None:
-    is_clustered = schema.typed_options.is_pk_clustering_override
-    if not schema.primary_keys or is_clustered or request.strategy != "minor":
+    is_sorted = not schema.typed_options.is_pk_clustering_override
+    has_runs = schema.kind is TableKind.PRIMARY_KEY and is_sorted
+    if not has_runs or request.strategy != "minor":
         raise InputError(
             f"{identifier}: sorted runs up to a level are merged only in primary-key tables "
             "without 'pk-clustering-override', by the strategy minor"
@@ -126,13 +122,7 @@ def _check_merges_levels(identifier: str, schema: TableSchema, request: CompactR
 
 def build_judge(scan: BucketScan, request: CompactRequest) -> Judge:
     """Return the judge of a plan, to judge its scan also for something else."""
-    if scan.schema.primary_keys:
-        from paimon_orch.steps.compaction import primary_key
-
-        return primary_key.build_judge(scan, request)
-    from paimon_orch.steps.compaction import append
-
-    return append.build_judge(scan, request)
+    return find_compaction(scan.schema).build_judge(scan, request)
 
 
 def _replan(table: Table, request: CompactRequest, executor: Executor | None) -> CompactionPlan:
@@ -147,11 +137,7 @@ def commit(
     Raises :class:`CommitConflictError`, and deletes the new files, if another commit changed the
     same buckets.
     """
-    if plan.state.schema.primary_keys:
-        from paimon_orch.steps.compaction.primary_key import commit as commit_table
-    else:
-        from paimon_orch.steps.compaction.append import commit as commit_table
-    return commit_table(table, plan, messages)
+    return find_compaction(plan.state.schema).commit(table, plan, messages)
 
 
 COMPACT = Step(

@@ -12,7 +12,6 @@ from paimon_orch.format.display import Displayable, format_size
 from paimon_orch.format.manifest.live_files import NO_TIME
 from paimon_orch.format.options.value_type import parse_memory
 from paimon_orch.format.times import parse_duration
-from paimon_orch.merge.engine.merge_engine import create_merge_engine
 from paimon_orch.merge.tree.cluster_strategy import ClusterStrategy
 from paimon_orch.merge.tree.compact_reason import CompactReason
 from paimon_orch.steps.common.bucket_scan import (
@@ -27,15 +26,15 @@ from paimon_orch.steps.common.partition_selection import (
     PartitionSpecs,
     open_reader,
 )
-from paimon_orch.steps.compaction import append, primary_key
-from paimon_orch.steps.compaction.append import check_compactable
 from paimon_orch.steps.compaction.clustering import find_idle_limit, is_clustered
+from paimon_orch.steps.compaction.kind_compaction import find_compaction
 from paimon_orch.steps.compaction.plan import CompactionStrategy, CompactionUnit
 from paimon_orch.steps.inspection.bucket_metrics import BucketMetrics
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.metadata.live_buckets import LiveBuckets
 from paimon_orch.table.scan.unseen_rows import Visibility
 from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import TableState
 
 _TABLE_OPTION_REASONS = frozenset(
     {CompactReason.OPTIMIZATION_INTERVAL, CompactReason.SIZE_THRESHOLD, CompactReason.DELETED_ROWS}
@@ -188,33 +187,19 @@ def decide(
     """
     state = scan.state if scan is not None else table.stores.load(with_lists=True)
     policy, schema = policy or CompactionPolicy(), state.schema
-    if schema.primary_keys:
-        create_merge_engine(schema)
-    else:
-        check_compactable(schema)
+    find_compaction(schema).check_compactable(schema)
     if scan is None:
-        scan = scan_latest_buckets(state, PartitionRequest(partitions=partitions, where=where))
-        if partitions is not None:
-            selection = PartitionRequest(partitions=partitions)
-            all_buckets = scan_latest_buckets(state, selection) if where else scan
-            check_partitions_exist(state, partitions, all_buckets)
+        scan = _scan_partitions(state, partitions, where)
     if scan is None:
         return []
     judged = scan.judge(PolicyJudge(now=scan.now))
     by_path = _merge_metrics(judged.values)
     minor = _plan_work(scan, judged, "minor")
-    full: Mapping[str, _PlannedWork] = {}
-    hollow = frozenset(
-        path
-        for path, metrics in by_path.items()
-        if may_be_full and metrics.deleted_ratio > policy.deleted_ratio
-    )
     newest = _collect_newest_files(judged.values) if may_be_full else {}
     idle_before = find_idle_limit(scan.now, policy.idle_time)
     idle = {path for path, time in newest.items() if idle_before and time < idle_before}
-    if hollow or idle:
-        full_judge = PolicyJudge(now=scan.now, strategy="full", paths=hollow | idle)
-        full = _plan_work(scan, scan.judge(full_judge), "full")
+    hollow = {p for p, metrics in by_path.items() if metrics.deleted_ratio > policy.deleted_ratio}
+    full = _plan_full_work(scan, frozenset(hollow | idle)) if may_be_full else {}
     return [
         _PartitionPolicy(
             path=path,
@@ -229,6 +214,17 @@ def decide(
         ).decide(may_be_full=may_be_full)
         for path, metrics in by_path.items()
     ]
+
+
+def _scan_partitions(
+    state: TableState, partitions: PartitionSpecs | None, where: str | None
+) -> BucketScan | None:
+    scan = scan_latest_buckets(state, PartitionRequest(partitions=partitions, where=where))
+    if partitions is not None:
+        selection = PartitionRequest(partitions=partitions)
+        all_buckets = scan_latest_buckets(state, selection) if where else scan
+        check_partitions_exist(state, partitions, all_buckets)
+    return scan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,7 +244,8 @@ class PolicyJudge:
                 [paths.get(each) in self.paths for each in buckets.groups.files.partitions], bool
             )
             buckets = buckets.take(np.flatnonzero(is_selected[buckets.groups.partition_codes]))
-        chosen = select_candidates(buckets, self.strategy, self.now)
+        kind = find_compaction(buckets.schema)
+        chosen = kind.select_buckets(buckets, self.strategy, self.now)
         return Judgment(chosen=chosen, values=_compute_metrics(buckets, paths))
 
 
@@ -406,34 +403,31 @@ class _PartitionPolicy:
         )
 
 
-def select_candidates(
-    buckets: LiveBuckets, strategy: CompactionStrategy, now: datetime
-) -> LiveBuckets:
-    """Return the buckets that may have work, without objects for files."""
-    if not buckets.schema.primary_keys:
-        return append.select_candidates(buckets, strategy)
-    in_buckets = buckets.take(np.flatnonzero(buckets.groups.buckets >= 0))
-    return in_buckets.take(primary_key.select_candidates(in_buckets, strategy, now))
-
-
 def _plan_work(
     scan: BucketScan, judged: JudgedBuckets, strategy: CompactionStrategy
 ) -> Mapping[str, _PlannedWork]:
     """Return the work of the partitions that have any, by path."""
     reader = open_reader(scan.state, scan.schema, judged.chosen)
     units: dict[str, list[CompactionUnit]] = {}
-    plan_units = primary_key.plan_units if scan.schema.primary_keys else append.plan_units
-    for unit in plan_units(reader, scan, judged.chosen, strategy):
+    planned = find_compaction(scan.schema).plan_units(reader, scan, judged.chosen, strategy)
+    for unit in planned:
         units.setdefault(unit.partition_text, []).append(unit)
     postponed: dict[str, int] = {}
     for part in judged.values:
         for path, files in zip(part["path"], part["postponed"], strict=True):
-            if files and scan.schema.primary_keys:
+            if files:
                 postponed[path] = postponed.get(path, 0) + files
     return {
         path: _PlannedWork(units.get(path, ()), postponed.get(path, 0))
         for path in units.keys() | postponed.keys()
     }
+
+
+def _plan_full_work(scan: BucketScan, paths: frozenset[str]) -> Mapping[str, _PlannedWork]:
+    if not paths:
+        return {}
+    judge = PolicyJudge(now=scan.now, strategy="full", paths=paths)
+    return _plan_work(scan, scan.judge(judge), "full")
 
 
 def _add_cost(metrics: CompactionMetrics, work: _PlannedWork) -> CompactionMetrics:

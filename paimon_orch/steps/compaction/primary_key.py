@@ -17,6 +17,7 @@ from paimon_orch.format.display import format_count
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind
 from paimon_orch.format.options.core_options import CHAIN_TABLE_ENABLED
 from paimon_orch.format.options.table_option import StepKind
+from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.merge.compact.bucket_compaction import BucketCompaction, CompactionTask
 from paimon_orch.merge.compact.bucket_deletion_vectors import (
@@ -114,7 +115,7 @@ class PrimaryKeyJudge:
         if self.merges_levels:
             candidates = np.flatnonzero(current.levels.sorted_runs > 1)
         else:
-            candidates = select_candidates(current, self.strategy, self.now)
+            candidates = _find_candidates(current, self.strategy, self.now)
         return Judgment(chosen=current.take(candidates), values={"buckets": len(current)})
 
 
@@ -136,7 +137,7 @@ def plan(
     state.check_step(StepKind.COMPACT)
     schema = state.schema
     options = schema.typed_options
-    create_merge_engine(schema)
+    check_compactable(schema)
     if scan is None:
         scan = scan_latest_buckets(state, request, now=request.now)
     if scan is None:
@@ -194,8 +195,20 @@ def _build_guard(split: BucketSplit) -> BucketGuard:
     return BucketGuard.of(split.partition_bucket, files, split.vectors)
 
 
-def select_candidates(buckets: LiveBuckets, strategy: CompactionStrategy, now: datetime) -> Indices:
-    """Return the buckets that may have work, without objects for files."""
+def check_compactable(schema: TableSchema) -> None:
+    """Raise an error for tables whose rows cannot be merged with their options."""
+    create_merge_engine(schema)
+
+
+def select_buckets(
+    buckets: LiveBuckets, strategy: CompactionStrategy, now: datetime
+) -> LiveBuckets:
+    """Return the buckets that may have work, without postponed rows."""
+    in_buckets = buckets.take(np.flatnonzero(buckets.groups.buckets >= 0))
+    return in_buckets.take(_find_candidates(in_buckets, strategy, now))
+
+
+def _find_candidates(buckets: LiveBuckets, strategy: CompactionStrategy, now: datetime) -> Indices:
     options, groups = buckets.schema.typed_options, buckets.groups
     may_compact = buckets.levels.may_compact(is_full=strategy == "full", now=now)
     ratio = 0.0 if strategy == "full" else get_delete_ratio(options)

@@ -32,7 +32,7 @@ from paimon_orch.steps.compaction.append import (
 from paimon_orch.steps.compaction.append_unit import AppendCompactionUnit
 from paimon_orch.steps.compaction.clustering import check_not_clustered
 from paimon_orch.steps.compaction.plan import CompactionPlan, CompactionResult
-from paimon_orch.steps.row_level.row_level_write import TargetUnit
+from paimon_orch.steps.row_level.row_level_plan import TargetUnit
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.scan.bucket_split import BucketSplit
