@@ -165,18 +165,14 @@ class FileReader:
         selected = self._select_rows(
             bucket_file, path, predicate=predicate, first=first, deletions=deletions
         )
-        if bucket_file.rows is not None:
-            live = _exclude_deleted_rows(bucket_file.rows, bucket_file.file, deleted)
-            selected = live if selected is None else np.intersect1d(selected, live)
+        selected = _restrict_to_range(selected, bucket_file, deleted)
         if selected is not None and not len(selected):
             self.inputs.drop(path)
             return
         find_groups = None
         if predicate is not None:
             find_groups = partial(self._find_matching_row_groups, bucket_file, predicate)
-        has_row_tracking = not self.schema.primary_keys and any(
-            field in ROW_TRACKING_FIELDS for field in fields
-        )
+        has_row_tracking = any(field in ROW_TRACKING_FIELDS for field in fields)
         for numbers, batch in self._read_physical_rows(
             bucket_file,
             path,
@@ -309,7 +305,7 @@ class FileReader:
                 yield RowGroup(rows, bounds, partial(read, group))
 
     def _open(self, bucket_file: BucketFile, path: str, source: IO[bytes]) -> FormatReader:
-        system = SYSTEM_FIELDS if self.schema.primary_keys else ROW_TRACKING_FIELDS
+        system = self.schema.system_fields or ROW_TRACKING_FIELDS
         stored_fields = [
             *self._stored_columns(bucket_file),
             *self._key_columns(bucket_file),
@@ -377,41 +373,28 @@ class FileReader:
         with wrap_decode_errors(path), self.open_input(path, bucket_file.file) as source:
             reader = self._open(bucket_file, path, source)
             columns = self._columns(bucket_file, fields, reader.names)
-            physical_names = _unique(
-                column.physical for column in columns if column.physical is not None
-            )
             names, count = [field.name for field in fields], 0
             self._keep_dictionaries(reader, columns)
             partial_columns = self._find_partial_columns(reader, columns, selected)
             physical_names = [
-                part for name in physical_names for part in partial_columns.get(name, [name])
+                part
+                for name in dict.fromkeys(column.physical for column in columns)
+                if name is not None
+                for part in partial_columns.get(name, [name])
             ]
             if isinstance(reader, OrcFileReader):
-                stats = FileStats(self._file_schema(bucket_file), self.schemas.__getitem__)
-                stats_of = stats.of(bucket_file.partition, bucket_file.file)
-                refuse_unnamed_zone(path, reader, physical_names, stats_of)
+                self._check_zone(reader, path, bucket_file, physical_names)
             reads_all = find_groups is None and selected is None
             if isinstance(reader, ParquetFileReader) and not reads_all:
-                groups: Sequence[int] = range(reader.num_row_groups)
-                if find_groups is not None:
-                    groups = find_groups(reader)
+                every_group = range(reader.num_row_groups)
+                groups = every_group if find_groups is None else find_groups(reader)
                 rows = read_parquet_rows(
-                    reader,
-                    path,
-                    columns=physical_names,
-                    batch_rows=batch_rows,
-                    groups=groups,
-                    selected=selected,
+                    reader, path, physical_names, batch_rows, groups=groups, selected=selected
                 )
             else:
                 rows = read_file_rows(reader, physical_names, batch_rows, selected)
             for numbers, batch in assemble_partial_columns(rows, partial_columns):
-                arrays = [
-                    _encode_dictionary(column.read(batch))
-                    if column.field.name in self.dictionaries
-                    else column.read(batch)
-                    for column in columns
-                ]
+                arrays = [self._read_column(column, batch) for column in columns]
                 rows_read = build_record_batch(arrays, names, batch.num_rows)
                 yield (
                     (numbers, rows_read)
@@ -423,6 +406,19 @@ class FileReader:
                     return
             if reads_all:
                 _check_row_count(path, count, bucket_file.file)
+
+    def _read_column(self, source: ColumnSource, batch: pa.RecordBatch) -> pa.Array:
+        column = source.read(batch)
+        if source.field.name not in self.dictionaries or pa.types.is_dictionary(column.type):
+            return column
+        return column.dictionary_encode()
+
+    def _check_zone(
+        self, reader: OrcFileReader, path: str, bucket_file: BucketFile, names: Sequence[str]
+    ) -> None:
+        stats = FileStats(self._file_schema(bucket_file), self.schemas.__getitem__)
+        stats_of = stats.of(bucket_file.partition, bucket_file.file)
+        refuse_unnamed_zone(path, reader, names, stats_of)
 
     def _keep_dictionaries(self, reader: FormatReader, columns: Sequence[ColumnSource]) -> None:
         if self.dictionaries and isinstance(reader, ParquetFileReader):
@@ -531,20 +527,20 @@ def _check_row_count(path: str, row_count: int, file: DataFileMeta) -> None:
         )
 
 
-def _encode_dictionary(column: pa.Array) -> pa.Array:
-    return column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-
-
 def _unique(names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _exclude_deleted_rows(
-    rows: Positions, file: DataFileMeta, deleted: DeletedRowMask | None
-) -> Positions:
-    """Return the rows that are not deleted."""
-    live = None if deleted is None else deleted.build_live_mask(0, file.row_count)
-    return rows if live is None else rows[np.asarray(live)[rows]]
+def _restrict_to_range(
+    selected: Positions | None, bucket_file: BucketFile, deleted: DeletedRowMask | None
+) -> Positions | None:
+    """Return the selected rows that a bucket file consists of; None stands for all live rows."""
+    rows = bucket_file.rows
+    if rows is None:
+        return selected
+    live = None if deleted is None else deleted.build_live_mask(0, bucket_file.file.row_count)
+    rows = rows if live is None else rows[np.asarray(live)[rows]]
+    return rows if selected is None else np.intersect1d(selected, rows)
 
 
 def _build_deleted_mask(

@@ -207,8 +207,7 @@ class RollingFileWriter(UncommittedFiles):
     _needs_small_pages: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        options = self.schema.typed_options
-        self._target_size = options.target_file_size(primary_key=bool(self.schema.primary_keys))
+        self._target_size = self.schema.target_file_size
         self._layout = data_file_fields(self.schema)
         if self.source is FileSource.COMPACT:
             self._layout += row_tracking_fields(self.schema)
@@ -385,15 +384,13 @@ def data_file_fields(schema: TableSchema) -> list[Field]:
 
     See docs/format/data-files.md#physical-columns.
     """
-    if not schema.primary_keys:
-        return list(schema.fields)
     keys = []
     if not schema.typed_options.get(DATA_FILE_THIN_MODE):
         keys = [
             Field(id=SYSTEM_FIELD_ID + field.id, name=KEY_PREFIX + field.name, type=field.type)
             for field in schema.key_fields
         ]
-    return [*keys, SEQUENCE_NUMBER, VALUE_KIND, *schema.fields]
+    return [*keys, *schema.system_fields, *schema.fields]
 
 
 def local_wall_clock_millis() -> int:

@@ -129,6 +129,15 @@ def _corrupt_index_error(error: Exception, path: str) -> CorruptFileError:
     return CorruptFileError(path, f"the file index is damaged: {type(error).__name__}: {error}")
 
 
+def _sorts_as(column: StoredColumn, field: Field, rows: TopN) -> bool:
+    """Return whether an index of a stored column has the order of a column of the read schema."""
+    if column.name != field.name or not is_same_type(column.type, field.type):
+        return False
+    # -0.0 and 0.0 are equal in a sort, so the next sort key decides, but the index distinguishes
+    # them
+    return rows.sort_keys == 1 or column.type.name not in (TypeRoot.FLOAT, TypeRoot.DOUBLE)
+
+
 @dataclass(frozen=True)
 class FileIndexEvaluator:
     """Evaluates a bound predicate, or a selection of first rows, on the indexes of data files."""
@@ -189,19 +198,7 @@ class FileIndexEvaluator:
 
         def column_of(name: str) -> StoredColumn | None:
             column = stored_column_of(name)
-            if (
-                column is None
-                or column.name != field.name
-                or not is_same_type(column.type, field.type)
-            ):
-                return None
-            # -0.0 and 0.0 are equal in a sort, so the next sort key decides, but the index
-            # distinguishes them
-            is_exact = rows.sort_keys == 1 or column.type.name not in (
-                TypeRoot.FLOAT,
-                TypeRoot.DOUBLE,
-            )
-            return column if is_exact else None
+            return column if column is not None and _sorts_as(column, field, rows) else None
 
         try:
             with open_indexes(io, path, file, self._decoder) as indexes:

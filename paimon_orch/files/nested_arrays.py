@@ -55,6 +55,14 @@ def _check_layout(array: pa.Array, data_type: DataType, *expected: type[pa.Array
         )
 
 
+def _check_not_shredded(array: pa.Array, data_type: DataType) -> None:
+    if isinstance(array.type, pa.StructType):
+        raise UnsupportedError(
+            f"a column of type {type_to_sql(data_type)} is stored in the layout 'shared-shredding' "
+            "(option 'fields.<column>.map.storage-layout'), which is not implemented"
+        )
+
+
 def map_atoms(
     array: pa.Array, data_type: DataType, target: pa.DataType, convert: AtomConverter
 ) -> pa.Array:
@@ -92,12 +100,7 @@ def map_atoms(
                 vectors, target, map_atoms(vectors.values, element, target.value_type, convert)
             )
         case MapType() | MultisetType():
-            if isinstance(array.type, pa.StructType):
-                raise UnsupportedError(
-                    f"a column of type {type_to_sql(data_type)} is stored in the layout "
-                    "'shared-shredding' "
-                    "(option 'fields.<column>.map.storage-layout'), which is not implemented"
-                )
+            _check_not_shredded(array, data_type)
             _check_layout(array, data_type, *_LIST_ARRAYS)
             entries, kinds = array.values, map_key_value_types(data_type)
             parts = [

@@ -63,7 +63,7 @@ class BlobRowWriter(UncommittedFiles):
             rows = table.slice(start, self.max_rows - self._data_rows)
             self._write_rows(rows)
             start += rows.num_rows
-            target = self.schema.typed_options.target_file_size(primary_key=False)
+            target = self.schema.target_file_size
             if self._data_rows >= self.max_rows or self._data_bytes >= target:
                 self._finish_data_file()
 

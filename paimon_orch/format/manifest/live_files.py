@@ -4,7 +4,7 @@ Steps plan, sum and group with these columns, and build objects only for the fil
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -255,44 +255,16 @@ def collect_live_files(
     ``key_types``, prefixes of the key bounds are included. The columns ``names``, ``indexed`` and
     ``first_row_ids`` are included on request.
     """
-    codes: dict[bytes, int] = {}
-    parts: dict[str, list[AnyArray]] = {name: [np.zeros(0, np.int64)] for name in _ARRAYS}
-    names, indexed, row_ids = [], [np.zeros(0, bool)], [np.zeros(0, np.int64)]
-    keys: dict[str, list[UInt64Array]] = {name: [np.zeros((0, 2), np.uint64)] for name in _KEYS}
-    for number, manifest, rows in live:
-        if not len(rows):
-            continue
-        for name, values in _read_columns(manifest, rows).items():
-            parts[name].append(values)
-        distinct, local = manifest.encode_partitions()
-        used, local = np.unique(local[rows], return_inverse=True)
-        # np.unique sorts by local code, which is the order of the first entry
-        mapped = [codes.setdefault(distinct[code], len(codes)) for code in used.tolist()]
-        parts["partition_codes"].append(np.array(mapped, np.int32)[local])
-        parts["manifest_codes"].append(np.full(len(rows), number, np.int32))
-        if with_names:
-            all_names = manifest.names
-            names.append(pa.array([all_names[row] for row in rows.tolist()], pa.string()))
-        if with_indexed:
-            indexed.append(manifest.find_indexed_files()[rows])
-        if with_row_ids:
-            row_ids.append(manifest.read_file_numbers("_FIRST_ROW_ID", UNKNOWN)[rows])
-        for name, (key_field, unknown) in _KEYS.items() if key_types is not None else ():
-            bounds = manifest.read_file_bytes(key_field, rows)
-            keys[name].append(encode_key_prefixes(bounds, key_types or (), unknown=unknown))
-    columns: dict[str, Any] = {}
-    for name in _ARRAYS:  # releases the parts of a column before the next one
-        columns[name] = np.concatenate(parts.pop(name)).astype(_DTYPES.get(name, np.int64))
-    return LiveFiles(
-        manifests=manifests,
-        partitions=list(codes),
-        **columns,
-        names=pa.concat_arrays(names or [pa.array([], pa.string())]) if with_names else None,
-        indexed=np.concatenate(indexed) if with_indexed else None,
-        first_row_ids=np.concatenate(row_ids) if with_row_ids else None,
-        min_keys=None if key_types is None else np.concatenate(keys["min_keys"]),
-        max_keys=None if key_types is None else np.concatenate(keys["max_keys"]),
+    collector = _LiveFileCollector(
+        with_names=with_names,
+        with_indexed=with_indexed,
+        with_row_ids=with_row_ids,
+        key_types=key_types,
     )
+    for number, manifest, rows in live:
+        if len(rows):
+            collector.add(number, manifest, rows)
+    return collector.build(manifests)
 
 
 # An unknown bound is below or above all keys.
@@ -310,6 +282,69 @@ _FIELDS = {
     "schema_ids": ("_SCHEMA_ID", 0),
     "sources": ("_FILE_SOURCE", UNKNOWN),
 }
+
+
+@dataclass(slots=True, kw_only=True)
+class _LiveFileCollector:
+    """Collects the columns of live files, manifest by manifest; see :func:`collect_live_files`."""
+
+    with_names: bool
+    with_indexed: bool
+    with_row_ids: bool
+    key_types: Sequence[DataType] | None
+    _codes: dict[bytes, int] = field(default_factory=dict)
+    _parts: dict[str, list[AnyArray]] = field(
+        default_factory=lambda: {name: [np.zeros(0, np.int64)] for name in _ARRAYS}
+    )
+    _names: list[pa.Array] = field(default_factory=lambda: [pa.array([], pa.string())])
+    _indexed: list[Mask] = field(default_factory=lambda: [np.zeros(0, bool)])
+    _row_ids: list[Int64Array] = field(default_factory=lambda: [np.zeros(0, np.int64)])
+    _keys: dict[str, list[UInt64Array]] = field(
+        default_factory=lambda: {name: [np.zeros((0, 2), np.uint64)] for name in _KEYS}
+    )
+
+    def add(self, number: int, manifest: Manifest, rows: Indices) -> None:
+        """Add rows of the manifest with an index."""
+        for name, values in _read_columns(manifest, rows).items():
+            self._parts[name].append(values)
+        distinct, local = manifest.encode_partitions()
+        used, local = np.unique(local[rows], return_inverse=True)
+        # np.unique sorts by local code, which is the order of the first entry
+        mapped = [
+            self._codes.setdefault(distinct[code], len(self._codes)) for code in used.tolist()
+        ]
+        self._parts["partition_codes"].append(np.array(mapped, np.int32)[local])
+        self._parts["manifest_codes"].append(np.full(len(rows), number, np.int32))
+        if self.with_names:
+            names = manifest.names
+            self._names.append(pa.array([names[row] for row in rows.tolist()], pa.string()))
+        if self.with_indexed:
+            self._indexed.append(manifest.find_indexed_files()[rows])
+        if self.with_row_ids:
+            self._row_ids.append(manifest.read_file_numbers("_FIRST_ROW_ID", UNKNOWN)[rows])
+        if self.key_types is not None:
+            for name, (key_field, unknown) in _KEYS.items():
+                bounds = manifest.read_file_bytes(key_field, rows)
+                prefixes = encode_key_prefixes(bounds, self.key_types, unknown=unknown)
+                self._keys[name].append(prefixes)
+
+    def build(self, manifests: Sequence[ManifestFileMeta]) -> LiveFiles:
+        """Return the columns; the parts of one are released before the next one is built."""
+        columns: dict[str, Any] = {}
+        for name in _ARRAYS:
+            dtype = _DTYPES.get(name, np.int64)
+            columns[name] = np.concatenate(self._parts.pop(name)).astype(dtype)
+        has_keys = self.key_types is not None
+        return LiveFiles(
+            manifests=manifests,
+            partitions=list(self._codes),
+            **columns,
+            names=pa.concat_arrays(self._names) if self.with_names else None,
+            indexed=np.concatenate(self._indexed) if self.with_indexed else None,
+            first_row_ids=np.concatenate(self._row_ids) if self.with_row_ids else None,
+            min_keys=np.concatenate(self._keys["min_keys"]) if has_keys else None,
+            max_keys=np.concatenate(self._keys["max_keys"]) if has_keys else None,
+        )
 
 
 def _read_columns(manifest: Manifest, rows: Indices) -> dict[str, AnyArray]:

@@ -71,7 +71,7 @@ def select_merge_groups(
     files = list(files)
     if not all(has_current_clustering(file, schema, schemas) for file in files):
         return [tuple(files)]
-    small = schema.typed_options.target_file_size(primary_key=True) // 2
+    small = schema.target_file_size // 2
     groups: list[FileGroup] = []
     pending: list[DataFileMeta] = []
     for section in _split_by_range(files, schema):

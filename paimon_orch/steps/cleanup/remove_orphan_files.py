@@ -11,7 +11,7 @@ See docs/format/orphan-files.md.
 
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Annotated, TypeVar
@@ -19,6 +19,7 @@ from typing import Annotated, TypeVar
 from paimon_orch.errors import CorruptFileError, InputError, UnsupportedError
 from paimon_orch.format.display import Displayable, format_count
 from paimon_orch.format.options.table_option import StepKind
+from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.times import parse_cutoff
 from paimon_orch.safe_text import get_logger
 from paimon_orch.steps.cleanup.quarantine import Quarantine
@@ -42,7 +43,6 @@ from paimon_orch.steps.common.step import Step, WorkUnits, run_step
 from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.steps.common.step_metrics import StepIo
 from paimon_orch.steps.common.step_report import PlanReport, describe_refused_paths
-from paimon_orch.storage import FileInfo
 from paimon_orch.table.cleanup.orphan_candidates import (
     DataRoots,
     FileTree,
@@ -107,6 +107,10 @@ class RemoveOrphanFilesRequest(ParsedRequest):
         bool, Argument("Move the files to a quarantine instead of deleting them.")
     ] = False
     """Moves files to a dated folder of the table, from which they can be restored."""
+
+    def parse_partitions(self, schema: TableSchema) -> Sequence[PartitionSpec] | None:
+        """Return the partitions to search; None means all files of the table."""
+        return None if self.partitions is None else parse_partition_specs(self.partitions, schema)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,54 +218,62 @@ def plan(
     state.check_step(StepKind.DELETE)
     state.snapshots.require_file(None if state.snapshot is None else state.snapshot.id)
     before = _compute_cutoff_seconds(request.older_than)
-    partitions = request.partitions
-    specs = None if partitions is None else parse_partition_specs(partitions, state.schema)
+    specs = request.parse_partitions(state.schema)
     data = DataRoots.of(state.io, state.paths, state.schema)
-    branch = state.paths.branch
-    store = RetainedSnapshotStore(state.io, state.paths.root, with_schema=(branch,))
+    store = RetainedSnapshotStore(state.io, state.paths.root, with_schema=(state.paths.branch,))
     references = ReferencedFiles(store=store)
     tree = _list_tree(state, data.roots, references) if specs is None else None
-    listings: Sequence[ListingUnit | ListedUnit]
-    if tree is None:
-        listings, listing = _split_directories(state, request, data.roots, specs), None
-    else:
-        unit = ListedUnit(tuple(tree.find_files(state.paths, data.roots, state.schema)))
-        listings = [unit]
-        listing = _confirm_references(
-            list_old_names(state.io, unit, before), references, tree.list_versions(state.paths.root)
-        )
+    listed, listing = None, None
+    if tree is not None:
+        listed = ListedUnit(tuple(tree.find_files(state.paths, data.roots, state.schema)))
+        listing = _confirm_references(state, listed, tree, references, before=before)
     if listing is None:
         listing = _find_unreferenced_files(
             state,
             executor or InProcessExecutor(),
             request=request,
-            listings=listings,
+            listings=[listed] if listed else _split_directories(state, request, data.roots, specs),
             before=before,
             references=references,
             progress=progress,
         )
-        # This reads versions that were committed during the listing. The files of a tree were
-        # listed before the versions.
-        references.update(is_listed=tree is not None)
-    for paths in references.branches:
-        if paths.branch != branch:
-            state.get_branch_snapshots(paths.branch).require_latest_file()
+    _require_latest_files(state, references)
     files = [file for file in listing.files if file.name not in references.names]
     if specs is None:
-        for paths in references.branches:
-            files += find_unfinished_files(state.io, paths, before, tree)
-        files += _find_iceberg_files(state, before)
+        files += _find_other_files(state, references, before, tree)
     _check_has_references(table, references, files)
-    iceberg = find_external_directory(state.schema, state.paths)
     return OrphanFilesPlan(
         request=request,
         files=tuple(files),
         directories=tuple(listing.empty),
         scanned=listing.scanned,
         skipped_external_paths=data.refused,
-        roots=data.roots if iceberg is None else (*data.roots, iceberg),
+        roots=(*data.roots, *_list_iceberg_roots(state)),
         references=references,
     )
+
+
+def _list_iceberg_roots(state: TableState) -> list[str]:
+    external = find_external_directory(state.schema, state.paths)
+    return [] if external is None else [external]
+
+
+def _require_latest_files(state: TableState, references: ReferencedFiles) -> None:
+    """Raise :class:`MissingFileError` if the newest snapshot of another branch is missing."""
+    for paths in references.branches:
+        if paths.branch != state.paths.branch:
+            state.get_branch_snapshots(paths.branch).require_latest_file()
+
+
+def _find_other_files(
+    state: TableState, references: ReferencedFiles, before: float, tree: FileTree | None
+) -> list[OrphanCandidate]:
+    """Return the old unfinished files of all branches, and those of Iceberg metadata."""
+    files: list[OrphanCandidate] = []
+    for paths in references.branches:
+        files += find_unfinished_files(state.io, paths, before, tree)
+    infos = find_orphan_iceberg_files(state.io, state.paths, state.schema, before)
+    return files + [OrphanCandidate(info.path, info.size) for info in infos]
 
 
 def _list_tree(
@@ -276,14 +288,19 @@ def _list_tree(
 
 
 def _confirm_references(
-    names: Sequence[str],
+    state: TableState,
+    listed: ListedUnit,
+    tree: FileTree,
     references: ReferencedFiles,
-    versions: Mapping[str, Sequence[FileInfo]],
+    *,
+    before: float,
 ) -> OrphanListing | None:
     """Return a listing without orphans if the newest versions reference all old files, else None.
 
     Then the lists and manifests of the others need not be read.
     """
+    names = list_old_names(state.io, listed, before)
+    versions = tree.list_versions(state.paths.root)
     is_complete = references.read_until_referenced(names, versions)
     return OrphanListing(scanned=len(names)) if is_complete else None
 
@@ -305,11 +322,6 @@ def _split_directories(
         directories += list_shared_directories(state.paths)
     size = max(request.directories_per_unit, len(directories) // _MAX_LISTING_UNITS)
     return [ListingUnit(tuple(batch)) for batch in _split(directories, size)]
-
-
-def _find_iceberg_files(state: TableState, before: float) -> list[OrphanCandidate]:
-    infos = find_orphan_iceberg_files(state.io, state.paths, state.schema, before)
-    return [OrphanCandidate(info.path, info.size) for info in infos]
 
 
 def _compute_cutoff_seconds(older_than: int | None) -> float:
@@ -358,6 +370,9 @@ def _find_unreferenced_files(
         )
     )
     references.mark_as_read(listing.manifests)
+    # This reads versions that were committed during the listing. The files of a tree were listed
+    # before the versions.
+    references.update(is_listed=any(isinstance(unit, ListedUnit) for unit in listings))
     return listing
 
 

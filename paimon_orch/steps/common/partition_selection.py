@@ -145,7 +145,7 @@ def list_requested_columns(schema: TableSchema, snapshot: Snapshot) -> Requested
     return RequestedColumns(
         with_names=evolves and (snapshot.index_manifest is not None or has_blobs),
         with_row_ids=evolves,
-        key_types=[field.type for field in schema.key_fields] if schema.primary_keys else None,
+        key_types=[field.type for field in schema.key_fields] or None,
     )
 
 

@@ -166,30 +166,35 @@ def plan(table: Table, request: ExpirePartitionsRequest) -> PartitionExpirationP
         max_age=max_age,
         time_of=_build_time_reader(schema, options, files),
     )
-    max_expires = options.get(PARTITION_EXPIRATION_MAX_NUM)
-    max_expires = max_expires if request.max_expires is None else request.max_expires
-    selected = expired[: max(0, max_expires)]
-    batch_size = options.get(PARTITION_EXPIRATION_BATCH_SIZE, max(1, len(selected)))
-    if max_expires < 0 or batch_size < 1:
-        raise InputError(
-            f"cannot expire at most {max_expires} partitions in batches of {batch_size}: "
-            "the number of partitions must not be negative, "
-            "and 'partition.expiration-batch-size' must be 1 or more"
-        )
+    batches = _build_batches(expired, options, request.max_expires)
+    selected = [partition for batch in batches for partition in batch]
     chosen = frozenset(selected)
     is_selected = np.array([partition in chosen for partition in files.partitions], bool)
     rows = is_selected[files.partition_codes]
     return PartitionExpirationPlan(
         request=request,
         state=state,
-        batches=tuple(
-            tuple(selected[start : start + batch_size])
-            for start in range(0, len(selected), batch_size)
-        ),
+        batches=batches,
         names=tuple(format_partition(partition, schema) for partition in selected),
         rows=int(files.row_counts[rows].sum()),
         bytes=int(files.file_sizes[rows].sum()),
     )
+
+
+def _build_batches(
+    expired: Sequence[bytes], options: Options, max_expires: int | None
+) -> tuple[tuple[bytes, ...], ...]:
+    """Return the partitions of each snapshot; together, they have at most ``max_expires``."""
+    most = options.get(PARTITION_EXPIRATION_MAX_NUM) if max_expires is None else max_expires
+    selected = expired[: max(0, most)]
+    size = options.get(PARTITION_EXPIRATION_BATCH_SIZE, max(1, len(selected)))
+    if most < 0 or size < 1:
+        raise InputError(
+            f"cannot expire at most {most} partitions in batches of {size}: the number of "
+            "partitions must not be negative, and 'partition.expiration-batch-size' must be 1 or "
+            "more"
+        )
+    return tuple(tuple(selected[start : start + size]) for start in range(0, len(selected), size))
 
 
 def exclude_expired_partitions(

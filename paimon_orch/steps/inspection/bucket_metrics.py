@@ -37,8 +37,7 @@ class BucketMetrics:
     def small_files(self) -> Int64Array:
         """The number of small files, except those that are the only file of their bucket."""
         schema, groups = self.buckets.schema, self.buckets.groups
-        target = schema.typed_options.target_file_size(primary_key=bool(schema.primary_keys))
-        is_small = groups.files.file_sizes < SMALL_FILE_RATIO * target
+        is_small = groups.files.file_sizes < SMALL_FILE_RATIO * schema.target_file_size
         counts = groups.sum(is_small.astype(np.int64))
         return np.where(groups.lengths > 1, counts, 0)
 

@@ -12,14 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.errors import CorruptFileError, InputError, PaimonError, raise_if_temporary
-from paimon_orch.files.data_file_reader import SYSTEM_FIELDS, BucketFile, FileReader
+from paimon_orch.files.data_file_reader import BucketFile, FileReader
 from paimon_orch.files.stats.collector import StatsCollector
 from paimon_orch.files.stats.file_stats import FileStats
 from paimon_orch.format.bucket.bucket_function import compute_buckets
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.display import format_count
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, ManifestEntry
-from paimon_orch.format.options.core_options import BUCKET_FUNCTION_TYPE, BUCKET_KEY
+from paimon_orch.format.options.core_options import BUCKET_FUNCTION_TYPE
 from paimon_orch.format.paths import POSTPONE_BUCKET, TablePaths
 from paimon_orch.format.row.simple_stats import ColumnStats
 from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND, TableSchema
@@ -33,7 +33,6 @@ from paimon_orch.steps.inspection.check_metadata import SnapshotContents
 from paimon_orch.steps.inspection.duplicate_keys import (
     ComparedBucket,
     DuplicateKeyFinder,
-    can_share_keys,
 )
 from paimon_orch.steps.inspection.findings import Findings
 from paimon_orch.storage import FileIO
@@ -72,7 +71,7 @@ class FileChecker:
         self._check_deletion_vectors(state, vectors)
         self._record_errors(partial(self._global_indexes.check, state, vectors))
         schema = state.schema
-        if schema.primary_keys and (_has_unique_rows(schema) or can_share_keys(schema)):
+        if schema.primary_keys and (_has_unique_rows(schema) or schema.is_bucket_dynamic):
             self._check_unique_keys(state, vectors)
 
     def _record_errors(self, check: Callable[[], None]) -> None:
@@ -88,7 +87,7 @@ class FileChecker:
     def _check_file(self, entry: ManifestEntry) -> None:
         file = entry.file
         schema = self.schemas.get(file.schema_id)
-        fields = [*(SYSTEM_FIELDS if schema.primary_keys else ()), *schema.fields]
+        fields = [*schema.system_fields, *schema.fields]
         bucket_file = BucketFile(entry.partition, entry.bucket, file)
         batches = list(self._build_reader(schema).read(bucket_file, fields))
         if not batches:
@@ -164,8 +163,7 @@ class FileChecker:
 
     def _check_bucket_hash(self, entry: ManifestEntry, rows: pa.Table, schema: TableSchema) -> None:
         fields = schema.bucket_key_fields
-        fixed = bool(schema.primary_keys) or schema.typed_options.get(BUCKET_KEY) is not None
-        if entry.total_buckets < 1 or entry.bucket < 0 or not fixed or not fields:
+        if entry.total_buckets < 1 or entry.bucket < 0 or not schema.has_hashed_buckets:
             return
         columns = [rows[f.name].combine_chunks() for f in fields]
         function = schema.typed_options.get(BUCKET_FUNCTION_TYPE)
@@ -281,7 +279,7 @@ def _group_entries(state: SnapshotContents) -> Iterator[list[ManifestEntry]]:
     """Yield the files of the buckets that can share keys, in the order of their buckets."""
 
     def get_group(entry: ManifestEntry) -> object:
-        is_shared = can_share_keys(state.schema)
+        is_shared = state.schema.is_bucket_dynamic
         return entry.partition if is_shared else entry.partition_bucket
 
     ordered = sorted(

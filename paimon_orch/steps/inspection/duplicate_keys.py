@@ -27,7 +27,7 @@ from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.options.core_options import LOCAL_SORT_MAX_FILES, WRITE_BUFFER_SIZE
 from paimon_orch.format.row.row_kind import is_retract
-from paimon_orch.format.schema import KEY_PREFIX, VALUE_KIND, TableSchema
+from paimon_orch.format.schema import KEY_PREFIX, VALUE_KIND
 from paimon_orch.format.types.data_types import Field
 from paimon_orch.merge.engine.merge_engine import create_merge_engine
 from paimon_orch.merge.sort.external_sort import ExternalSort
@@ -262,8 +262,3 @@ class DuplicateKeyFinder:
         hashes = hash_rows(columns, [each.type for each in fields])
         for number in np.unique(buckets).tolist():
             self._hashes[number].append(np.unique(hashes[buckets == number]))
-
-
-def can_share_keys(schema: TableSchema) -> bool:
-    """Return whether two buckets of a partition can have rows of the same key."""
-    return bool(schema.primary_keys) and schema.typed_options.bucket == -1

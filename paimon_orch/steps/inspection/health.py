@@ -97,7 +97,7 @@ def read_live_buckets(state: TableStores, snapshot: Snapshot) -> LiveBuckets:
         with_names=bool(vectors) or any(is_blob(field.type) for field in schema.fields),
         with_indexed=has_index_options(schema),
         with_row_ids=schema.typed_options.get(DATA_EVOLUTION_ENABLED),
-        key_types=[field.type for field in schema.key_fields] if schema.primary_keys else None,
+        key_types=[field.type for field in schema.key_fields] or None,
     )
     return LiveBuckets(snapshot, manifests, schema, files.group_by_bucket(), vectors)
 

@@ -88,7 +88,7 @@ def _find_missing_files(state: TableState, entries: Sequence[IndexManifestEntry]
 
 def _find_unindexed_buckets(entries: Sequence[IndexManifestEntry], live: LiveBuckets) -> Indices:
     schema, groups = live.schema, live.groups
-    if not schema.primary_keys or schema.typed_options.bucket != -1 or schema.cross_partition:
+    if not schema.is_bucket_dynamic or schema.cross_partition:
         return np.zeros(0, np.int64)
     codes = {partition: code for code, partition in enumerate(groups.files.partitions)}
     indexed = [

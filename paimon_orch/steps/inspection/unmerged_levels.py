@@ -24,7 +24,7 @@ def find_unmerged_levels(state: TableState, live: LiveBuckets) -> Indices:
     The options of a file are those of its schema. Compactions under the newest options keep the
     rows of a key in one file, or delete the older ones by deletion vectors.
     """
-    if not state.schema.primary_keys or not _skips_merges(state.schema):
+    if not _skips_merges(state.schema):
         return np.zeros(0, np.int64)
     older = read_merging_schemas(state, {*live.schema_ids} - {state.schema.id})
     groups, files = live.groups, live.groups.files
@@ -42,8 +42,7 @@ def read_merging_schemas(state: TableState, numbers: Iterable[int]) -> dict[int,
 
 
 def _skips_merges(schema: TableSchema) -> bool:
-    options = schema.typed_options
-    return options.should_skip_level0 and not options.is_pk_clustering_override
+    return schema.skips_level_0 and not schema.typed_options.is_pk_clustering_override
 
 
 def _has_overlap(live: LiveBuckets, bucket: int, older: Collection[int]) -> bool:

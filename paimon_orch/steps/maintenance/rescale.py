@@ -237,8 +237,7 @@ def _check_rescalable(table: Table, schema: TableSchema, bucket_num: int) -> Non
 def _check_no_unread_level0(
     table: Table, schema: TableSchema, splits: Sequence[BucketSplit]
 ) -> None:
-    skips_level0 = schema.primary_keys and schema.typed_options.should_skip_level0
-    if skips_level0 and any(file.level == 0 for split in splits for file in split.files):
+    if schema.skips_level_0 and any(file.level == 0 for split in splits for file in split.files):
         raise InputError(
             f"{table.identifier} has rows on level 0 that readers do not see yet; "
             "compact it before rescaling"

@@ -46,7 +46,6 @@ from paimon_orch.steps.inspection.duplicate_keys import (
     ComparedBucket,
     DuplicateKeyFinder,
     DuplicateRows,
-    can_share_keys,
 )
 from paimon_orch.steps.inspection.health import read_live_buckets
 from paimon_orch.steps.repairs.replaced_rows import put_rows_aside, read_replaced_rows
@@ -110,7 +109,7 @@ def plan(table: Table, request: EmptyRequest) -> DuplicateKeysPlan:
     state = table.load()
     schema, snapshot = state.schema, state.snapshot
     has_vectors = schema.typed_options.has_deletion_vectors
-    if not schema.primary_keys or not (has_vectors or can_share_keys(schema)):
+    if not schema.primary_keys or not (has_vectors or schema.is_bucket_dynamic):
         raise UnsupportedError(
             f"{table.identifier}: readers merge the rows of a key, as the table has neither "
             "deletion vectors nor dynamic buckets; keys in several files are no damage"
@@ -137,7 +136,7 @@ def _group_splits(
     schema: TableSchema, splits: Sequence[BucketSplit]
 ) -> Iterator[tuple[BucketSplit, ...]]:
     """Yield the buckets that can share keys."""
-    if not can_share_keys(schema):
+    if not schema.is_bucket_dynamic:
         yield from ((split,) for split in splits)
         return
     ordered = sorted(splits, key=lambda split: split.partition_bucket)

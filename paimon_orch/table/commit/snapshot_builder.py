@@ -141,12 +141,7 @@ class SnapshotBuilder:
         if changes.kind is CommitKind.COMPACT:
             index += find_indexes_of_removed_rows(schema, entries, base.index, index)
         snapshot_id = FIRST_SNAPSHOT_ID if latest is None else latest.id + 1
-        next_row_id = 0 if latest is None else latest.next_row_id or 0
-        entries, next_row_id = assign_row_ids(schema, entries, snapshot_id, next_row_id)
-        entries = assign_snapshot_sequence(schema, entries, snapshot_id)
-        if changes.reassignment is not None:
-            changes.reassignment.check(latest)
-            next_row_id = changes.reassignment.next_row_id
+        entries, next_row_id = self._assign_numbers(entries, snapshot_id)
         self._check(entries, index, next_row_id)
         written = self._write(entries, index)
         base_list, base_size = self.writer.manifest_list(written.base)
@@ -177,6 +172,18 @@ class SnapshotBuilder:
             additional=latest.inherited if latest is not None and changes.merge_manifests else {},
         )
         return BuiltSnapshot(snapshot, entries)
+
+    def _assign_numbers(
+        self, entries: Sequence[ManifestEntry], snapshot_id: int
+    ) -> tuple[list[ManifestEntry], int]:
+        """Return the entries with row ids and sequence numbers, and the next row id."""
+        latest, schema, reassignment = self._latest, self._schema, self.changes.reassignment
+        next_row_id = 0 if latest is None else latest.next_row_id or 0
+        entries, next_row_id = assign_row_ids(schema, entries, snapshot_id, next_row_id)
+        if reassignment is not None:
+            reassignment.check(latest)
+            next_row_id = reassignment.next_row_id
+        return assign_snapshot_sequence(schema, entries, snapshot_id), next_row_id
 
     def _build_replacement(
         self, replacement: StateReplacement, latest: Snapshot, millis: int

@@ -12,7 +12,7 @@ from paimon_orch.errors import CorruptFileError, InputError
 from paimon_orch.files.stats.file_stats import SchemaLookup
 from paimon_orch.format.bucket.bucket_function import build_bucket_key_signature, compute_buckets
 from paimon_orch.format.manifest.manifest_entry import ManifestEntry
-from paimon_orch.format.options.core_options import BUCKET_FUNCTION_TYPE, BUCKET_KEY
+from paimon_orch.format.options.core_options import BUCKET_FUNCTION_TYPE
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import AtomicType, DataType, TypeRoot
@@ -29,7 +29,7 @@ class BucketPruner:
 
     def __init__(self, schema: TableSchema, predicate: Predicate, schema_of: SchemaLookup) -> None:
         self._schema, self._schema_of = schema, schema_of
-        self._fields = schema.bucket_key_fields if _has_bucket_key(schema) else []
+        self._fields = schema.bucket_key_fields if schema.has_hashed_buckets else []
         self._keys = self._list_bucket_keys(predicate)
         self._buckets_by_count: dict[int, set[int] | None] = {}
         self._has_same_hash_by_schema: dict[int, bool] = {}
@@ -94,10 +94,6 @@ class BucketPruner:
         return build_bucket_key_signature(schema.bucket_key_fields) == build_bucket_key_signature(
             self._fields
         )
-
-
-def _has_bucket_key(schema: TableSchema) -> bool:
-    return bool(schema.primary_keys or schema.typed_options.get(BUCKET_KEY))
 
 
 def _has_stable_hash(data_type: DataType) -> bool:

@@ -281,9 +281,8 @@ class BucketReader:
 
     def _restrict_to_keys(self) -> Predicate | None:
         """Return the part of the predicate that tests only key and partition columns."""
-        schema = self._reader.schema
-        keys = {*schema.primary_keys, *schema.partition_keys}
-        return None if self._predicate is None else restrict_to_columns(self._predicate, keys)
+        names = self._reader.schema.identifying_names
+        return None if self._predicate is None else restrict_to_columns(self._predicate, names)
 
     def _build_runs(
         self,

@@ -99,7 +99,7 @@ def find_selected_rows(file: DataFileMeta, split: BucketSplit) -> Positions | No
 
 def count_visible_rows(split: BucketSplit, schema: TableSchema) -> int | None:
     """Count the live rows; return None if this requires a merge or the deletion vectors."""
-    needs_merge = schema.primary_keys and not is_raw_convertible(split.files, schema)
+    needs_merge = not is_raw_convertible(split.files, schema)
     # With data evolution, several files contain columns of the same rows.
     if (
         split.is_chained
@@ -146,8 +146,10 @@ def check_cardinality(vector: DeletionVectorRange, row_count: int) -> None:
 def is_raw_convertible(files: Sequence[DataFileMeta], schema: TableSchema) -> bool:
     """Return whether a bucket can be read without a merge: unique keys, and no retracts.
 
-    See docs/format/scan.md.
+    Tables without a primary key never merge rows. See docs/format/scan.md.
     """
+    if not schema.primary_keys:
+        return True
     if any(file.level == 0 or file.delete_row_count for file in files):
         return len(files) == 1 and files[0].delete_row_count == 0
     options = schema.typed_options

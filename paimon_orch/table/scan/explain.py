@@ -116,11 +116,12 @@ def _pair_files_with_predicates(
     files: Sequence[DataFileMeta], schema: TableSchema, predicate: Predicate | None
 ) -> Iterator[tuple[DataFileMeta, Predicate | None]]:
     """Yield each file with the part of the predicate that can be tested before the merge."""
-    if not schema.primary_keys or is_raw_convertible(files, schema):
+    if is_raw_convertible(files, schema):
         yield from ((file, predicate) for file in files)
         return
-    keys = {*schema.primary_keys, *schema.partition_keys}
-    on_keys = None if predicate is None else restrict_to_columns(predicate, keys)
+    on_keys = (
+        None if predicate is None else restrict_to_columns(predicate, schema.identifying_names)
+    )
     for section in plan_merge_sections(files, schema):
         applicable = predicate if len(section) == 1 else on_keys
         yield from ((file, applicable) for run in section for file in run)

@@ -98,7 +98,7 @@ class FilePruner:
     ) -> Iterable[DataFileMeta]:
         """Return the files of a bucket to read; ``matches`` yields one value per file."""
         matching = [file for file in files if next(matches)]
-        if not self.schema.primary_keys or is_raw_convertible(files, self.schema):
+        if is_raw_convertible(files, self.schema):
             return matching
         return self._select_sections(files, {file.file_name for file in matching})
 
@@ -148,8 +148,7 @@ class FilePruner:
         """The part of the predicate that only depends on keys, or None if it has no such part."""
         if not self.schema.primary_keys:
             return None
-        keys = {*self.schema.primary_keys, *self.schema.partition_keys}
-        return restrict_to_columns(self.predicate, keys)
+        return restrict_to_columns(self.predicate, self.schema.identifying_names)
 
     @cached_property
     def _indexes(self) -> "FileIndexEvaluator":

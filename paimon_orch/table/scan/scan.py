@@ -299,8 +299,8 @@ class Scan(BaseScan):
             )
             return [split for split in splits if split.bucket >= 0]
         # A postponed row replaces the row with its key, so only predicates on keys can prune files.
-        partitions, keys = set(self.schema.partition_keys), set(self.schema.primary_keys)
-        on_keys = None if predicate is None else restrict_to_columns(predicate, partitions | keys)
+        partitions, names = set(self.schema.partition_keys), self.schema.identifying_names
+        on_keys = None if predicate is None else restrict_to_columns(predicate, names)
         on_partitions = None if predicate is None else restrict_to_columns(predicate, partitions)
         all_splits = self._plan_splits(
             on_partitions, ALL_LEVELS, use_indexes=False, read_index=read_index

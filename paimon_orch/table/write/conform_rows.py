@@ -57,7 +57,7 @@ def convert_rows(
 
 def _list_optional_columns(schema: TableSchema) -> list[str]:
     """Return the columns that rows need not have: nullable or with a default, not part of keys."""
-    required = {*schema.primary_keys, *schema.partition_keys}
+    required = schema.identifying_names
     required |= {field.name for field in schema.bucket_key_fields}
     required |= set(schema.typed_options.get(SEQUENCE_FIELD))
     return [

@@ -39,7 +39,7 @@ def has_dynamic_buckets(schema: TableSchema) -> bool:
 
     Raises :class:`UnsupportedError` if the primary key lacks a partition column.
     """
-    if not schema.primary_keys or schema.typed_options.bucket != -1:
+    if not schema.is_bucket_dynamic:
         return False
     if schema.cross_partition:
         raise UnsupportedError(

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from paimon_orch.errors import CorruptFileError, MissingFileError, raise_unless_damage
-from paimon_orch.files.data_file_reader import SYSTEM_FIELDS, BucketFile, FileReader
+from paimon_orch.files.data_file_reader import BucketFile, FileReader
 from paimon_orch.format.display import format_count, format_size
 from paimon_orch.format.manifest.manifest_entry import ManifestEntry
 from paimon_orch.format.paths import TablePaths
@@ -61,7 +61,7 @@ def find_unreadable_files(
 def _try_to_read(state: TableState, entry: ManifestEntry) -> CorruptFileError | None:
     schema = state.schemas.get(entry.file.schema_id)
     reader = FileReader(state.io, TablePaths(state.paths.root), schema, {schema.id: schema})
-    fields = [*(SYSTEM_FIELDS if schema.primary_keys else ()), *schema.fields]
+    fields = [*schema.system_fields, *schema.fields]
     try:
         for _ in reader.read(BucketFile(entry.partition, entry.bucket, entry.file), fields):
             pass
