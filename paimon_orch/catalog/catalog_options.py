@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.options.core_options import honoured
+from paimon_orch.format.options.option_builders import honoured
 from paimon_orch.format.options.table_option import AnyOption
 from paimon_orch.format.options.value_type import BOOLEAN, DURATION, KEYWORD, NAMES, TEXT
 from paimon_orch.table.permissions import EXTERNAL_PATHS_OPTION, HOSTS_OPTION, TablePermissions

@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.options import Options
-from paimon_orch.format.options.core_options import honoured
+from paimon_orch.format.options.option_builders import honoured
 from paimon_orch.format.options.value_type import DURATION
 
 SOCKET_TIMEOUT = honoured("hive.metastore.client.socket.timeout", DURATION, "600 s")

@@ -18,7 +18,7 @@ from paimon_orch.catalog.catalog_options import (
 )
 from paimon_orch.errors import InputError
 from paimon_orch.format.options import Options
-from paimon_orch.format.options.core_options import honoured
+from paimon_orch.format.options.option_builders import honoured
 from paimon_orch.format.options.table_option import AnyOption
 from paimon_orch.format.options.value_type import BOOLEAN, INTEGER, KEYWORD, TEXT
 from paimon_orch.metastore.hive_address import (

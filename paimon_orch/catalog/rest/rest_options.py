@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from paimon_orch.catalog.catalog_options import STORAGE_PREFIX, URI, check_option_names
 from paimon_orch.errors import InputError
-from paimon_orch.format.options.core_options import honoured
+from paimon_orch.format.options.option_builders import honoured
 from paimon_orch.format.options.value_type import BOOLEAN, KEYWORD, TEXT
 
 HEADER_PREFIX = "header."

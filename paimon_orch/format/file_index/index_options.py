@@ -12,7 +12,7 @@ from paimon_orch.errors import InputError
 from paimon_orch.format.file_index.index_keys import BITMAP, INDEX_TYPES, check_indexable_type
 from paimon_orch.format.java_hash import compute_index_hash_map_order, compute_java_string_hash
 from paimon_orch.format.options import Options
-from paimon_orch.format.options.core_options import honoured
+from paimon_orch.format.options.option_builders import honoured
 from paimon_orch.format.options.value_type import INTEGER, MEMORY, NUMBER
 from paimon_orch.format.types.data_types import AtomicType, DataType, Field, MapType, TypeRoot
 

@@ -4,7 +4,10 @@ import difflib
 import re
 from functools import cache
 
-from paimon_orch.format.options import core_options, engine_options
+from paimon_orch.format.options.core_options import FAMILIES, HONOURED
+from paimon_orch.format.options.engine_options import ENGINE_OPTIONS
+from paimon_orch.format.options.harmless_options import HARMLESS, HARMLESS_OF_ENGINES
+from paimon_orch.format.options.refused_options import REFUSED, REFUSED_OF_ENGINES
 from paimon_orch.format.options.table_option import (
     PLACEHOLDER,
     AnyOption,
@@ -13,23 +16,17 @@ from paimon_orch.format.options.table_option import (
 )
 
 OPTION_REGISTRY = index_options_by_key(
-    core_options.HONOURED,
-    core_options.EXTERNAL,
-    core_options.CHANGES_FORMAT,
-    core_options.HARMLESS,
-    engine_options.ENGINE_OPTIONS,
-    engine_options.DEPRECATED_KEYS,
-    engine_options.UNDOCUMENTED,
+    HONOURED,
+    REFUSED,
+    HARMLESS,
+    ENGINE_OPTIONS,
+    REFUSED_OF_ENGINES,
+    HARMLESS_OF_ENGINES,
 )
 """All options with a fixed key."""
 
-_FAMILIES = [(compile_family_pattern(option.key), option) for option in core_options.FAMILIES]
-_TABLE_OPTIONS = index_options_by_key(
-    core_options.HONOURED,
-    core_options.EXTERNAL,
-    core_options.CHANGES_FORMAT,
-    core_options.HARMLESS,
-)
+_FAMILIES = [(compile_family_pattern(option.key), option) for option in FAMILIES]
+_TABLE_OPTIONS = (*HONOURED, *REFUSED, *HARMLESS)
 _SEPARATOR = re.compile(r"[.-]")
 
 
@@ -37,8 +34,8 @@ def _first_segment(key: str) -> str:
     return _SEPARATOR.split(key, maxsplit=1)[0].lower()
 
 
-_FIRST_SEGMENTS = {_first_segment(key) for key in _TABLE_OPTIONS} | {
-    _first_segment(option.key) for option in core_options.FAMILIES
+_FIRST_SEGMENTS = {_first_segment(option.key) for option in _TABLE_OPTIONS} | {
+    _first_segment(option.key) for option in FAMILIES
 }
 
 
@@ -62,6 +59,6 @@ def may_be_newer_option(key: str) -> bool:
 def find_nearest_option(key: str) -> str | None:
     """Return the most similar known key, or None if no key is similar."""
     names = ".".join(key.split(".")[1:-1])
-    families = [PLACEHOLDER.sub(lambda _: names, option.key) for option in core_options.FAMILIES]
+    families = [PLACEHOLDER.sub(lambda _: names, option.key) for option in FAMILIES]
     matches = difflib.get_close_matches(key, [*OPTION_REGISTRY, *families], n=1, cutoff=0.75)
     return matches[0] if matches else None

@@ -12,7 +12,7 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.times import parse_duration
 from paimon_orch.safe_text import format_names, get_logger
 from paimon_orch.storage import FileIO
-from paimon_orch.table.cleanup.orphan_candidates import DataRoots
+from paimon_orch.table.cleanup.data_roots import DataRoots
 from paimon_orch.table.cleanup.safe_delete import SafeDeleter
 from paimon_orch.table.table import Table
 

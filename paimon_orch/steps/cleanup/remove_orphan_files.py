@@ -43,8 +43,8 @@ from paimon_orch.steps.common.step import Step, WorkUnits, run_step
 from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.steps.common.step_metrics import StepIo
 from paimon_orch.steps.common.step_report import PlanReport, describe_refused_paths
+from paimon_orch.table.cleanup.data_roots import DataRoots
 from paimon_orch.table.cleanup.orphan_candidates import (
-    DataRoots,
     FileTree,
     ListedUnit,
     ListingUnit,

@@ -248,7 +248,8 @@ def check_partitions_exist(
     with_directories: bool = False,
 ) -> None:
     """Raise an error as :func:`require_partitions`; ``scan`` selects all of the partitions."""
-    from paimon_orch.table.cleanup.orphan_candidates import DataRoots, has_bucket_directories
+    from paimon_orch.table.cleanup.data_roots import DataRoots
+    from paimon_orch.table.cleanup.orphan_candidates import has_bucket_directories
 
     schema = state.schema
     specs = parse_partition_specs(partitions, schema)

@@ -15,11 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_orch.errors import NotAllowedError, PaimonError, StorageError, raise_if_temporary
+from paimon_orch.errors import PaimonError, StorageError, raise_if_temporary
 from paimon_orch.format.arrays import Indices
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.options.core_options import (
-    DATA_FILE_EXTERNAL_PATHS_STRATEGY,
     DATA_FILE_PATH_DIRECTORY,
 )
 from paimon_orch.format.partition_path import escape_path_name, unescape_path_name
@@ -27,12 +26,11 @@ from paimon_orch.format.paths import MANAGED_BLOB_SUFFIX, TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.storage import FileInfo, FileIO
 from paimon_orch.storage.concurrency import map_concurrently
-from paimon_orch.table.cleanup.safe_delete import is_plain_path, list_data_roots
+from paimon_orch.table.cleanup.data_roots import TABLE_FOLDERS
 from paimon_orch.table.filter.partition_spec import build_directory_names, build_partition_matcher
 from paimon_orch.table.metadata.branches import BRANCH_DIRECTORY
 from paimon_orch.table.metadata.changelog_store import CHANGELOG_PREFIX
 from paimon_orch.table.metadata.manifest_io import ManifestReader
-from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.metadata.snapshot_store import EARLIEST, LATEST, SNAPSHOT_PREFIX
 
 # The keys are directories of a branch; the values are the prefixes of their regular file names.
@@ -42,10 +40,7 @@ _BRANCH_FOLDERS = {
 }
 _TEMPORARY_FOLDERS = ("schema", "tag", "consumer")
 _SHARED_FOLDERS = ("manifest", "index", "statistics")
-_TABLE_FOLDERS = ("schema", "snapshot")
-"""A directory with one of these is a table."""
 _DirectoryNames = Mapping[str, set[str]]  # directory names by partition column
-# Manifests do not list these files; only the side files of data files reference them.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,10 +139,10 @@ class FileTree:
                 continue
             parts = tuple(path.removeprefix(f"{top}/").split("/"))
             names = [*parts[: len(keys) + 1]]
-            if len(parts) <= len(keys) and any(info.name in _TABLE_FOLDERS for info in files):
+            if len(parts) <= len(keys) and any(info.name in TABLE_FOLDERS for info in files):
                 tables.add(parts)
             tables.update(
-                parts[:level] for level in range(1, len(names)) if names[level] in _TABLE_FOLDERS
+                parts[:level] for level in range(1, len(names)) if names[level] in TABLE_FOLDERS
             )
             is_bucket = len(parts) == len(keys) + 1 and parts[-1].startswith("bucket-")
             if is_bucket and all(map(_is_partition_of, parts, keys)):
@@ -426,80 +421,6 @@ def list_shared_directories(paths: TablePaths) -> list[SearchedDirectory]:
     return [SearchedDirectory(f"{paths.root}/{name}") for name in _SHARED_FOLDERS]
 
 
-@dataclass(frozen=True, slots=True)
-class DataRoots:
-    """The root directories of a table's data files: its own, and its external paths."""
-
-    roots: tuple[str, ...]
-
-    refused: tuple[str, ...] = ()
-    """External paths that are not cleaned because other tables may use them, with the reason."""
-
-    @classmethod
-    def of(cls, io: FileIO, paths: TablePaths, schema: TableSchema) -> "DataRoots":
-        """Return the roots of a table, including external paths if it has a strategy for them."""
-        roots, refused = [paths.root], []
-        strategy = schema.typed_options.get(DATA_FILE_EXTERNAL_PATHS_STRATEGY)
-        for path in list_data_roots(paths, schema)[1:] if strategy != "none" else ():
-            try:
-                reason = _find_reason_to_refuse(io, paths.root, path)
-            except NotAllowedError as error:
-                reason = str(error)
-            if reason:
-                refused.append(f"{path}: {reason}")
-            elif path not in roots:
-                roots.append(path)
-        return cls(tuple(roots), tuple(refused))
-
-
-def _find_reason_to_refuse(io: FileIO, root: str, path: str) -> str | None:
-    """Return why other tables may use an external directory, or None if only this one uses it.
-
-    The names of data files do not identify their table, so files of another table would look like
-    orphans.
-    """
-    parent, _, name = path.rpartition("/")
-    if _parse_scheme(path) != _parse_scheme(root) or not is_plain_path(path):
-        return "it is not in the table's store"
-    if f"{path}/".startswith(f"{root}/") or f"{root}/".startswith(f"{path}/"):
-        return "it contains the table's directory, or the table's directory contains it"
-    if name != root.rpartition("/")[2]:
-        table_name = root.rpartition("/")[2]
-        return f"it does not end with the table's directory name, {table_name}: others may use it"
-    # The operator chooses the allowed directories themselves, which may be links.
-    if path not in io.roots and any(
-        info.name == name and info.is_link for info in io.list_dir(parent)
-    ):
-        return "it is a symbolic link"
-    if any(info.name in _TABLE_FOLDERS for info in io.list_dir(path)):
-        return "it contains another table"
-    other = _find_table_with_same_path(io, root, path)
-    return None if other is None else f"the table {other} may have files there too"
-
-
-def _find_table_with_same_path(io: FileIO, root: str, path: str) -> str | None:
-    """Return a table with the same name in another database that may use the external path."""
-    database, _, name = root.rpartition("/")
-    warehouse = database.rpartition("/")[0]
-    io = io.confine((warehouse,))
-    for info in io.list_dir(warehouse):
-        paths = TablePaths(f"{info.path}/{name}")
-        if not info.name.endswith(".db") or info.path == database:
-            continue
-        schemas = SchemaStore(io, paths)
-        external = list_data_roots(paths, schemas.latest())[1:] if schemas.ids() else ()
-        if any(
-            f"{path}/".startswith(f"{other}/") or f"{other}/".startswith(f"{path}/")
-            for other in external
-        ):
-            return paths.root
-    return None
-
-
-def _parse_scheme(path: str) -> str:
-    return path.partition("://")[0] if "://" in path else ""
-
-
 def find_partition_directories(
     io: FileIO,
     root: str,
@@ -549,7 +470,7 @@ def _expand_directory(
     assert levels is not None
     entries = list(io.list_dir(directory.path))
     is_top = levels == len(partition_keys)
-    if not is_top and any(info.name in _TABLE_FOLDERS for info in entries):
+    if not is_top and any(info.name in TABLE_FOLDERS for info in entries):
         return
     for info in entries:
         if not info.is_dir:
