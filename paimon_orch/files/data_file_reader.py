@@ -285,7 +285,9 @@ class FileReader:
             def read(group: int, fields: Sequence[Field]) -> Iterator[pa.RecordBatch]:
                 with wrap_decode_errors(path):
                     columns = self._columns(bucket_file, fields, reader.names)
-                    physical_names = _unique(c.physical for c in columns if c.physical is not None)
+                    physical_names = list(
+                        dict.fromkeys(c.physical for c in columns if c.physical is not None)
+                    )
                     size = self.batch_sizes.batch_rows
                     batches = reader.batches(physical_names, size, [group])
                     for numbers, batch in number_batches(reader.row_group_starts[group], batches):
@@ -525,10 +527,6 @@ def _check_row_count(path: str, row_count: int, file: DataFileMeta) -> None:
         raise CorruptFileError(
             path, f"has {row_count} rows, but its manifest entry states {file.row_count}"
         )
-
-
-def _unique(names: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(names))
 
 
 def _restrict_to_range(

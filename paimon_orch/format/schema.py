@@ -250,7 +250,10 @@ class TableSchema:
                     f"{path}: schema version {version} is newer than {SCHEMA_VERSION}, the newest "
                     "supported version; upgrade paimon-orch"
                 )
-            options = {key: _format_option(text) for key, text in _parse_options(value).items()}
+            options = {
+                key: str(text).lower() if isinstance(text, bool) else str(text)
+                for key, text in _parse_options(value).items()
+            }
             if version <= 1:
                 options.setdefault("bucket", "1")
             if version <= 2:
@@ -305,10 +308,6 @@ def _parse_field(value: Any, path: str) -> Field:
             f"{path}: column {name!r}: {error}. Use Java Paimon for this table; nothing was "
             "changed."
         ) from error
-
-
-def _format_option(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def build_table_schema(

@@ -49,15 +49,13 @@ def check_trusted(fs: Any, path: str, means: ExclusiveCreation | None) -> None:
     from importlib.metadata import version
 
     installed = version(package)
-    if _parse_release(installed) < min_version:
+    if (
+        tuple(int(part) if part.isdigit() else 0 for part in installed.split(".")[:2])
+    ) < min_version:
         raise UnsupportedError(
             f"{path} was not written: {package} {installed} may overwrite a file of another "
             f"committer; install {package}>={min_version[0]}.{min_version[1]}"
         )
-
-
-def _parse_release(version: str) -> tuple[int, ...]:
-    return tuple(int(part) if part.isdigit() else 0 for part in version.split(".")[:2])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -50,7 +50,7 @@ class HivePartitions:
         if not specs:
             return
         types = import_thrift_types()
-        table = self._get_table()
+        table = self.client.read("get_table_req", request_table(self.database, self.table)).table
         parts = [self._build_partition(table, spec) for spec in specs]
         for start in range(0, len(parts), _BATCH_SIZE):
             request = types.AddPartitionsRequest(
@@ -92,9 +92,6 @@ class HivePartitions:
             with suppress(NotFoundError):
                 arguments = self.database, self.table, dict(spec), event
                 self.client.read("markPartitionForEvent", *arguments)
-
-    def _get_table(self) -> Any:
-        return self.client.read("get_table_req", request_table(self.database, self.table)).table
 
     def _build_partition(self, table: Any, spec: Mapping[str, str]) -> Any:
         seconds = int(time.time())

@@ -147,7 +147,7 @@ class JdbcBackend:
                         f"database {database!r} has the {kind} {existing}; "
                         "drop them first, with the program that has created them"
                     )
-            for table in self._property_tables():
+            for table in [DATABASE_PROPERTIES, *self._table_property_tables()]:
                 connection.execute(sa.delete(table).where(*self._match(table, database)))
 
         self.database.run_transaction(delete)
@@ -165,7 +165,7 @@ class JdbcBackend:
         table = CatalogTable(
             io=io,
             root=root,
-            environment=self._build_environment(identifier),
+            environment=CatalogEnvironment(lock=self._build_lock(identifier), is_service=True),
         )
         if not SchemaStore(io, TablePaths(table.root, identifier.branch)).ids():
             if identifier.branch != MAIN_BRANCH:
@@ -300,9 +300,6 @@ class JdbcBackend:
         if rows:
             connection.execute(sa.insert(table).values(rows))
 
-    def _build_environment(self, identifier: TableIdentifier) -> CatalogEnvironment:
-        return CatalogEnvironment(lock=self._build_lock(identifier), is_service=True)
-
     def _build_lock(self, identifier: TableIdentifier) -> JdbcLock | None:
         if self.lock is None:
             return None
@@ -364,9 +361,6 @@ class JdbcBackend:
 
     def _table_property_tables(self) -> list[sa.Table]:
         return [TABLE_PROPERTIES] if self.database.has_properties else []
-
-    def _property_tables(self) -> list[sa.Table]:
-        return [DATABASE_PROPERTIES, *self._table_property_tables()]
 
     def _get_database_root(self, database: str) -> str:
         return f"{self.root}/{database}.db"

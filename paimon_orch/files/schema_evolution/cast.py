@@ -136,12 +136,11 @@ def round_decimal(number: Decimal | None, precision: int, scale: int) -> Decimal
 
 def _decimal_to_integer(array: pa.Array, _old: AtomicType, new: AtomicType) -> pa.Array:
     """Truncate the fraction and keep the lower 64 bits."""
-    integers = [None if value is None else _wrap_int64(int(value)) for value in array.to_pylist()]
+    integers = [
+        None if value is None else ((int(value) + (1 << 63)) % (1 << 64) - (1 << 63))
+        for value in array.to_pylist()
+    ]
     return pa.array(integers, pa.int64()).cast(to_arrow_type(new), safe=False)
-
-
-def _wrap_int64(value: int) -> int:
-    return (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 def _decimal_to_float(array: pa.Array, _old: AtomicType, new: AtomicType) -> pa.Array:

@@ -121,11 +121,10 @@ class KeyCodec:
     def encode(self, keys: SignedIntArray) -> bytes:
         """Return stored numbers."""
         return (
-            to_float_bits(keys).astype(self.dtype).tobytes() if self.is_float else self._plain(keys)
+            to_float_bits(keys).astype(self.dtype).tobytes()
+            if self.is_float
+            else keys.astype(self.dtype).tobytes()
         )
-
-    def _plain(self, keys: SignedIntArray) -> bytes:
-        return keys.astype(self.dtype).tobytes()
 
     def encode_one(self, key: Key) -> bytes:
         """Return one stored value; text has a length prefix."""

@@ -14,7 +14,7 @@ from paimon_orch.format.java_hash import compute_index_hash_map_order, compute_j
 from paimon_orch.format.options import Options
 from paimon_orch.format.options.option_builders import honoured
 from paimon_orch.format.options.value_type import INTEGER, MEMORY, NUMBER
-from paimon_orch.format.types.data_types import AtomicType, DataType, Field, MapType, TypeRoot
+from paimon_orch.format.types.data_types import AtomicType, Field, MapType, TypeRoot
 
 LATEST_BITMAP_VERSION = 2
 BITMAP_VERSION = honoured("version", INTEGER, str(LATEST_BITMAP_VERSION))
@@ -49,17 +49,16 @@ class IndexSpec:
         if data_type is None:
             raise InputError(f"{where}, which is not a column of the table")
         if self.key is not None:
-            if not isinstance(data_type, MapType) or not _is_text(data_type.key):
+            if not isinstance(data_type, MapType) or not (
+                isinstance(data_type.key, AtomicType)
+                and data_type.key.name in (TypeRoot.CHAR, TypeRoot.VARCHAR)
+            ):
                 raise InputError(f"{where}, but {self.column!r} is not a map with text keys")
             data_type = data_type.value
         try:
             return check_indexable_type(self.index, data_type)
         except InputError as error:
             raise InputError(f"{where}: {error}") from error
-
-
-def _is_text(data_type: DataType) -> bool:
-    return isinstance(data_type, AtomicType) and data_type.name in (TypeRoot.CHAR, TypeRoot.VARCHAR)
 
 
 def parse_index_specs(options: Mapping[str, str]) -> list[IndexSpec]:

@@ -13,7 +13,6 @@ import numpy as np
 from paimon_orch.errors import UnsupportedError
 from paimon_orch.format.arrays import Positions
 from paimon_orch.format.file_index.container import ByteSource
-from paimon_orch.format.file_index.index_keys import Key
 from paimon_orch.format.global_index.btree_file import BTREE_MAGIC, BTREE_VERSION
 from paimon_orch.format.global_index.index_blocks import (
     check_block_lengths,
@@ -110,10 +109,7 @@ class BTreeReader:
         return offset, length
 
     def _find_entries(self, keys: KeyRange, block: SortedBlock) -> tuple[int, int]:
-        return keys.find(len(block), lambda n: self._decode(block.key(n)))
-
-    def _decode(self, key: bytes) -> Key:
-        return decode_key(key, self._type)
+        return keys.find(len(block), lambda n: decode_key(block.key(n), self._type))
 
     @cached_property
     def _index_block(self) -> SortedBlock:

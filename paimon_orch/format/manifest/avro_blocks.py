@@ -99,7 +99,7 @@ class AvroContainer:
         """
         needed, held_bytes, stored_bytes = 0.0, 0, self._size
         while (count := self._read_long(at_end=True)) is not None:
-            size = self._read_required_long()
+            size = cast(int, self._read_long())
             if count < 0 or not 0 <= size <= self._size - self._source.tell() - _SYNC_BYTES:
                 raise ValueError(
                     f"a block declares {count} records in {size} bytes, but the file has "
@@ -145,9 +145,6 @@ class AvroContainer:
             if byte[0] < 0x80:
                 return (raw >> 1) ^ -(raw & 1)
         raise ValueError("a number has more than 10 bytes")
-
-    def _read_required_long(self) -> int:
-        return cast(int, self._read_long())
 
 
 def _estimate_block(count: int, content: bytes, memory: AvroMemory) -> float:

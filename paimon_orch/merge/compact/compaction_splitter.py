@@ -47,7 +47,16 @@ def split_task(
         if len(slices) == 1:
             small_sections += files
         else:
-            parts += [_restrict_to_range(task, files, keys, key_fields) for keys in slices]
+            parts += [
+                (
+                    replace(
+                        task,
+                        files=tuple(file for file in files if keys.touches(file, key_fields)),
+                        keys=keys,
+                    )
+                )
+                for keys in slices
+            ]
     if small_sections:
         parts.append(replace(task, files=tuple(small_sections)))
     if len(parts) == 1:
@@ -65,17 +74,6 @@ def _split_by_file(task: CompactionTask, part_bytes: int) -> list[CompactionTask
         groups[-1].append(file)
     parts = [replace(task, standalone_files=tuple(group), is_partial=True) for group in groups]
     return parts if len(parts) > 1 else [task]
-
-
-def _restrict_to_range(
-    task: CompactionTask,
-    files: Sequence[DataFileMeta],
-    keys: KeyRange,
-    key_fields: Sequence[Field],
-) -> CompactionTask:
-    return replace(
-        task, files=tuple(file for file in files if keys.touches(file, key_fields)), keys=keys
-    )
 
 
 def _split_section(

@@ -140,11 +140,8 @@ class AppendCompactStrategy:
         return (
             full
             or vector_ref.cardinality is None
-            or self._exceeds_delete_ratio(file, vector_ref.cardinality)
+            or vector_ref.cardinality > file.row_count * self.delete_ratio
         )
-
-    def _exceeds_delete_ratio(self, file: DataFileMeta, cardinality: int) -> bool:
-        return cardinality > file.row_count * self.delete_ratio
 
     def _pack_bins(
         self, items: Iterable[list[DataFileMeta]]

@@ -4,7 +4,7 @@ See docs/format/row-tracking.md#compaction.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,7 +19,6 @@ from paimon_orch.files.data_file_writer import FileWriterFactory
 from paimon_orch.format.arrays import Indices
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.deletion_vector import EMPTY_DELETION_VECTOR, DeletionVector
-from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind, ManifestEntry
 from paimon_orch.format.paths import is_blob_file
 from paimon_orch.format.schema import TableSchema
@@ -124,7 +123,9 @@ def plan_units(
                 partition_text=format_partition(bucket.partition, buckets.schema),
                 reason=reason,
                 files_by_row_id=tuple(entry.file for entry in of_bin),
-                remaining_deleted_rows=_count_deleted_rows(vectors),
+                remaining_deleted_rows=sum(
+                    item.cardinality or 0 for entry in vectors for item in entry.ranges or ()
+                ),
             )
         )
     return units
@@ -187,10 +188,6 @@ def build_entries_of_bins(
     entries = iter(buckets.manifests.build_entries(buckets.groups.files.take(rows)))
     for files_of_bin in bins:
         yield [next(entries) for _ in range(len(files_of_bin))]
-
-
-def _count_deleted_rows(vectors: Iterable[IndexManifestEntry]) -> int:
-    return sum(item.cardinality or 0 for entry in vectors for item in entry.ranges or ())
 
 
 def add_moved_vectors(plan: CompactionPlan, buckets: LiveBuckets) -> CompactionPlan:

@@ -152,7 +152,7 @@ class ChainPartitions:
                     "formatter', so Java Paimon cannot find the partitions of this chain"
                 )
         for (_, earlier), (partition, later) in pairwise(ordered):
-            if not _is_before(earlier, later):
+            if not (earlier is not None and later is not None and earlier < later):
                 raise UnsupportedError(
                     f"partition {format_partition(partition.serialized, self.schema)}: the "
                     "order of the values of chain partitions is not the order of their times"
@@ -165,10 +165,6 @@ class ChainPartitions:
         for partitions in groups.values():
             partitions.sort(key=lambda partition: partition.position)
         return dict(groups)
-
-
-def _is_before(earlier: datetime | None, later: datetime | None) -> bool:
-    return earlier is not None and later is not None and earlier < later
 
 
 def _is_named_by_time(times: PartitionTimes, values: Values, moment: datetime) -> bool:

@@ -145,7 +145,10 @@ class SnapshotBuilder:
         self._check(entries, index, next_row_id)
         written = self._write(entries, index)
         base_list, base_size = self.writer.manifest_list(written.base)
-        delta_rows = sum(_count_signed_rows(entry) for entry in entries)
+        delta_rows = sum(
+            entry.file.row_count if entry.kind is FileKind.ADD else -entry.file.row_count
+            for entry in entries
+        )
         snapshot = Snapshot(
             id=snapshot_id,
             schema_id=schema.id,
@@ -438,7 +441,3 @@ class SnapshotBuilder:
 def _starts_with(manifests: Sequence[ManifestFileMeta], first: Sequence[ManifestFileMeta]) -> bool:
     names = [meta.file_name for meta in manifests[: len(first)]]
     return names == [meta.file_name for meta in first]
-
-
-def _count_signed_rows(entry: ManifestEntry) -> int:
-    return entry.file.row_count if entry.kind is FileKind.ADD else -entry.file.row_count

@@ -229,7 +229,9 @@ class Branches:
         sources |= {main.path(i): branch.path(i) for i in ids}
 
         def is_replaced(path: str) -> bool:  # files that are equal on main and on the branch remain
-            return path not in sources or not self._have_equal_content(path, sources[path])
+            return path not in sources or not (
+                self.io.read_bytes(path) == self.io.read_bytes(sources[path])
+            )
 
         def select_replaced(paths: Iterable[str]) -> set[str]:
             candidates = list(paths)
@@ -298,9 +300,6 @@ class Branches:
         if earliest is None:
             raise InputError(f"branch {name!r} has no snapshot; main cannot be moved to it")
         return [number for number in store.ids() if number >= earliest]
-
-    def _have_equal_content(self, path: str, other_path: str) -> bool:
-        return self.io.read_bytes(path) == self.io.read_bytes(other_path)
 
     def _copy_file(self, source: str, target: str) -> None:
         data = self.io.read_bytes(source)

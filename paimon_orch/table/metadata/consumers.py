@@ -67,7 +67,7 @@ class ConsumerStore:
         except FileNotFoundError:
             return None
         with wrap_decode_errors(path):
-            return _parse_next_snapshot(data)
+            return parse_integer(parse_json_object(data)["nextSnapshot"], "nextSnapshot")
 
     def read_next_snapshot(self, name: str) -> int | None:
         """Return the id of the next snapshot of a consumer, or None for an unknown consumer."""
@@ -129,7 +129,3 @@ class ConsumerStore:
 
 def _get_name(path: str) -> str:
     return path.rpartition("/")[2].removeprefix(_CONSUMER_PREFIX)
-
-
-def _parse_next_snapshot(data: bytes) -> int:
-    return parse_integer(parse_json_object(data)["nextSnapshot"], "nextSnapshot")

@@ -266,7 +266,9 @@ class IncrementalScan(BaseScan):
 
     def _read_diff(self) -> Iterator[pa.RecordBatch]:
         """Compare the rows that a scan of each snapshot returns, by the options of that snapshot."""
-        before, after = (self._plan_end(end) for end in self._get_ends())
+        before, after = (
+            self._plan_end(end) for end in (self.snapshot_range.before, self.snapshot_range.after)
+        )
         pruner, merges_equally = self._build_pruner(), before.schema == after.schema
         for old, new in find_changed_buckets(
             before.splits, after.splits, self.schema, includes_same_files=not merges_equally
@@ -280,9 +282,6 @@ class IncrementalScan(BaseScan):
                     for end, split in ((before, old), (after, new))
                 )
                 yield from diff_bucket(*sides)
-
-    def _get_ends(self) -> tuple[Snapshot | None, Snapshot | None]:
-        return self.snapshot_range.before, self.snapshot_range.after
 
     def _plan_end(self, snapshot: Snapshot | None) -> "_DiffEnd":
         schema = self.schema

@@ -142,7 +142,7 @@ class TableWriter(UncommittedFiles):
 
     def _get_append_writer(self, partition_bucket: PartitionBucket) -> RowWriter:
         if partition_bucket not in self._append_writers:
-            if self._has_blobs:
+            if any(is_blob(field.type) for field in self._schema.fields):
                 blob_writer = open_blob_row_writer(self.plan.factory, partition_bucket)
                 self._writers.append(blob_writer)
                 self._append_writers[partition_bucket] = blob_writer
@@ -154,10 +154,6 @@ class TableWriter(UncommittedFiles):
                 partition_bucket, factory, first_sequence=first
             )
         return self._append_writers[partition_bucket]
-
-    @property
-    def _has_blobs(self) -> bool:
-        return any(is_blob(field.type) for field in self._schema.fields)
 
     def _open_writer(
         self,
