@@ -49,9 +49,8 @@ def check_trusted(fs: Any, path: str, means: ExclusiveCreation | None) -> None:
     from importlib.metadata import version
 
     installed = version(package)
-    if (
-        tuple(int(part) if part.isdigit() else 0 for part in installed.split(".")[:2])
-    ) < min_version:
+    release = tuple(int(part) if part.isdigit() else 0 for part in installed.split(".")[:2])
+    if release < min_version:
         raise UnsupportedError(
             f"{path} was not written: {package} {installed} may overwrite a file of another "
             f"committer; install {package}>={min_version[0]}.{min_version[1]}"

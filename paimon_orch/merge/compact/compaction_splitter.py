@@ -48,12 +48,10 @@ def split_task(
             small_sections += files
         else:
             parts += [
-                (
-                    replace(
-                        task,
-                        files=tuple(file for file in files if keys.touches(file, key_fields)),
-                        keys=keys,
-                    )
+                replace(
+                    task,
+                    files=tuple(file for file in files if keys.touches(file, key_fields)),
+                    keys=keys,
                 )
                 for keys in slices
             ]

@@ -152,7 +152,7 @@ class ChainPartitions:
                     "formatter', so Java Paimon cannot find the partitions of this chain"
                 )
         for (_, earlier), (partition, later) in pairwise(ordered):
-            if not (earlier is not None and later is not None and earlier < later):
+            if earlier is None or later is None or earlier >= later:
                 raise UnsupportedError(
                     f"partition {format_partition(partition.serialized, self.schema)}: the "
                     "order of the values of chain partitions is not the order of their times"

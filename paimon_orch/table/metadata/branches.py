@@ -229,9 +229,9 @@ class Branches:
         sources |= {main.path(i): branch.path(i) for i in ids}
 
         def is_replaced(path: str) -> bool:  # files that are equal on main and on the branch remain
-            return path not in sources or not (
-                self.io.read_bytes(path) == self.io.read_bytes(sources[path])
-            )
+            if path not in sources:
+                return True
+            return self.io.read_bytes(path) != self.io.read_bytes(sources[path])
 
         def select_replaced(paths: Iterable[str]) -> set[str]:
             candidates = list(paths)
