@@ -119,7 +119,7 @@ def _find_remedy(metric: HealthMetric, table: "Table", health: "TableHealth", li
     from paimon_orch.steps.compaction.compaction_remedies import Remedies
     from paimon_orch.steps.inspection.health import read_live_buckets
 
-    state = table.stores.load(with_lists=True)
+    state = table.load(with_lists=True)
     if state.snapshot is None:
         return metric.remedy
     remedies = Remedies(table, state, read_live_buckets(state, state.snapshot), health)

@@ -47,6 +47,7 @@ from paimon_orch.table.metadata.tags import Tags
 from paimon_orch.table.metadata.time_travel import SnapshotSelector
 from paimon_orch.table.older_state import check_same_rows_under_newest_options
 from paimon_orch.table.scan.bucket_split import BucketSplit
+from paimon_orch.table.table_state import TableState, load_newest_state
 from paimon_orch.table.table_stores import TableStores
 
 if TYPE_CHECKING:  # imported on first use, because many commands only read metadata
@@ -55,7 +56,6 @@ if TYPE_CHECKING:  # imported on first use, because many commands only read meta
     from paimon_orch.table.scan.incremental_scan import IncrementalScan
     from paimon_orch.table.scan.scan import Scan
     from paimon_orch.table.system_table import SystemTable
-    from paimon_orch.table.table_state import TableState
     from paimon_orch.table.write.arrow_input import ArrowStreamExportable
 
 
@@ -142,12 +142,14 @@ class Table:
         """Return the branches: list, create, rename, merge and delete them."""
         return self.stores.branches
 
-    def load(self) -> "TableState":
+    def load(self, *, with_lists: bool = False) -> TableState:
         """Read the newest schema and snapshot, as the attributes of the returned object.
+
+        With ``with_lists``, its manifest lists are read at the same time as the schema.
 
         >>> table.load().schema.fields
         """
-        return self.stores.load()
+        return load_newest_state(self.stores, with_lists=with_lists)
 
     def snapshot(self, snapshot_id: int | None = None) -> Snapshot | None:
         """Read a snapshot, by default the newest; return None if the table has no snapshot yet.
@@ -175,9 +177,7 @@ class Table:
                 f"snapshot must be a snapshot, such as table.snapshot(5), not {given!r}"
             )
         return (
-            self.stores.load(with_lists=True).files()
-            if snapshot is None
-            else self.stores.files(snapshot)
+            self.load(with_lists=True).files() if snapshot is None else self.stores.files(snapshot)
         )
 
     def scan(  # noqa: PLR0913 - all but columns and filter are keywords
@@ -304,7 +304,7 @@ class Table:
         Returns the new snapshot, or None if there are no rows. Logs a warning if batch readers see
         the rows only after a compaction (deletion vectors, ``first-row``, postpone buckets).
         """
-        state = self.stores.load(with_lists=True)
+        state = self.load(with_lists=True)
         if not state.schema.primary_keys:
             raise InputError(f"{self.identifier} has no primary key: use append, not upsert")
         from paimon_orch.table.write.write_builder import WriteBuilder
@@ -320,7 +320,7 @@ class Table:
         """
         from paimon_orch.table.write.write_builder import WriteBuilder
 
-        return WriteBuilder(self.stores.load(with_lists=True), commit_id=commit_id).write(rows)
+        return WriteBuilder(self.load(with_lists=True), commit_id=commit_id).write(rows)
 
     def delete(
         self,
@@ -343,7 +343,7 @@ class Table:
         from paimon_orch.table.write.conform_rows import complete_rows_to_delete
         from paimon_orch.table.write.write_builder import WriteBuilder
 
-        state = self.stores.load(with_lists=True)
+        state = self.load(with_lists=True)
         if not state.schema.primary_keys:
             raise InputError(
                 f"{self.identifier} has no primary key; its rows can only be deleted by a filter: "
@@ -417,7 +417,7 @@ class Table:
         from paimon_orch.table.write.write_builder import WriteBuilder
 
         builder = WriteBuilder(
-            self.stores.load(with_lists=True),
+            self.load(with_lists=True),
             is_overwrite=True,
             partitions=partitions,
             commit_id=commit_id,
@@ -545,7 +545,7 @@ class PartitionDropPlan:
 
 
 def _plan_partition_drop(
-    state: "TableState", partitions: Iterable[str | PartitionSpec]
+    state: TableState, partitions: Iterable[str | PartitionSpec]
 ) -> PartitionDropPlan:
     schema = state.schema
     state.check_step(StepKind.WRITE_ROWS)

@@ -46,6 +46,11 @@ class TableState(TableStores):
         return load_table_state(self, None if self.snapshot is None else self.snapshot.id)
 
 
+def load_newest_state(stores: TableStores, *, with_lists: bool = False) -> TableState:
+    """Read the newest schema and the newest snapshot; see :func:`load_table_state`."""
+    return load_table_state(stores, stores.hint.take(), with_lists=with_lists)
+
+
 def load_table_state(
     stores: TableStores,
     newest_id: int | None = None,

@@ -40,7 +40,6 @@ if TYPE_CHECKING:  # imported on first use, because commands that read metadata 
     from paimon_orch.table.commit.commit_changes import PartitionFilter
     from paimon_orch.table.iceberg.publish import IcebergPublisher
     from paimon_orch.table.partition_marks import PartitionMarker
-    from paimon_orch.table.table_state import TableState
 
 logger = get_logger(__name__)
 
@@ -49,7 +48,7 @@ logger = get_logger(__name__)
 class TableStores:
     """Access to the metadata and files of one table or branch, from :attr:`Table.stores`.
 
-    Its methods read the current state each time. A step calls :meth:`load` once instead.
+    Its methods read the current state each time. A step calls :meth:`Table.load` once instead.
     """
 
     identifier: str
@@ -70,16 +69,6 @@ class TableStores:
         object.__setattr__(self, "schemas", SchemaStore(self.io, self.paths))
         object.__setattr__(self, "snapshots", snapshots)
         object.__setattr__(self, "manifests", ManifestReader(self.io, self.paths, is_cached=True))
-
-    def load(self, *, with_lists: bool = False) -> "TableState":
-        """Read the newest schema and the newest snapshot.
-
-        With ``with_lists``, its manifest lists are read at the same time as the schema. Raises
-        :class:`NotFoundError` if the table has no schema.
-        """
-        from paimon_orch.table.table_state import load_table_state
-
-        return load_table_state(self, self.hint.take(), with_lists=with_lists)
 
     def hold(self, latest_hint: int | None = None) -> Self:
         """Return a copy for one examination, which reads each metadata file once.

@@ -312,7 +312,7 @@ def _run(
 
 
 def _run_here(load: _Load) -> IngestResult | IngestPreview:
-    state = load.table.stores.load(with_lists=True)
+    state = load.table.load(with_lists=True)
     rows = read_input_files(load.paths, state.schema, csv_format=load.csv_format)
     plan = load.plan(rows.columns, state=state, in_process=True)
     _note_missing_columns(plan, rows.columns)

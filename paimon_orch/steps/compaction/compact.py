@@ -76,7 +76,7 @@ def plan(
     and rewrites files with mostly deleted rows. In append tables, it merges small files if there
     are enough of them. Raises :class:`UnsupportedError` for tables that cannot be compacted.
     """
-    state = state or (table.stores.load(with_lists=True) if scan is None else scan.state)
+    state = state or (table.load(with_lists=True) if scan is None else scan.state)
     schema = state.schema
     if request.cluster_idle_for is not None:
         _check_clustered(table.identifier, schema)
@@ -238,7 +238,7 @@ def compact(  # noqa: PLR0913 - all but table and executor are keywords
         buckets=None if buckets is None else tuple(buckets),
         idle_for=idle_for,
     )
-    state, scan = table.stores.load(with_lists=True), None
+    state, scan = table.load(with_lists=True), None
     if partitions is not None:
         scan = scan_latest_buckets(state, replace(request, where=None), executor, now=now)
         check_partitions_exist(state, partitions, scan)

@@ -185,7 +185,7 @@ def decide(
 
     Raises :class:`NotFoundError` for a partition without files.
     """
-    state = scan.state if scan is not None else table.stores.load(with_lists=True)
+    state = scan.state if scan is not None else table.load(with_lists=True)
     policy, schema = policy or CompactionPolicy(), state.schema
     find_compaction(schema).check_compactable(schema)
     if scan is None:

@@ -131,7 +131,7 @@ def explain(table: Table) -> Explanation:
 
     Raises :class:`CorruptFileError` for damaged metadata.
     """
-    state = table.stores.load(with_lists=True)
+    state = table.load(with_lists=True)
     report = inspect_newest(state)
     health, live = report.health, report.live
     if report.problem is not None:

@@ -29,7 +29,7 @@ from paimon_orch.table.metadata.held_metadata import HeldManifestReader
 from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.metadata.snapshot_store import EARLIEST, LATEST, SnapshotStore
 from paimon_orch.table.table import Table
-from paimon_orch.table.table_state import build_table_state
+from paimon_orch.table.table_state import build_table_state, load_newest_state
 
 __all__ = ["CheckReport", "Finding", "check"]
 
@@ -156,7 +156,7 @@ class _TableChecker:
             ):
                 newest = schemas, version.snapshot
         if stores.snapshots.catalog is not None:  # not every catalog writes its newest snapshot
-            yield from find_stale_indexes(stores.load())
+            yield from find_stale_indexes(load_newest_state(stores))
         elif newest is not None and newest[1].index_manifest is not None:
             schema = newest[0].latest()
             yield from find_stale_indexes(build_table_state(stores, schema, newest[1]))

@@ -67,7 +67,7 @@ def compute_health(table: Table, *, orphans: bool = False, now: float | None = N
 
     With ``orphans``, lists all files of the table to find orphan files.
     """
-    state = table.stores.load(with_lists=True)
+    state = table.load(with_lists=True)
     snapshot = state.snapshot
     if snapshot is None:
         return TableHealth(branches=len(state.branches.names()))

@@ -309,7 +309,7 @@ def inspect(table: Table, snapshot_id: int | None = None) -> TableReport:
     The health of the table is included only for its newest snapshot.
     """
     if snapshot_id is None:
-        return inspect_newest(table.stores.load(with_lists=True))
+        return inspect_newest(table.load(with_lists=True))
     state = table.load()
     return inspect_snapshot(state, state.snapshots.get(snapshot_id))
 

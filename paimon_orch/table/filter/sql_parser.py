@@ -26,7 +26,7 @@ from paimon_orch.format.types.predicate import (
     conjoin,
     disjoin,
 )
-from paimon_orch.table.filter.bind import resolve_filter_field
+from paimon_orch.table.filter.filter_fields import resolve_filter_field
 from paimon_orch.table.filter.long_lists import (
     LongList,
     check_length,

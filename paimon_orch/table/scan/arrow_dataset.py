@@ -1,7 +1,7 @@
 """Scans as Arrow data sets, to which DuckDB passes the columns and the filter of a query."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -10,7 +10,9 @@ import pyarrow.dataset as pads
 from paimon_orch.format.types.predicate import collect_columns, split_conjuncts
 from paimon_orch.table.filter.arrow_filter import translate_arrow_filter
 from paimon_orch.table.scan.pushdown import narrow_scan
-from paimon_orch.table.scan.scan import Scan
+
+if TYPE_CHECKING:
+    from paimon_orch.table.scan.scan import Scan
 
 
 class ScanDataset(pads.Dataset):
@@ -19,7 +21,7 @@ class ScanDataset(pads.Dataset):
     The inherited methods would use a data set of Arrow's own, which does not exist.
     """
 
-    def __init__(self, scan: Scan) -> None:
+    def __init__(self, scan: "Scan") -> None:
         self._scan = scan
 
     @property
@@ -49,6 +51,6 @@ class ScanDataset(pads.Dataset):
 
 
 def _build_scanner(
-    scan: Scan, columns: list[str] | None, filter: pc.Expression | None
+    scan: "Scan", columns: list[str] | None, filter: pc.Expression | None
 ) -> pads.Scanner:
     return pads.Scanner.from_batches(scan.to_reader(), columns=columns, filter=filter)

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 from paimon_orch.optional_packages import require_package
 from paimon_orch.table.filter.polars_filter import translate_conjuncts
 from paimon_orch.table.scan.pushdown import narrow_scan
-from paimon_orch.table.scan.scan import Scan
 
 if TYPE_CHECKING:
     import polars as pl
 
+    from paimon_orch.table.scan.scan import Scan
 
-def build_lazy_frame(scan: Scan) -> "pl.LazyFrame":
+
+def build_lazy_frame(scan: "Scan") -> "pl.LazyFrame":
     """Return a lazy frame of the rows of a scan; see :meth:`Scan.to_polars_lazy`."""
     require_package("polars", "to_polars_lazy", install="polars>=1.20")
     import polars as pl

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -11,7 +12,9 @@ from paimon_orch.files.row_tracking import row_tracking_fields
 from paimon_orch.format.types.data_types import AtomicType, Field, TypeRoot
 from paimon_orch.format.types.predicate import Predicate, collect_columns, conjoin
 from paimon_orch.table.filter.bind import bind_filter
-from paimon_orch.table.scan.scan import Scan
+
+if TYPE_CHECKING:
+    from paimon_orch.table.scan.scan import Scan
 
 _EQUALLY_COMPARED = frozenset(
     (
@@ -31,7 +34,7 @@ _EQUALLY_COMPARED = frozenset(
 """Types whose values all engines compare in the same way; NaN is greater than numbers in some."""
 
 
-def list_filterable_columns(scan: Scan) -> dict[str, pa.DataType]:
+def list_filterable_columns(scan: "Scan") -> dict[str, pa.DataType]:
     """Return the columns of a scan that a pushed test may use; none if the scan has a limit.
 
     A limit counts the rows before an engine tests them.
@@ -42,7 +45,7 @@ def list_filterable_columns(scan: Scan) -> dict[str, pa.DataType]:
     return {field.name: schema.field(field.name).type for field in _iterate_filterable(scan)}
 
 
-def _iterate_filterable(scan: Scan) -> Iterable[Field]:
+def _iterate_filterable(scan: "Scan") -> Iterable[Field]:
     computed = {column.field.name for column in scan.variant_columns}
     for field in scan.fields:
         is_equal = isinstance(field.type, AtomicType) and field.type.name in _EQUALLY_COMPARED
@@ -51,11 +54,11 @@ def _iterate_filterable(scan: Scan) -> Iterable[Field]:
 
 
 def narrow_scan(
-    scan: Scan,
+    scan: "Scan",
     columns: Sequence[str] | None,
     tests: Iterable[Predicate] = (),
     limit: int | None = None,
-) -> Scan:
+) -> "Scan":
     """Return the scan of some columns, without rows that fail a test, and of the first rows.
 
     Tests of other columns than :func:`list_filterable_columns`, and of values that a column cannot

@@ -27,6 +27,7 @@ from paimon_orch.table.scan.order_by import parse_order
 from paimon_orch.table.scan.postponed_rows import should_merge_postponed
 from paimon_orch.table.scan.scan import Scan
 from paimon_orch.table.step_gate import warn_of_unknown_options
+from paimon_orch.table.table_state import load_newest_state
 from paimon_orch.table.table_stores import TableStores
 
 _MERGE_ON_READ_OPTION = "deletion-vectors.merge-on-read"
@@ -52,7 +53,7 @@ def build_scan(stores: TableStores, request: ScanRequest) -> Scan:
     if selector:  # the newest snapshot is not needed, and may be lost
         snapshot, newest = selector.find(stores.snapshots), stores.get_schema()
     else:
-        state = stores.load(with_lists=True)
+        state = load_newest_state(stores, with_lists=True)
         snapshot, newest = state.snapshot, state.schema
     if snapshot is not None:
         stores.schemas.get(snapshot.schema_id)  # this fails if the schema is missing
