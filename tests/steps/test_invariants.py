@@ -45,7 +45,8 @@ from paimon_orch.steps.maintenance.compact_manifests import compact_manifests
 from paimon_orch.steps.maintenance.rescale import rescale
 from paimon_orch.steps.maintenance.rewrite_file_index import rewrite_file_index
 from paimon_orch.steps.repairs.remove_unexisting_files import remove_unexisting_files
-from paimon_orch.table.scan.bucket_reader import BucketReader
+from paimon_orch.table.scan.open_bucket import open_bucket
+from paimon_orch.table.scan.primary_key_reader import PrimaryKeyReader
 from paimon_orch.table.schema_change.schema_changes import SetOption
 from paimon_orch.table.table import Table
 
@@ -183,7 +184,7 @@ def rows_in(table: Table, names: set[str]) -> set[Row]:
     """Return the visible rows of some files."""
     rows: set[Row] = set()
     for split in table.files():
-        reader = BucketReader(table.stores.reader(), split, table.load().schema.fields)
+        reader = open_bucket(table.stores.reader(), split, table.load().schema.fields)
         for file in split.files:
             if file.file_name in names:
                 for batch in reader._read(file, table.load().schema.fields, None):
@@ -205,7 +206,7 @@ def test_raw_reads_equal_merged_reads_and_each_file_is_in_one_split(
         live = {file.file_name for split in table.files() for file in split.files if file.level > 0}
         assert live <= {name for _, name in names}
         for split in splits:
-            reader = BucketReader(table.stores.reader(), split, table.load().schema.fields)
+            reader = PrimaryKeyReader(table.stores.reader(), split, table.load().schema.fields)
             raw = [row for batch in reader.batches() for row in batch.to_pylist()]
             merged = [row for batch in reader.read_merged() for row in batch.to_pylist()]
             assert sorted(map(repr, raw)) == sorted(map(repr, merged))

@@ -22,6 +22,7 @@ from paimon_orch.table.filter.partition_spec import (
 )
 from paimon_orch.table.scan.partition_pruner import build_partition_filter, build_partition_table
 from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import load_newest_state
 from paimon_orch.table.table_stores import TableStores
 from paimon_orch.table.write.write_builder import WriteBuilder
 
@@ -102,7 +103,7 @@ def commit(
     selected = build_partition_filter(plan.partitions, schema)
     rows = table.scan(filter=selected).build_chain_scan().to_arrow()
     builder = WriteBuilder(
-        table.stores.of_branch(branches.snapshot).load(),
+        load_newest_state(table.stores.of_branch(branches.snapshot)),
         is_overwrite=plan.has_old_rows,
         partitions=build_partition_table(plan.partitions, schema).to_pylist()
         if plan.has_old_rows

@@ -49,8 +49,9 @@ from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.commit.row_level_conflicts import ReadGuard
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.metadata.live_buckets import LiveBuckets
-from paimon_orch.table.scan.bucket_reader import BucketReader
+from paimon_orch.table.scan.append_reader import AppendReader
 from paimon_orch.table.scan.bucket_split import BucketSplit
+from paimon_orch.table.scan.primary_key_reader import PrimaryKeyReader
 from paimon_orch.table.table import Table
 from paimon_orch.table.table_state import TableState
 from paimon_orch.table.write.bucket_routing import compute_row_buckets
@@ -305,7 +306,7 @@ def _read_merged(reader: FileReader, unit: RescaleUnit) -> Iterator[pa.Table]:
     fields = [*SYSTEM_FIELDS, *schema.fields]
 
     def batches(split: BucketSplit) -> Iterator[tuple[int, pa.RecordBatch]]:
-        for batch in BucketReader(reader, split, fields).read_merged():
+        for batch in PrimaryKeyReader(reader, split, fields).read_merged():
             if batch.num_rows:
                 yield 0, batch
 
@@ -316,7 +317,7 @@ def _read_merged(reader: FileReader, unit: RescaleUnit) -> Iterator[pa.Table]:
 
 def _read_appended(reader: FileReader, unit: RescaleUnit) -> Iterator[pa.Table]:
     for split in unit.splits:
-        for batch in BucketReader(reader, split, reader.schema.fields).batches():
+        for batch in AppendReader(reader, split, reader.schema.fields).batches():
             yield pa.Table.from_batches([batch])
 
 

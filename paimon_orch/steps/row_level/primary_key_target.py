@@ -35,8 +35,8 @@ from paimon_orch.steps.row_level.task_result import (
     first_row_address,
 )
 from paimon_orch.table.commit.row_level_conflicts import ReadGuard
-from paimon_orch.table.scan.bucket_reader import BucketReader
 from paimon_orch.table.scan.bucket_split import BucketSplit
+from paimon_orch.table.scan.primary_key_reader import PrimaryKeyReader
 from paimon_orch.table.table_state import TableState
 from paimon_orch.table.write.table_write import TableWriter
 from paimon_orch.table.write.write_builder import WriteBuilder
@@ -64,7 +64,7 @@ class PrimaryKeyTarget(RowTarget):
     ) -> Iterator[AddressedBatch]:
         """Yield the merged rows of the bucket."""
         start = first_row_address(number)
-        for batch in BucketReader(source.reader, split, fields, source.predicate).batches():
+        for batch in PrimaryKeyReader(source.reader, split, fields, source.predicate).batches():
             yield np.arange(start, start + batch.num_rows), batch
             start += batch.num_rows
 

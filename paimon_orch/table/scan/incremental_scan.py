@@ -31,10 +31,10 @@ from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 from paimon_orch.table.older_state import apply_older_options
 from paimon_orch.table.scan.base_scan import ROW_KIND, BaseScan, filter_batches
-from paimon_orch.table.scan.bucket_reader import BucketReader
 from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.scan.data_evolution import has_data_evolution
 from paimon_orch.table.scan.file_pruner import FilePruner
+from paimon_orch.table.scan.open_bucket import open_bucket
 from paimon_orch.table.scan.scan_planner import ScanPlanner, build_bucket_splits
 from paimon_orch.table.scan.snapshot_diff import DiffSide, diff_bucket, find_changed_buckets
 from paimon_orch.table.scan.unseen_rows import Visibility
@@ -228,7 +228,7 @@ class IncrementalScan(BaseScan):
         if self.predicate is not None:
             names |= collect_columns(self.predicate)
         fields = [field for field in self.schema.fields if field.name in names]
-        changes = BucketReader(
+        changes = open_bucket(
             self._build_reader(self.schema, split), split, fields, self.predicate
         ).read_changes()
         yield from filter_batches(changes, self.predicate, self.arrow_schema)

@@ -49,12 +49,12 @@ from paimon_orch.table.filter.variant_column import VariantColumn
 from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.scan.base_scan import BaseScan, filter_batches, limit_batches
-from paimon_orch.table.scan.bucket_reader import BucketReader
 from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.scan.data_evolution import has_data_evolution
 from paimon_orch.table.scan.explain import ScanReport, explain_scan
 from paimon_orch.table.scan.fallback_branch import FallbackBranch
 from paimon_orch.table.scan.file_pruner import FilePruner
+from paimon_orch.table.scan.open_bucket import open_bucket
 from paimon_orch.table.scan.order_by import SortKey, sort_batches
 from paimon_orch.table.scan.partition_pruner import filter_partitions
 from paimon_orch.table.scan.postponed_rows import add_postponed_files, should_merge_postponed
@@ -477,7 +477,7 @@ class Scan(BaseScan):
         needed = [field for field in all_fields if field.name in names]
         reader = self._create_file_reader(split)
         first = self._first  # None if the filter may keep only some rows of a file
-        bucket = BucketReader(
+        bucket = open_bucket(
             reader,
             split,
             fields=needed,

@@ -17,10 +17,12 @@ from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.row.row_kind import ROW_KIND_SYMBOLS
 from paimon_orch.format.schema import SEQUENCE_NUMBER, TableSchema
 from paimon_orch.merge.sort.sort_merge_reader import MergeRun, merge_runs
+from paimon_orch.table.scan.append_reader import add_constant_row_kind
 from paimon_orch.table.scan.base_scan import ROW_KIND
-from paimon_orch.table.scan.bucket_reader import BucketReader, add_constant_row_kind
 from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.scan.data_evolution import group_files_by_rows, has_data_evolution
+from paimon_orch.table.scan.open_bucket import open_bucket
+from paimon_orch.table.scan.primary_key_reader import PrimaryKeyReader
 
 BucketPair = tuple[BucketSplit | None, BucketSplit | None]
 _INSERT, _, _UPDATE, _DELETE = ROW_KIND_SYMBOLS
@@ -132,7 +134,7 @@ def _read_side(
     reader: FileReader, split: BucketSplit, side: int
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yield the rows of one state in key order; ``side`` is their level and sequence number."""
-    for batch in BucketReader(reader, split, reader.schema.fields).read_merged():
+    for batch in PrimaryKeyReader(reader, split, reader.schema.fields).read_merged():
         numbers = pa.array(np.full(batch.num_rows, side, np.int64))
         yield side, batch.append_column(SEQUENCE_NUMBER.name, numbers)
 
@@ -207,4 +209,4 @@ def _read_unshared_files(side: DiffSide, shared: set[object]) -> Iterator[pa.Rec
         return
     pairs = zip(split.files, _identify_files(split, reader.schema), strict=True)
     files = tuple(file for file, identity in pairs if identity not in shared)
-    yield from BucketReader(reader, replace(split, files=files), reader.schema.fields).batches()
+    yield from open_bucket(reader, replace(split, files=files), reader.schema.fields).batches()
