@@ -15,7 +15,7 @@ ALLOWED = {
     "paimon_orch.merge.compact.pk_clustering_compaction.ClusteredCompaction.__init__": "footers",
     "paimon_orch.steps.repairs.delete_duplicate_keys._BucketWriter.__init__": "index manifest",
     "paimon_orch.table.cleanup.snapshot_deletion.SnapshotDeletionPlanner.__post_init__": "lists",
-    "paimon_orch.table.scan.bucket_reader.BucketReader.__init__": "deletion vectors",
+    "paimon_orch.table.bucket_readers.bucket_reader.BucketReader.__init__": "deletion vectors",
     # Names that users know.
     "paimon_orch.steps.inspection.inspect.TableReport.buckets": "manifests, to build entries",
     "paimon_orch.steps.inspection.inspect.TableReport.max_sorted_runs": "the same",

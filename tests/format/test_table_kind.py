@@ -1,12 +1,10 @@
-"""The kind of a table follows from its keys and options; each kind has its modules."""
+"""The kind of a table follows from its keys and options."""
 
 import pytest
 
 from paimon_orch.format.schema import TableSchema, build_table_schema
 from paimon_orch.format.table_kind import TableKind
 from paimon_orch.format.types.data_types import AtomicType, Field, TypeRoot
-from paimon_orch.steps.row_level.find_target import find_target
-from paimon_orch.table.scan.open_bucket import _READERS
 
 _TRACKED = {"row-tracking.enabled": "true"}
 _KINDS = [
@@ -29,15 +27,6 @@ def test_the_kind_follows_from_keys_and_options(
     key: tuple[str, ...], options: dict[str, str], kind: TableKind
 ) -> None:
     assert _build_schema(key, options).kind is kind
-
-
-@pytest.mark.parametrize(("key", "options", "kind"), _KINDS)
-def test_each_kind_has_a_reader_and_a_target_of_changes(
-    key: tuple[str, ...], options: dict[str, str], kind: TableKind
-) -> None:
-    schema = _build_schema(key, options)
-    assert kind in _READERS
-    assert find_target(schema).schema is schema
 
 
 @pytest.mark.parametrize(

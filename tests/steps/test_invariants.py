@@ -45,8 +45,8 @@ from paimon_orch.steps.maintenance.compact_manifests import compact_manifests
 from paimon_orch.steps.maintenance.rescale import rescale
 from paimon_orch.steps.maintenance.rewrite_file_index import rewrite_file_index
 from paimon_orch.steps.repairs.remove_unexisting_files import remove_unexisting_files
-from paimon_orch.table.scan.open_bucket import open_bucket
-from paimon_orch.table.scan.primary_key_reader import PrimaryKeyReader
+from paimon_orch.table.bucket_readers.open_bucket import open_bucket
+from paimon_orch.table.bucket_readers.primary_key_reader import PrimaryKeyReader
 from paimon_orch.table.schema_change.schema_changes import SetOption
 from paimon_orch.table.table import Table
 

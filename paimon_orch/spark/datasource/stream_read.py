@@ -29,10 +29,10 @@ from paimon_orch.spark.datasource.stream_follower import (
     StreamFollower,
     StreamOffset,
 )
+from paimon_orch.table.bucket_readers.append_reader import add_constant_row_kind
 from paimon_orch.table.chain.chain_branches import find_chain_branches
 from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.older_state import apply_older_options
-from paimon_orch.table.scan.append_reader import add_constant_row_kind
 from paimon_orch.table.scan.base_scan import ROW_KIND
 from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.scan.incremental_scan import IncrementalScan, SnapshotRange

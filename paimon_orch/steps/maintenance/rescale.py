@@ -44,14 +44,14 @@ from paimon_orch.steps.common.step import Step, StepOutcome, WorkUnits, run_step
 from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.steps.common.step_report import PlanReport, describe_loss
 from paimon_orch.steps.compaction.clustering import check_not_clustered
+from paimon_orch.table.bucket_readers.append_reader import AppendReader
+from paimon_orch.table.bucket_readers.primary_key_reader import PrimaryKeyReader
 from paimon_orch.table.chain.chain_branches import refuse_chain_table
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.commit.row_level_conflicts import ReadGuard
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.metadata.live_buckets import LiveBuckets
-from paimon_orch.table.scan.append_reader import AppendReader
 from paimon_orch.table.scan.bucket_split import BucketSplit
-from paimon_orch.table.scan.primary_key_reader import PrimaryKeyReader
 from paimon_orch.table.table import Table
 from paimon_orch.table.table_state import TableState
 from paimon_orch.table.write.bucket_routing import compute_row_buckets

@@ -34,9 +34,9 @@ from paimon_orch.steps.row_level.task_result import (
     collect_changed_rows,
     first_row_address,
 )
+from paimon_orch.table.bucket_readers.primary_key_reader import PrimaryKeyReader
 from paimon_orch.table.commit.row_level_conflicts import ReadGuard
 from paimon_orch.table.scan.bucket_split import BucketSplit
-from paimon_orch.table.scan.primary_key_reader import PrimaryKeyReader
 from paimon_orch.table.table_state import TableState
 from paimon_orch.table.write.table_write import TableWriter
 from paimon_orch.table.write.write_builder import WriteBuilder

@@ -25,6 +25,7 @@ from paimon_orch.format.types.arrow import to_arrow_schema
 from paimon_orch.format.types.data_types import Field
 from paimon_orch.format.types.predicate import Predicate, collect_columns, restrict_to_columns
 from paimon_orch.storage import FileIO
+from paimon_orch.table.bucket_readers.open_bucket import open_bucket
 from paimon_orch.table.metadata.changelog_store import ChangelogStore
 from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.metadata.schema_store import SchemaStore
@@ -34,7 +35,6 @@ from paimon_orch.table.scan.base_scan import ROW_KIND, BaseScan, filter_batches
 from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.scan.data_evolution import has_data_evolution
 from paimon_orch.table.scan.file_pruner import FilePruner
-from paimon_orch.table.scan.open_bucket import open_bucket
 from paimon_orch.table.scan.scan_planner import ScanPlanner, build_bucket_splits
 from paimon_orch.table.scan.snapshot_diff import DiffSide, diff_bucket, find_changed_buckets
 from paimon_orch.table.scan.unseen_rows import Visibility

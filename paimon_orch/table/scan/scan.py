@@ -35,6 +35,7 @@ from paimon_orch.merge.compact.bucket_deletion_vectors import open_vectors_ahead
 from paimon_orch.storage import FileIO
 from paimon_orch.storage.concurrency import start_call
 from paimon_orch.storage.recent_inputs import RecentInputs, iterate_ahead
+from paimon_orch.table.bucket_readers.open_bucket import open_bucket
 from paimon_orch.table.chain.chain_file_reader import ChainFileReader
 from paimon_orch.table.chain.chain_splits import (
     ChainPartitions,
@@ -54,7 +55,6 @@ from paimon_orch.table.scan.data_evolution import has_data_evolution
 from paimon_orch.table.scan.explain import ScanReport, explain_scan
 from paimon_orch.table.scan.fallback_branch import FallbackBranch
 from paimon_orch.table.scan.file_pruner import FilePruner
-from paimon_orch.table.scan.open_bucket import open_bucket
 from paimon_orch.table.scan.order_by import SortKey, sort_batches
 from paimon_orch.table.scan.partition_pruner import filter_partitions
 from paimon_orch.table.scan.postponed_rows import add_postponed_files, should_merge_postponed

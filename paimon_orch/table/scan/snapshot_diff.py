@@ -17,12 +17,12 @@ from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.row.row_kind import ROW_KIND_SYMBOLS
 from paimon_orch.format.schema import SEQUENCE_NUMBER, TableSchema
 from paimon_orch.merge.sort.sort_merge_reader import MergeRun, merge_runs
-from paimon_orch.table.scan.append_reader import add_constant_row_kind
+from paimon_orch.table.bucket_readers.append_reader import add_constant_row_kind
+from paimon_orch.table.bucket_readers.open_bucket import open_bucket
+from paimon_orch.table.bucket_readers.primary_key_reader import PrimaryKeyReader
 from paimon_orch.table.scan.base_scan import ROW_KIND
 from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.scan.data_evolution import group_files_by_rows, has_data_evolution
-from paimon_orch.table.scan.open_bucket import open_bucket
-from paimon_orch.table.scan.primary_key_reader import PrimaryKeyReader
 
 BucketPair = tuple[BucketSplit | None, BucketSplit | None]
 _INSERT, _, _UPDATE, _DELETE = ROW_KIND_SYMBOLS

@@ -16,7 +16,7 @@ from paimon_orch import Catalog
 from paimon_orch.files.parquet.parquet import ParquetFileReader
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
-from paimon_orch.table.scan import primary_key_reader as read
+from paimon_orch.table.bucket_readers import primary_key_reader as read
 from paimon_orch.table.schema_change.schema_changes import AddColumn
 from paimon_orch.table.table import Table
 

@@ -7,10 +7,10 @@ from paimon_orch.files.file_index_reader import TopRowsOrLimit
 from paimon_orch.format.table_kind import TableKind
 from paimon_orch.format.types.data_types import Field
 from paimon_orch.format.types.predicate import Predicate
-from paimon_orch.table.scan.append_reader import AppendReader, DataEvolutionBucketReader
-from paimon_orch.table.scan.bucket_reader import BucketReader
+from paimon_orch.table.bucket_readers.append_reader import AppendReader, DataEvolutionBucketReader
+from paimon_orch.table.bucket_readers.bucket_reader import BucketReader
+from paimon_orch.table.bucket_readers.primary_key_reader import PrimaryKeyReader
 from paimon_orch.table.scan.bucket_split import BucketSplit
-from paimon_orch.table.scan.primary_key_reader import PrimaryKeyReader
 
 _READERS: Mapping[TableKind, type[BucketReader]] = {
     TableKind.APPEND: AppendReader,

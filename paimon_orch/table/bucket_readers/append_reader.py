@@ -11,8 +11,8 @@ from paimon_orch.errors import UnsupportedError
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.row.row_kind import ROW_KIND_SYMBOLS
 from paimon_orch.storage.recent_inputs import iterate_ahead
+from paimon_orch.table.bucket_readers.bucket_reader import BucketReader
 from paimon_orch.table.scan.base_scan import ROW_KIND
-from paimon_orch.table.scan.bucket_reader import BucketReader
 from paimon_orch.table.scan.bucket_split import find_selected_rows
 from paimon_orch.table.scan.data_evolution import DataEvolutionReader, group_files_by_rows
 

@@ -34,8 +34,8 @@ from paimon_orch.merge.tree.levels import (
     sort_oldest_first,
 )
 from paimon_orch.storage.recent_inputs import alternate, iterate_ahead
+from paimon_orch.table.bucket_readers.bucket_reader import BucketReader
 from paimon_orch.table.scan.base_scan import ROW_KIND
-from paimon_orch.table.scan.bucket_reader import BucketReader
 from paimon_orch.table.scan.bucket_split import is_file_raw_convertible, is_raw_convertible
 from paimon_orch.table.scan.postponed_rows import read_postponed_rows
 

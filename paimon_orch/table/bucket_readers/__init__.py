@@ -1,0 +1,1 @@
+"""Readers of buckets, one for each kind of table."""
