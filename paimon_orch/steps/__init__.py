@@ -114,11 +114,6 @@ if TYPE_CHECKING:
         DropGlobalIndexResult,
         drop_global_index,
     )
-    from paimon_orch.steps.maintenance.merge_branch import (
-        MERGE_BRANCH,
-        MergeBranchRequest,
-        merge_branch,
-    )
     from paimon_orch.steps.maintenance.reassign_row_ids import (
         REASSIGN_ROW_IDS,
         reassign_row_ids,
@@ -266,7 +261,6 @@ _MODULES = {
         "compact_chain_table",
     ),
     "publication.mark_done": ("MARK_DONE", "MarkDoneRequest", "mark_done"),
-    "maintenance.merge_branch": ("MERGE_BRANCH", "MergeBranchRequest", "merge_branch"),
     "maintenance.reassign_row_ids": ("REASSIGN_ROW_IDS", "reassign_row_ids"),
     "maintenance.rescale": ("RESCALE", "RescaleRequest", "rescale"),
     "maintenance.rewrite_file_index": (
@@ -314,7 +308,6 @@ __all__ = [
     "EXPIRE_TAGS",
     "MARK_DONE",
     "MATERIALIZE_DELETION_VECTORS",
-    "MERGE_BRANCH",
     "MOVE_POSTPONED",
     "PURGE_FILES",
     "REASSIGN_ROW_IDS",
@@ -361,7 +354,6 @@ __all__ = [
     "MaintenanceRequest",
     "MaintenanceResult",
     "MarkDoneRequest",
-    "MergeBranchRequest",
     "MovePostponedRequest",
     "OrphanFilesPlan",
     "OrphanFilesResult",
@@ -404,7 +396,6 @@ __all__ = [
     "inspect",
     "mark_done",
     "materialize_deletion_vectors",
-    "merge_branch",
     "move_postponed",
     "plan_maintenance",
     "purge_files",

@@ -181,7 +181,7 @@ ASK_NOT = {
     },
     "these add or rename": {
         *("create", "database create", "rename", "tag rename", "branch create", "branch rename"),
-        *("branch merge", "trigger-tag-automatic-creation", "mark-done", "sync-iceberg", "demo"),
+        *("trigger-tag-automatic-creation", "mark-done", "sync-iceberg", "demo"),
         "quarantine restore",
     },
     "these keep all rows that readers see": {

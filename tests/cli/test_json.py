@@ -144,7 +144,6 @@ def test_every_command_with_json_is_tested_here() -> None:
     tested |= {"demo"}  # test_app.py; loads flights
     tested |= {"read", "sql"}  # test_read.py, test_sql.py; print a list
     tested |= {"create-global-index", "drop-global-index"}  # test_global_index.py
-    tested |= {"branch merge"}  # test_merge_branch.py; needs an append table
     assert tested == {
         name for name, command in walk_commands() if "--json" in option_names(command)
     }

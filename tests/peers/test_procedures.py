@@ -9,11 +9,9 @@ import pytest
 from support.peers.peers import Peer
 from support.tables import new_table, rows_of, table_of
 
-from paimon_orch import Catalog
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.inspection.check_table import check
-from paimon_orch.steps.maintenance.merge_branch import merge_branch
 from paimon_orch.steps.maintenance.rollback_as_latest import rollback_as_latest
 from paimon_orch.steps.repairs.remove_unexisting_manifests import remove_unexisting_manifests
 
@@ -58,19 +56,3 @@ def test_java_reads_a_table_without_lost_manifests(tmp_path: Path, java20: Peer)
     java20.run("write", tmp_path, rows=[{"k": 4, "v": "d"}])
     java20.run("compact", tmp_path, full=True)
     assert [row[0] for row in rows_of(table)] == [1, 2, 3, 4]
-
-
-def test_java_reads_a_merged_branch(tmp_path: Path, java20: Peer) -> None:
-    main = new_table(tmp_path, key=(), bucket="-1", row_tracking__enabled="true")
-    main.append(table_of("k v", [(1, "a")]))
-    main.tags.create("base")
-    main.branches.create("dev", tag="base")
-    dev = Catalog(str(tmp_path)).table("db.t$branch_dev")
-    dev.append(table_of("k v", [(2, "b")]))
-    main.append(table_of("k v", [(3, "c")]))
-    merge_branch(dev, main)
-
-    rows = java20.read(tmp_path, "db.t$row_tracking")
-    assert sorted((row["k"], row["_ROW_ID"]) for row in rows) == [(1, 0), (2, 2), (3, 1)]
-    java20.run("write", tmp_path, rows=[{"k": 4, "v": "d"}])
-    assert [row[0] for row in rows_of(main)] == [1, 2, 3, 4]

@@ -18,19 +18,12 @@ from paimon_orch.cli.common import (
 from paimon_orch.cli.help_page import Panel, new_group
 from paimon_orch.cli.registration import register_command
 from paimon_orch.cli.screen import LINES
-from paimon_orch.format.display import format_count
-from paimon_orch.format.paths import MAIN_BRANCH
 from paimon_orch.safe_text import escape_name
-from paimon_orch.steps.common.step import run_step
 from paimon_orch.steps.common.step_report import describe_loss
-from paimon_orch.steps.maintenance import merge_branch as merge_step
 
 _BranchName = Annotated[str, typer.Argument(metavar="BRANCH", help="Name of the branch.")]
 _NewBranchName = Annotated[
     str, typer.Argument(metavar="NEW_BRANCH", help="New name of the branch.")
-]
-_IntoBranch = Annotated[
-    str, typer.Option("--into", metavar="BRANCH", help="Branch to add the files to.")
 ]
 _BranchStart = Annotated[
     str | None,
@@ -42,7 +35,7 @@ _BranchStart = Annotated[
 
 def add_commands(app: typer.Typer) -> None:
     """Register the commands of this module."""
-    branches = new_group("Create, list, merge and delete branches.")
+    branches = new_group("Create, list and delete branches.")
     register_command(
         branches,
         list_branches,
@@ -70,12 +63,6 @@ def add_commands(app: typer.Typer) -> None:
         fast_forward_branch,
         name="fast-forward",
         examples=["branch fast-forward /lake db.orders dev --dry-run"],
-    )
-    register_command(
-        branches,
-        merge_branch,
-        name="merge",
-        examples=["branch merge /lake db.log dev --dry-run"],
     )
     app.add_typer(branches, name="branch", rich_help_panel=Panel.REFERENCES)
 
@@ -184,37 +171,3 @@ def fast_forward_branch(
         "previous_snapshot_id": previous,
     }
     output.print_values(values, text)
-
-
-def merge_branch(
-    ctx: typer.Context,
-    location: CatalogLocation,
-    table: Identifier,
-    name: _BranchName,
-    into: _IntoBranch = MAIN_BRANCH,
-    dry_run: DryRun = False,
-    output: JsonOutput = LINES,
-) -> None:
-    """Add the files of a branch of an append table to main.
-
-    All snapshots of both branches must exist, and all must have appended rows. Afterwards, both
-    branches have the same files: Java Paimon's expiration of one branch deletes files of the other.
-    """
-    main = open_table(ctx, location, table)
-    for branch in {name, into} - {MAIN_BRANCH}:
-        main.branches.find_existing(branch)
-    source, target = (
-        main if branch == MAIN_BRANCH else open_table(ctx, location, f"{table}$branch_{branch}")
-        for branch in (name, into)
-    )
-    planned = merge_step.plan(target, merge_step.MergeBranchRequest(source=source))
-    values = planned.to_dict()
-    text = (
-        f"{format_count(values['files'], 'file')} of {format_count(planned.rows, 'row')} to {into}"
-    )
-    if dry_run:
-        output.print_values(values, f"would add {text}; nothing was changed")
-        return
-    snapshot = run_step(merge_step.MERGE_BRANCH, target, planned).snapshot
-    values["snapshot_id"] = None if snapshot is None else snapshot.id
-    output.print_values(values, f"added {text}")
