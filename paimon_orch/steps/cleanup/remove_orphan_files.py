@@ -33,13 +33,12 @@ from paimon_orch.steps.common.executor import (
 )
 from paimon_orch.steps.common.file_deletion import (
     DeletionResult,
-    DeletionScope,
+    collect_deletions,
     run,
-    split_paths,
 )
 from paimon_orch.steps.common.manifest_units import count_entries, split_manifests
 from paimon_orch.steps.common.partition_selection import PartitionSpecs, select_partitions
-from paimon_orch.steps.common.step import Step, WorkUnits, run_step
+from paimon_orch.steps.common.step import Step, run_step
 from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.steps.common.step_metrics import StepIo
 from paimon_orch.steps.common.step_report import PlanReport, describe_refused_paths
@@ -403,11 +402,6 @@ def _exclude_newly_referenced(table: Table, plan: OrphanFilesPlan) -> OrphanFile
     return replace(plan, files=files)
 
 
-def _collect_work(table: Table, plan: OrphanFilesPlan) -> WorkUnits[DeletionScope, Sequence[str]]:
-    paths = [] if plan.request.quarantine else [file.path for file in plan.files]
-    return WorkUnits(shared=DeletionScope(table.io, plan.roots), units=split_paths(paths))
-
-
 def commit(
     table: Table, plan: OrphanFilesPlan, results: Sequence[Sequence[str]]
 ) -> OrphanFilesResult:
@@ -452,7 +446,11 @@ def _delete_empty_directories(
 REMOVE_ORPHAN_FILES = Step(
     title="remove orphan files of",
     plan=plan,
-    work=_collect_work,
+    work=lambda table, plan: collect_deletions(
+        table.io,
+        plan.roots,
+        [] if plan.request.quarantine else [file.path for file in plan.files],
+    ),
     run=run,
     decode=json.loads,
     commit=commit,

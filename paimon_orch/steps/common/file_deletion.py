@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
-from paimon_orch.steps.common.step import StepOutcome
+from paimon_orch.steps.common.step import StepOutcome, WorkUnits
 from paimon_orch.storage import FileIO
 from paimon_orch.table.cleanup.safe_delete import SafeDeleter
 
@@ -44,9 +44,11 @@ def run(scope: DeletionScope, paths: Sequence[str]) -> bytes:
     return json.dumps(deleter.refused).encode()
 
 
-def split_paths(paths: Sequence[str]) -> list[tuple[str, ...]]:
-    """Split paths into work units."""
-    return [
-        tuple(paths[start : start + _PATHS_PER_UNIT])
-        for start in range(0, len(paths), _PATHS_PER_UNIT)
+def collect_deletions(
+    io: FileIO, roots: Sequence[str], paths: Sequence[str]
+) -> WorkUnits[DeletionScope, Sequence[str]]:
+    """Return the work units that delete files below some directories."""
+    units = [
+        paths[start : start + _PATHS_PER_UNIT] for start in range(0, len(paths), _PATHS_PER_UNIT)
     ]
+    return WorkUnits(shared=DeletionScope(io, tuple(roots)), units=units)

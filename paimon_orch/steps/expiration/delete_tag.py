@@ -13,8 +13,8 @@ from paimon_orch.errors import CommitConflictError
 from paimon_orch.format.display import Displayable
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.steps.common.executor import Executor
-from paimon_orch.steps.common.file_deletion import DeletionScope, run, split_paths
-from paimon_orch.steps.common.step import Step, StepOutcome, WorkUnits, run_step
+from paimon_orch.steps.common.file_deletion import collect_deletions, run
+from paimon_orch.steps.common.step import Step, StepOutcome, run_step
 from paimon_orch.steps.common.step_metrics import StepIo
 from paimon_orch.table.cleanup.references import ReferenceReader
 from paimon_orch.table.cleanup.retained_snapshots import (
@@ -141,12 +141,6 @@ def _has_new_versions(
     )
 
 
-def _collect_work(table: Table, plan: TagDeletionPlan) -> WorkUnits[DeletionScope, Sequence[str]]:
-    files = plan.files_to_delete
-    scope = DeletionScope(table.io, table.stores.file_roots)
-    return WorkUnits(shared=scope, units=split_paths([*files.data, *files.metadata, *files.lists]))
-
-
 def commit(
     _table: Table, plan: TagDeletionPlan, results: Sequence[Sequence[str]]
 ) -> TagDeletionResult:
@@ -159,7 +153,9 @@ def commit(
 DELETE_TAG = Step(
     title="delete a tag of",
     plan=plan,
-    work=_collect_work,
+    work=lambda table, plan: collect_deletions(
+        table.io, table.stores.file_roots, plan.files_to_delete.paths
+    ),
     run=run,
     decode=json.loads,
     commit=commit,

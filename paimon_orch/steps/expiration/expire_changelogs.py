@@ -12,11 +12,10 @@ from paimon_orch.format.display import Displayable, format_count
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.steps.common.executor import Executor
 from paimon_orch.steps.common.file_deletion import (
-    DeletionScope,
+    collect_deletions,
     run,
-    split_paths,
 )
-from paimon_orch.steps.common.step import PlanOutcome, Step, WorkUnits, run_step
+from paimon_orch.steps.common.step import PlanOutcome, Step, run_step
 from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.steps.common.step_metrics import StepIo
 from paimon_orch.steps.common.step_report import PlanReport
@@ -171,13 +170,6 @@ def _advance_hint(table: Table, plan: ChangelogExpirationPlan) -> ChangelogExpir
     return plan
 
 
-def _collect_work(
-    table: Table, plan: ChangelogExpirationPlan
-) -> WorkUnits[DeletionScope, Sequence[str]]:
-    scope = DeletionScope(table.io, table.stores.file_roots)
-    return WorkUnits(shared=scope, units=split_paths(plan.files_to_delete.data))
-
-
 def commit(
     table: Table, plan: ChangelogExpirationPlan, results: Sequence[Sequence[str]]
 ) -> ChangelogExpirationResult:
@@ -200,7 +192,9 @@ def commit(
 EXPIRE_CHANGELOGS = Step(
     title="expire changelogs of",
     plan=plan,
-    work=_collect_work,
+    work=lambda table, plan: collect_deletions(
+        table.io, table.stores.file_roots, plan.files_to_delete.data
+    ),
     run=run,
     decode=json.loads,
     commit=commit,

@@ -27,11 +27,10 @@ from paimon_orch.safe_text import get_logger
 from paimon_orch.steps.common.executor import Executor, Progress
 from paimon_orch.steps.common.file_deletion import (
     DeletionResult,
-    DeletionScope,
+    collect_deletions,
     run,
-    split_paths,
 )
-from paimon_orch.steps.common.step import Step, WorkUnits, run_step
+from paimon_orch.steps.common.step import Step, run_step
 from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.steps.common.step_metrics import StepIo
 from paimon_orch.steps.common.step_report import PlanReport, describe_refused_paths
@@ -464,13 +463,6 @@ def _retain_changelogs(table: Table, numbers: Sequence[int]) -> None:
         store.write_hint(LATEST, copied[-1])
 
 
-def _collect_work(
-    table: Table, plan: SnapshotExpirationPlan
-) -> WorkUnits[DeletionScope, Sequence[str]]:
-    scope = DeletionScope(table.io, table.stores.file_roots)
-    return WorkUnits(shared=scope, units=split_paths(plan.files_to_delete.data))
-
-
 def commit(
     table: Table,
     plan: SnapshotExpirationPlan,
@@ -507,7 +499,9 @@ def commit(
 EXPIRE_SNAPSHOTS = Step(
     title="expire snapshots of",
     plan=plan,
-    work=_collect_work,
+    work=lambda table, plan: collect_deletions(
+        table.io, table.stores.file_roots, plan.files_to_delete.data
+    ),
     run=run,
     decode=json.loads,
     commit=commit,

@@ -261,12 +261,6 @@ def _divide(rows: RowRanges, size: int) -> Iterator[tuple[int, int]]:
         yield from pairwise(bounds)
 
 
-def _collect_work(
-    _table: Table, plan: GlobalIndexPlan
-) -> WorkUnits[FileReader | None, GlobalIndexUnit]:
-    return WorkUnits(shared=plan.reader, units=plan.units, bytes=plan.bytes)
-
-
 def run(reader: FileReader | None, unit: GlobalIndexUnit) -> bytes:
     """Write the index file of a unit; return an encoded :class:`CommitMessage`."""
     assert reader is not None
@@ -342,7 +336,7 @@ def commit(
 CREATE_GLOBAL_INDEX = Step(
     title="create global index of",
     plan=plan,
-    work=_collect_work,
+    work=lambda _, plan: WorkUnits(shared=plan.reader, units=plan.units, bytes=plan.bytes),
     run=run,
     decode=CommitMessage.decode,
     commit=commit,

@@ -263,10 +263,6 @@ def _plan_units(io: RescaleIo, splits: Sequence[BucketSplit]) -> Iterator[Rescal
             yield RescaleUnit(splits=sources, target_buckets=part, step=step)
 
 
-def _collect_work(_table: Table, plan: RescalePlan) -> WorkUnits[RescaleIo | None, RescaleUnit]:
-    return WorkUnits(shared=plan.io, units=plan.units, bytes=plan.bytes)
-
-
 def run(shared: RescaleIo | None, unit: RescaleUnit) -> bytes:
     """Write the rows of new buckets; return an encoded :class:`CommitMessage`.
 
@@ -370,7 +366,7 @@ def _collect_read_buckets(plan: RescalePlan) -> frozenset[PartitionBucket]:
 RESCALE = Step(
     title="rescale",
     plan=plan,
-    work=_collect_work,
+    work=lambda _, plan: WorkUnits(shared=plan.io, units=plan.units, bytes=plan.bytes),
     run=run,
     decode=CommitMessage.decode,
     commit=commit,

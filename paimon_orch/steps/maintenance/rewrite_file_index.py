@@ -389,12 +389,6 @@ def _is_indexable(spec: IndexSpec, fields: Sequence[Field]) -> bool:
     return True
 
 
-def _collect_work(
-    _table: Table, plan: FileIndexRewritePlan
-) -> WorkUnits[FileReader | None, FileIndexRewriteUnit]:
-    return WorkUnits(shared=plan.reader, units=plan.units, bytes=plan.bytes)
-
-
 def run(reader: FileReader | None, unit: FileIndexRewriteUnit) -> bytes:
     """Build the indexes of a unit's files; return an encoded :class:`CommitMessage`.
 
@@ -507,7 +501,7 @@ def _build_result(snapshot: Snapshot, messages: Sequence[CommitMessage]) -> File
 REWRITE_FILE_INDEX = Step(
     title="rewrite file indexes of",
     plan=plan,
-    work=_collect_work,
+    work=lambda _, plan: WorkUnits(shared=plan.reader, units=plan.units, bytes=plan.bytes),
     run=run,
     decode=CommitMessage.decode,
     commit=commit,

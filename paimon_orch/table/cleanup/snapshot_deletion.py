@@ -45,6 +45,11 @@ class UnreferencedFiles:
     sizes: tuple[int, ...] = ()
     """The sizes of ``data`` in bytes according to manifests; 0 for side files."""
 
+    @property
+    def paths(self) -> list[str]:
+        """Return all files in the order of their deletion."""
+        return [*self.data, *self.metadata, *self.lists]
+
     def __len__(self) -> int:
         """Return the number of files."""
         return len(self.data) + len(self.metadata) + len(self.lists)
