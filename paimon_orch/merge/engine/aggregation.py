@@ -31,9 +31,7 @@ def check_aggregation(schema: TableSchema) -> None:
     """Refuse contradictory options of an aggregation table."""
     options = schema.typed_options
     removes = options.get(AGGREGATION_REMOVE_RECORD_ON_DELETE)
-    for name in schema.names:
-        if name in schema.primary_keys:
-            continue
+    for name in value_column_names(schema):
         _aggregate_function(schema, name)
         if removes and options.get(FIELD_IGNORE_RETRACT.named(name)):
             raise InputError(

@@ -91,9 +91,9 @@ def check_partial_update(schema: TableSchema) -> None:
             "name the groups whose deletes remove a record in "
             "'partial-update.remove-record-on-sequence-group'"
         )
-    for name in schema.names:
+    for name in value_column_names(schema):
         function = find_aggregate_function(schema, name)
-        if function is None or name in sequences or name in schema.primary_keys:
+        if function is None or name in sequences:
             continue
         find_aggregator_factory(schema, name, function)
         if function != "last_non_null_value" and name not in protected:

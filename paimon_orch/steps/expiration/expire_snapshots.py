@@ -347,8 +347,7 @@ def _exclude_outside_files(
 ) -> tuple[UnreferencedFiles, tuple[str, ...]]:
     """Exclude files outside of the table's directories: paths in metadata are not trusted."""
     remover = SafeDeleter(io=state.io, roots=state.file_roots)
-    paths = (*files.data, *files.metadata, *files.lists)
-    refused = tuple(path for path in paths if not remover.has_safe_name(path))
+    refused = tuple(path for path in files.paths if not remover.has_safe_name(path))
     return files.filter(remover.has_safe_name) if refused else files, refused
 
 

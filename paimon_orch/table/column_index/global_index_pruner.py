@@ -7,7 +7,7 @@ See docs/format/global-index-files.md#use-on-read.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -24,6 +24,11 @@ from paimon_orch.table.column_index.row_id_groups import (
     is_sorted_index,
 )
 from paimon_orch.table.scan.bucket_split import BucketSplit
+
+IndexPruner = Callable[
+    [Iterable[BucketSplit], GlobalIndexEvaluator, Iterable[IndexManifestEntry]], list[BucketSplit]
+]
+"""Returns splits without files that have no row to read."""
 
 
 def prune_by_row_ids(

@@ -31,8 +31,7 @@ _FIRST_POSTPONED_SEQUENCE = 1 << 62  # every sequence number in a bucket is lowe
 
 def should_merge_postponed(schema: TableSchema) -> bool:
     """Return whether batch readers merge postponed rows (``postpone.merge-on-read``)."""
-    merges = schema.typed_options.get(POSTPONE_MERGE_ON_READ)
-    return merges and has_postpone_buckets(schema) and bool(schema.primary_keys)
+    return schema.typed_options.get(POSTPONE_MERGE_ON_READ) and has_postpone_buckets(schema)
 
 
 def add_postponed_files(

@@ -22,6 +22,7 @@ from paimon_orch.format.options.core_options import (
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.format.table_kind import TableKind
 from paimon_orch.format.types.arrow import to_arrow_schema
 from paimon_orch.format.types.data_types import Field, type_to_sql
 from paimon_orch.format.types.predicate import (
@@ -44,7 +45,7 @@ from paimon_orch.table.chain.chain_splits import (
     with_origins,
 )
 from paimon_orch.table.column_index.global_index_evaluator import GlobalIndexEvaluator
-from paimon_orch.table.column_index.global_index_pruner import prune_by_row_ids
+from paimon_orch.table.column_index.global_index_pruner import IndexPruner, prune_by_row_ids
 from paimon_orch.table.column_index.key_index_pruner import prune_by_file_rows
 from paimon_orch.table.filter.variant_column import VariantColumn
 from paimon_orch.table.metadata.manifest_io import ManifestReader
@@ -200,7 +201,8 @@ class Scan(BaseScan):
         self, splits: list[BucketSplit], index: Sequence[IndexManifestEntry]
     ) -> tuple[list[BucketSplit], Sequence[str]]:
         """Return the files and rows that may match by indexes of columns, and the indexes used."""
-        if self.predicate is None or not splits or not self._may_have_column_indexes:
+        prune = self._find_index_pruner()
+        if self.predicate is None or not splits or prune is None:
             return splits, ()
         evaluator = GlobalIndexEvaluator(
             io=self.io,
@@ -209,17 +211,20 @@ class Scan(BaseScan):
             schema=self.schema,
             predicate=self.predicate,
         )
-        prune = prune_by_file_rows if self.schema.primary_keys else prune_by_row_ids
         return prune(splits, evaluator, index), tuple(evaluator.used)
 
-    @property
-    def _may_have_column_indexes(self) -> bool:
+    def _find_index_pruner(self) -> IndexPruner | None:
+        """Return what selects rows by indexes of columns; None if the table cannot have any."""
         options = self.schema.typed_options
         if self.is_audit_log or not options.get(GLOBAL_INDEX_ENABLED):
-            return False
-        if not self.schema.primary_keys:
-            return has_data_evolution(self.schema)
-        return bool(options.get(PK_BTREE_INDEX_COLUMNS) or options.get(PK_BITMAP_INDEX_COLUMNS))
+            return None
+        match self.schema.kind:
+            case TableKind.DATA_EVOLUTION:
+                return prune_by_row_ids
+            case TableKind.PRIMARY_KEY:
+                columns = (PK_BTREE_INDEX_COLUMNS, PK_BITMAP_INDEX_COLUMNS)
+                return prune_by_file_rows if any(map(options.get, columns)) else None
+        return None
 
     def _find_own_partitions(self) -> set[bytes]:
         """Return the selected partitions that the snapshot has, without the fallback branch."""
