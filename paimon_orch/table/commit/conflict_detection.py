@@ -70,7 +70,6 @@ class HashIndexGuard:
 
 
 def check_conflicts(
-    schema: TableSchema,
     kind: CommitKind,
     base: Sequence[ManifestEntry],
     delta: Sequence[ManifestEntry],
@@ -101,10 +100,6 @@ def check_conflicts(
             raise CommitConflictError(f"file {entry.file.file_name} is already part of the table")
         else:
             live[entry.identity] = entry
-    if schema.primary_keys:
-        _check_level_overlaps(schema, live.values(), delta)
-        if kind is CommitKind.COMPACT:
-            _check_level_0_order(schema, live.values(), delta)
     return list(live.values())
 
 
@@ -144,7 +139,7 @@ def check_bucket_counts(base: Iterable[ManifestEntry], delta: Iterable[ManifestE
                 )
 
 
-def _check_level_0_order(
+def check_level_0_order(
     schema: TableSchema, live: Iterable[ManifestEntry], delta: Sequence[ManifestEntry]
 ) -> None:
     """Refuse a compaction of level 0 if a remaining level-0 file precedes one of its inputs.
@@ -189,7 +184,7 @@ def _may_share_key_and_sequence(
     return low <= other_high and other_low <= high
 
 
-def _check_level_overlaps(
+def check_level_overlaps(
     schema: TableSchema, live: Iterable[ManifestEntry], delta: Sequence[ManifestEntry]
 ) -> None:
     """Refuse files that overlap others of their level.

@@ -14,11 +14,9 @@ from paimon_orch.format.manifest.index_source import decode_index_source
 from paimon_orch.format.manifest.manifest_entry import FileKind, FileSource, ManifestEntry
 from paimon_orch.format.paths import is_blob_file
 from paimon_orch.format.row_range_set import RowRanges
-from paimon_orch.format.schema import TableSchema
 
 
 def find_stale_index_files(
-    schema: TableSchema,
     entries: Sequence[ManifestEntry],
     previous: Iterable[IndexManifestEntry],
     changes: Iterable[IndexManifestEntry],
@@ -30,7 +28,7 @@ def find_stale_index_files(
     writes into the bucket.
     """
     with_source = [entry for entry in previous if entry.source_meta is not None]
-    if not with_source or not schema.primary_keys:
+    if not with_source:
         return []
     changed = _find_changed_levels(entries)
     dropped = {entry.file_name for entry in changes if entry.kind is FileKind.DELETE}
@@ -46,7 +44,6 @@ def find_stale_index_files(
 
 
 def find_indexes_of_removed_rows(
-    schema: TableSchema,
     entries: Iterable[ManifestEntry],
     previous: Iterable[IndexManifestEntry],
     changes: Iterable[IndexManifestEntry],
@@ -56,8 +53,6 @@ def find_indexes_of_removed_rows(
     The step that removes the ids also drops the indexes that it knows, but another commit may have
     added an index since then.
     """
-    if schema.primary_keys:
-        return []
     ranges = defaultdict[tuple[bytes, FileKind], list[tuple[int, int]]](list)
     for entry in entries:
         first = entry.file.first_row_id

@@ -69,8 +69,6 @@ def check_deletion_vectors(
 
     See docs/format/commit.md#conflicts.
     """
-    if schema.primary_keys:
-        return
     live = {entry.file.file_name for entry in base}
     deleted = set[str]()
     for entry in delta:

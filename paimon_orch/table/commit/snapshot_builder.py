@@ -13,7 +13,7 @@ from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.options.core_options import MANIFEST_FORMAT
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.format.snapshot import FIRST_SNAPSHOT_ID, CommitKind, Snapshot
+from paimon_orch.format.snapshot import FIRST_SNAPSHOT_ID, Snapshot
 from paimon_orch.safe_text import get_logger
 from paimon_orch.table.commit.commit_base import CommitBase, TouchedBuckets, apply_changes
 from paimon_orch.table.commit.commit_changes import CommitChanges, PartitionFilter
@@ -25,24 +25,17 @@ from paimon_orch.table.commit.conflict_detection import (
     find_live_entry_per_partition,
 )
 from paimon_orch.table.commit.global_index_conflicts import check_indexed_columns
-from paimon_orch.table.commit.index_sources import (
-    find_indexes_of_removed_rows,
-    find_stale_index_files,
-)
+from paimon_orch.table.commit.kind_conflicts import CommitDelta, find_conflicts
 from paimon_orch.table.commit.row_id_assignment import (
     assign_row_ids,
     assign_snapshot_sequence,
-    check_row_ids,
 )
-from paimon_orch.table.commit.row_level_conflicts import check_deletion_vectors
-from paimon_orch.table.commit.row_range_conflicts import check_row_ranges
 from paimon_orch.table.commit.state_replacement import StateReplacement
 from paimon_orch.table.metadata.manifest_io import ManifestReader, ManifestWriter
 from paimon_orch.table.metadata.manifest_merge import ManifestMerger
 from paimon_orch.table.metadata.max_sequence_number import build_sequence_properties
 from paimon_orch.table.metadata.metadata_io import read_statistics
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
-from paimon_orch.table.scan.data_evolution import has_data_evolution
 
 logger = get_logger(__name__)
 
@@ -137,9 +130,8 @@ class SnapshotBuilder:
         if changes.replacement is not None and latest is not None:
             return self._build_replacement(changes.replacement, latest, millis)
         entries, index = self._add_overwritten_entries()
-        index += find_stale_index_files(schema, entries, base.index, index)
-        if changes.kind is CommitKind.COMPACT:
-            index += find_indexes_of_removed_rows(schema, entries, base.index, index)
+        conflicts = find_conflicts(schema)
+        index += conflicts.find_stale_indexes(changes.kind, entries, base.index, index)
         snapshot_id = FIRST_SNAPSHOT_ID if latest is None else latest.id + 1
         entries, next_row_id = self._assign_numbers(entries, snapshot_id)
         self._check(entries, index, next_row_id)
@@ -341,17 +333,22 @@ class SnapshotBuilder:
         next_row_id: int,
     ) -> None:
         """Refuse changes that conflict with ``base``, the live entries of the touched buckets."""
-        changes, schema, previous_index = self.changes, self._schema, self._base.index
-        live = check_conflicts(schema, changes.kind, base, entries)
+        changes, previous_index = self.changes, self._base.index
+        live = check_conflicts(changes.kind, base, entries)
         check_bucket_guards(changes.guards, base, previous_index)
         if changes.indexed_rows_guard is not None:
             changes.indexed_rows_guard.check(base, previous_index, index)
-        check_deletion_vectors(schema, base, delta=entries, previous=previous_index, changes=index)
-        if has_data_evolution(schema):
-            before = 0 if self._latest is None else self._latest.next_row_id or 0
-            check_row_ranges(changes.kind, base, entries, live, (before, next_row_id))
-        else:
-            check_row_ids(schema, live, next_row_id)
+        next_before = 0 if self._latest is None else self._latest.next_row_id or 0
+        delta = CommitDelta(
+            kind=changes.kind,
+            base=base,
+            entries=entries,
+            live=live,
+            previous_index=previous_index,
+            index=index,
+            next_row_ids=(next_before, next_row_id),
+        )
+        find_conflicts(self._schema).check(delta)
 
     def _read_entry_per_partition(self, touched: TouchedBuckets) -> list[ManifestEntry]:
         """Return live entries: at least one for each of the partitions that has live files."""

@@ -17,7 +17,7 @@ from paimon_orch.steps.common.step import run_step
 from paimon_orch.steps.compaction import compact as compact_step
 from paimon_orch.steps.compaction.compact import COMPACT, CompactRequest
 from paimon_orch.steps.inspection.check_table import check
-from paimon_orch.table.commit import snapshot_builder
+from paimon_orch.table.commit import kind_conflicts
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.table import Table
 
@@ -34,7 +34,7 @@ def test_an_index_of_replaced_files_is_stale(
     assert check(table).stale_indexes == ()
     rows = table_of("k name v c", [(rows_of(table)[0][0], "new", 1, 1)])
     table.append(rows.set_column(0, "k", rows["k"].cast("int32")))
-    monkeypatch.setattr(snapshot_builder, "find_stale_index_files", lambda *_: [])
+    monkeypatch.setattr(kind_conflicts, "find_stale_index_files", lambda *_: [])
     planned = compact_step.plan(table, CompactRequest(strategy="full"))
     run_step(COMPACT, table, planned, InProcessExecutor())
 

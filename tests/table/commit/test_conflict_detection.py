@@ -24,6 +24,7 @@ from paimon_orch.table.commit.conflict_detection import (
     check_bucket_guards,
     check_conflicts,
 )
+from paimon_orch.table.commit.kind_conflicts import CommitDelta, find_conflicts
 
 BIGINT = parse_type("BIGINT NOT NULL")
 KEYED = build_table_schema(
@@ -51,7 +52,20 @@ def conflict(
     schema: TableSchema = KEYED,
 ) -> str:
     """Return the message of the conflict with the current files, or "" if there is none."""
-    return refusal(lambda: check_conflicts(schema, kind, base, delta))
+
+    def check() -> None:
+        changes = CommitDelta(
+            kind=kind,
+            base=base,
+            entries=delta,
+            live=check_conflicts(kind, base, delta),
+            previous_index=[],
+            index=[],
+            next_row_ids=(0, 0),
+        )
+        find_conflicts(schema).check(changes)
+
+    return refusal(check)
 
 
 def refusal(check: Callable[[], object]) -> str:
