@@ -30,7 +30,7 @@ from paimon_orch.format.options.core_options import (
 )
 from paimon_orch.format.options.primary_key_validation import check_primary_key_options
 from paimon_orch.format.options.secret_options import hide_secrets
-from paimon_orch.format.options.validation import check_options, check_storable
+from paimon_orch.format.options.validation import check_options, check_storable, split_names
 from paimon_orch.format.row.binary_row import deserialize_row, read_row_arity
 from paimon_orch.format.table_kind import TableKind
 from paimon_orch.format.text import parse_integer, parse_json_object
@@ -324,8 +324,8 @@ def build_table_schema(
     See docs/format/schema.md#field-ids.
     """
     values = dict(options or {})
-    partition_by = list(partition_by) or _split_names(values.pop("partition", ""))
-    primary_key = list(primary_key) or _split_names(values.pop("primary-key", ""))
+    partition_by = list(partition_by) or split_names(values.pop("partition", ""))
+    primary_key = list(primary_key) or split_names(values.pop("primary-key", ""))
     fields_with_ids, highest = assign_field_ids(fields)
     nullable = Options(values).get(PRIMARY_KEY_NULLABLE)
     fields = [
@@ -347,10 +347,6 @@ def build_table_schema(
     )
     validate_schema(schema)
     return schema
-
-
-def _split_names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def assign_field_ids(fields: Iterable[Field], highest: int = -1) -> tuple[list[Field], int]:

@@ -122,6 +122,11 @@ class ManifestEntry:
         return replace(self, kind=FileKind.DELETE)
 
 
+def sum_file_sizes(files: Iterable[DataFileMeta]) -> int:
+    """Return the size of all files in bytes."""
+    return sum(file.file_size for file in files)
+
+
 def build_entries(
     kind: FileKind,
     partition_bucket: PartitionBucket,

@@ -172,10 +172,10 @@ def _check_columns(values: Mapping[str, str], names: Collection[str]) -> None:
 
 def parse_option_columns(key: str, value: str) -> list[str]:
     """Return the columns that an option names; a nested path counts as its top-level column."""
-    names = _split_names(value) if _COLUMN_LISTS.fullmatch(key) else []
+    names = split_names(value) if _COLUMN_LISTS.fullmatch(key) else []
     match = _parse_column_key(key)
     if match:
-        names += _split_names(match[1])
+        names += split_names(match[1])
     return [name.split("[")[0] for name in names]
 
 
@@ -188,7 +188,8 @@ def _parse_column_key(key: str) -> tuple[str, str, str] | None:
     return head, columns, tail
 
 
-def _split_names(text: str) -> list[str]:
+def split_names(text: str) -> list[str]:
+    """Return the names of a list that is separated by commas."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
@@ -196,7 +197,7 @@ def rename_option_columns(values: Mapping[str, str], old: str, new: str) -> dict
     """Return options with a column renamed in keys and values."""
 
     def replace_column(text: str) -> str:
-        heads = [name.partition("[") for name in _split_names(text)]
+        heads = [name.partition("[") for name in split_names(text)]
         if old not in (head for head, _, _ in heads):
             return text
         return ",".join(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from paimon_orch.format.manifest.manifest_entry import DataFileMeta
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta, sum_file_sizes
 from paimon_orch.format.row.binary_row import serialize_row
 from paimon_orch.format.types.data_types import Field
 from paimon_orch.merge.compact.bucket_compaction import CompactionTask
@@ -34,16 +34,18 @@ def split_task(
     """
     if not task.files:
         return _split_by_file(task, part_bytes)
-    if task.standalone_files or _total_size(task.files) < _MIN_PARTS * part_bytes:
+    if task.standalone_files or sum_file_sizes(task.files) < _MIN_PARTS * part_bytes:
         return [task]
     parts: list[CompactionTask] = []
     small_sections: list[DataFileMeta] = []
     for section in split_into_sections(task.files, key_fields):
         files = [file for run in section for file in run]
-        if small_sections and _total_size(small_sections) + _total_size(files) > part_bytes:
+        if small_sections and sum_file_sizes(small_sections) + sum_file_sizes(files) > part_bytes:
             parts.append(replace(task, files=tuple(small_sections)))
             small_sections = []
-        slices = _split_section(section, round(_total_size(files) / part_bytes), key_fields, starts)
+        slices = _split_section(
+            section, round(sum_file_sizes(files) / part_bytes), key_fields, starts
+        )
         if len(slices) == 1:
             small_sections += files
         else:
@@ -67,7 +69,7 @@ def _split_by_file(task: CompactionTask, part_bytes: int) -> list[CompactionTask
     """Split standalone files into groups of about ``part_bytes``."""
     groups: list[list[DataFileMeta]] = []
     for file in task.standalone_files:
-        if not groups or _total_size(groups[-1]) + file.file_size > part_bytes:
+        if not groups or sum_file_sizes(groups[-1]) + file.file_size > part_bytes:
             groups.append([])
         groups[-1].append(file)
     parts = [replace(task, standalone_files=tuple(group), is_partial=True) for group in groups]
@@ -80,7 +82,7 @@ def _split_section(
     """Return at most ``count`` key ranges that split the section's largest run evenly."""
     if len(section) == 1 or count < 2:
         return [KeyRange(None, None)]
-    largest = max(section, key=_total_size)
+    largest = max(section, key=sum_file_sizes)
     first_type, *other_types = [field.type for field in key_fields]
     values = [value for file in largest for value in starts(file) if value is not None]
     keys = [
@@ -93,7 +95,3 @@ def _split_section(
     )
     bounds = [None, *(split_keys[index] for index in indices), None]
     return [KeyRange(low, high) for low, high in pairwise(bounds)]
-
-
-def _total_size(files: Sequence[DataFileMeta]) -> int:
-    return sum(file.file_size for file in files)

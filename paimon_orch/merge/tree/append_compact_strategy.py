@@ -12,7 +12,7 @@ import numpy as np
 from paimon_orch.format.arrays import Mask
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest.live_files import BucketGroups
-from paimon_orch.format.manifest.manifest_entry import DataFileMeta
+from paimon_orch.format.manifest.manifest_entry import DataFileMeta, sum_file_sizes
 from paimon_orch.format.options import Options
 from paimon_orch.format.options.core_options import (
     COMPACTION_DELETE_RATIO_THRESHOLD,
@@ -119,7 +119,7 @@ class AppendCompactStrategy:
         for file in selected:
             if file.file_name in vector_refs:
                 by_index_file.setdefault(vector_refs[file.file_name].index_file, []).append(file)
-        index_groups = sorted(by_index_file.values(), key=_total_size)
+        index_groups = sorted(by_index_file.values(), key=sum_file_sizes)
         without_vectors = sorted(
             (f for f in selected if f.file_name not in vector_refs), key=_size_key
         )
@@ -150,7 +150,7 @@ class AppendCompactStrategy:
         packed, current, weight = [], list[DataFileMeta](), 0
         for item in items:
             current.extend(item)
-            weight += _total_size(item) + self.open_file_cost * len(item)
+            weight += sum_file_sizes(item) + self.open_file_cost * len(item)
             if len(current) > 1 and weight >= 2 * self.target_size:
                 packed.append(current)
                 current, weight = [], 0
@@ -180,7 +180,7 @@ class AppendCompactStrategy:
             if len(window) >= self.min_files:
                 groups.append(tuple(window))
                 window.clear()
-            elif _total_size(window) >= 2 * self.target_size:
+            elif sum_file_sizes(window) >= 2 * self.target_size:
                 window.popleft()
         return groups
 
@@ -204,10 +204,6 @@ class AppendCompactStrategy:
             or (self.force_rewrite_all and bool(trailing))
         )
         return [trailing] if is_selected else []
-
-
-def _total_size(files: Iterable[DataFileMeta]) -> int:
-    return sum(file.file_size for file in files)
 
 
 def _size_key(file: DataFileMeta) -> tuple[int, int]:

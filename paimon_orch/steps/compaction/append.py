@@ -113,7 +113,8 @@ def plan(
         return row_ranges.add_moved_vectors(plan, judged.chosen)
     if schema.is_bucket_unaware or clustering.is_clustered(schema):
         return plan
-    return replace(plan, guards=tuple(map(_build_guard, select_append_units(plan))))
+    guards = (BucketGuard.of(x.partition_bucket, (), x.vectors) for x in select_append_units(plan))
+    return replace(plan, guards=tuple(guards))
 
 
 def select_buckets(
@@ -238,10 +239,6 @@ class _BucketPlanner:
         if self.is_full:
             return CompactReason.FULL
         return CompactReason.DELETED_ROWS if has_deleted_rows else CompactReason.SMALL_FILES
-
-
-def _build_guard(unit: AppendCompactionUnit) -> BucketGuard:
-    return BucketGuard.of(unit.partition_bucket, (), unit.vectors)
 
 
 def select_append_units(plan: CompactionPlan) -> tuple[AppendCompactionUnit, ...]:

@@ -31,11 +31,6 @@ class AppendCompactionUnit(CompactionUnit):
         """Return the files of all groups."""
         return tuple(file for group in self.groups for file in group)
 
-    @property
-    def output_level(self) -> int:
-        """Return 0, the only level of append tables."""
-        return 0
-
     def run(self, reader: FileReader) -> bytes:
         """Rewrite the groups and return an encoded :class:`CommitMessage`; may run repeatedly.
 

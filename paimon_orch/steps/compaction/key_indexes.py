@@ -157,11 +157,7 @@ def plan(table: Table, request: PartitionRequest) -> KeyIndexPlan:
         units=tuple(units),
         replaced=tuple(replaced),
         guards=tuple(
-            BucketGuard.of(
-                split.partition_bucket,
-                ((file.level, file.file_name) for file in split.files),
-                split.vectors,
-            )
+            BucketGuard.of(split.partition_bucket, split.files, split.vectors)
             for split in {split.partition_bucket: split for split in touched}.values()
         ),
     )

@@ -76,11 +76,6 @@ class MaterializeUnit(CompactionUnit):
         """Return the files of all rows."""
         return self.files_by_row_id
 
-    @property
-    def output_level(self) -> int:
-        """Return 0, the only level of append tables."""
-        return 0
-
     def run(self, reader: FileReader) -> bytes:
         """Write the rows and return an encoded :class:`CommitMessage`; may run repeatedly."""
         vectors = read_deletion_vectors(reader.io, reader.paths, reader.schema, self.vectors)

@@ -102,9 +102,9 @@ class CompactionUnit(ABC):
         """Return the files to compact."""
 
     @property
-    @abstractmethod
     def output_level(self) -> int:
-        """Return the level of the new files."""
+        """Return the level of the new files; append tables have only level 0."""
+        return 0
 
     @abstractmethod
     def run(self, reader: FileReader) -> bytes:

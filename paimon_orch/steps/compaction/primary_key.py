@@ -156,7 +156,7 @@ def plan(
             units += _split_unit(reader, unit)
             planned += 1
             if needs_guards or split.vectors:
-                guards.append(_build_guard(split))
+                guards.append(BucketGuard.of(split.partition_bucket, split.files, split.vectors))
     return CompactionPlan(
         request=request,
         state=state,
@@ -188,11 +188,6 @@ def _check_merged_levels(
         "not merged now. A compaction would drop values or leave several rows of a key; run "
         f"{state.label.format_command('repair')} first. Nothing was changed"
     )
-
-
-def _build_guard(split: BucketSplit) -> BucketGuard:
-    files = [(file.level, file.file_name) for file in split.files]
-    return BucketGuard.of(split.partition_bucket, files, split.vectors)
 
 
 def check_compactable(schema: TableSchema) -> None:

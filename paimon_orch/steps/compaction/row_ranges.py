@@ -54,11 +54,6 @@ class RowRangeCompactionUnit(CompactionUnit):
         return self.files_by_row_id
 
     @property
-    def output_level(self) -> int:
-        """Return 0, the only level of append tables."""
-        return 0
-
-    @property
     def rows(self) -> int:
         """Return the number of physical rows; a row in several files counts once."""
         return sum({file.first_row_id: file.row_count for file in self.inputs}.values())

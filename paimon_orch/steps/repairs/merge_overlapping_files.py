@@ -77,13 +77,12 @@ def plan(table: Table, request: CompactRequest) -> CompactionPlan:
         snapshot_id=snapshot.id,
         reader=open_reader(state, schema, live),
         units=tuple(units),
-        guards=tuple(_build_guard(s) for s in splits if s.partition_bucket in buckets),
+        guards=tuple(
+            BucketGuard.of(split.partition_bucket, split.files, split.vectors)
+            for split in splits
+            if split.partition_bucket in buckets
+        ),
     )
-
-
-def _build_guard(split: BucketSplit) -> BucketGuard:
-    files = [(file.level, file.file_name) for file in split.files]
-    return BucketGuard.of(split.partition_bucket, files, split.vectors)
 
 
 def _plan_units(

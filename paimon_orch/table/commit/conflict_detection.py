@@ -43,16 +43,13 @@ class BucketGuard:
     def of(
         cls,
         bucket: PartitionBucket,
-        files: Iterable[tuple[int, str]],
+        files: Iterable[DataFileMeta],
         index: Iterable[IndexManifestEntry],
     ) -> "BucketGuard":
-        """Return the guard of a bucket; ``files`` has the level and name of each of its files.
-
-        The guard ignores files of level 0.
-        """
+        """Return the guard of a bucket with some files, of which those of level 0 are ignored."""
         return cls(
             bucket,
-            frozenset(name for level, name in files if level > 0),
+            frozenset(file.file_name for file in files if file.level > 0),
             frozenset(entry.file_name for entry in index),
         )
 

@@ -141,7 +141,9 @@ def vectors(
 
 
 GUARD = BucketGuard.of(
-    PartitionBucket(EMPTY_ROW, 0), [(5, "top"), (0, "new")], [vectors("index-1")]
+    PartitionBucket(EMPTY_ROW, 0),
+    [entry("top", level=5).file, entry("new").file],
+    [vectors("index-1")],
 )
 
 
