@@ -64,6 +64,11 @@ class CommitChanges:
     """Whether to merge all manifests that are not full, and to drop deleted entries from them."""
 
     @property
+    def changelog_rows(self) -> int | None:
+        """Return the number of rows of the changelog, or None if there is none."""
+        return sum(entry.file.row_count for entry in self.changelog) if self.changelog else None
+
+    @property
     def can_conflict(self) -> bool:
         """Return whether the changes can conflict with other commits."""
         return (

@@ -156,9 +156,7 @@ class SnapshotBuilder:
             delta_manifest_list_size=written.delta_list[1],
             changelog_manifest_list=written.changelog_list[0],
             changelog_manifest_list_size=written.changelog_list[1],
-            changelog_record_count=sum(entry.file.row_count for entry in changes.changelog)
-            if changes.changelog
-            else None,
+            changelog_record_count=changes.changelog_rows,
             index_manifest=written.index_manifest,
             watermark=None if latest is None else latest.watermark,
             statistics=self._resolve_statistics(),
