@@ -44,7 +44,8 @@ from paimon_orch.errors import (
     PaimonError,
 )
 from paimon_orch.format.options import Options
-from paimon_orch.format.options.core_options import BUCKET_KEY, honoured
+from paimon_orch.format.options.core_options import BUCKET_KEY
+from paimon_orch.format.options.option_builders import honoured
 from paimon_orch.format.options.value_type import BOOLEAN, INTEGER, TEXT
 from paimon_orch.format.paths import MAIN_BRANCH, TablePaths
 from paimon_orch.format.schema import TableSchema
