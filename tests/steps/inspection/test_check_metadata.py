@@ -21,7 +21,7 @@ from paimon_orch.format.manifest import columnar_manifest
 from paimon_orch.format.manifest.manifest_entry import ManifestEntry
 from paimon_orch.steps.common import manifest_units
 from paimon_orch.steps.inspection.check_table import check
-from paimon_orch.table.commit import snapshot_builder
+from paimon_orch.table.commit import kind_conflicts
 from paimon_orch.table.table import Table
 
 
@@ -85,7 +85,7 @@ def test_files_with_a_part_of_their_row_ids_in_common_are_found(
     add_columns(table, table_of("a b c", [(n, n, n) for n in range(5)]))
     add_columns(table, table_of("b", [(n,) for n in range(5)]), first_row_id=0)
     assert check(table).findings == ()
-    monkeypatch.setattr(snapshot_builder, "check_row_ranges", lambda *_: None)
+    monkeypatch.setattr(kind_conflicts, "check_row_ranges", lambda *_: None)
     add_columns(table, table_of("b", [(n,) for n in range(3)]), first_row_id=4)
 
     [finding] = check(table).findings

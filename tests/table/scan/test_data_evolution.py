@@ -18,7 +18,7 @@ from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.row.binary_row import EMPTY_ROW
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
-from paimon_orch.table.commit import snapshot_builder
+from paimon_orch.table.commit import kind_conflicts
 from paimon_orch.table.scan.data_evolution import DataEvolutionReader, group_files_by_rows
 
 NAMES = ("a", "b", "c")
@@ -84,7 +84,7 @@ def test_complete_rows_are_appended_and_replaced(tmp_path: Path) -> None:
 @pytest.fixture
 def no_row_id_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let commits add files that a reader must refuse."""
-    monkeypatch.setattr(snapshot_builder, "check_row_ranges", lambda *_: None)
+    monkeypatch.setattr(kind_conflicts, "check_row_ranges", lambda *_: None)
 
 
 @pytest.mark.usefixtures("no_row_id_checks")
