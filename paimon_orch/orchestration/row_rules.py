@@ -62,7 +62,7 @@ def evaluate_row_rules(table: "Table", rules: Mapping[str, str]) -> Iterator[Rul
     :class:`UnsupportedError` if the values of a column are in no single file: for tables with data
     evolution, and for columns that the merge engine combines.
     """
-    state = table.stores.load(with_lists=True)
+    state = table.load(with_lists=True)
     schema = state.get_schema()
     state.check_step(StepKind.READ, schema)
     tallies = {

@@ -47,7 +47,7 @@ def evaluate(table: Table, **rules: str) -> dict[str, RuleOutcome]:
 def write(table: Table, rows: list[tuple[int, int | None, str | None]]) -> None:
     schema = pa.schema({"id": pa.int32(), "v": pa.int32(), "s": pa.string()})
     data = pa.Table.from_pylist([dict(zip(["id", "v", "s"], row, strict=True)) for row in rows])
-    write = table.upsert if table.stores.load().get_schema().primary_keys else table.append
+    write = table.upsert if table.load().get_schema().primary_keys else table.append
     write(data.cast(schema))
 
 
@@ -132,7 +132,7 @@ def test_no_null_of_a_table_of_another_writer_is_overlooked(
 ) -> None:
     warehouse = copy_warehouse(folder, tmp_path / "warehouse")
     table = Catalog(str(warehouse)).table(table_name(entry))
-    for column in table.stores.load().get_schema().names:
+    for column in table.load().get_schema().names:
         try:
             [outcome] = evaluate_row_rules(table, {"null": f"`{column}` IS NULL"})
         except (InputError, UnsupportedError):
