@@ -50,6 +50,7 @@ _PANELS = {
     "cleanup": Panel.EXPIRE,
     "publication": Panel.PUBLISH,
     "repairs": Panel.CHECK,
+    "row_level": Panel.WRITE,
     "purge-files": Panel.WRITE,
 }
 """The sections of declared steps by their names or folders; the others compact and optimize."""
@@ -76,8 +77,6 @@ _COMMANDS: Mapping[str, IndexEntry] = MappingProxyType(
         "merge-into": IndexEntry(
             "row_level", Panel.WRITE, "Update, delete and insert rows from files."
         ),
-        "drop-partitions": IndexEntry("row_level", Panel.WRITE, "Delete whole partitions."),
-        "truncate": IndexEntry("row_level", Panel.WRITE, "Delete all rows."),
         "read": IndexEntry("read", Panel.READ, "Print the rows of a table."),
         "sql": IndexEntry("sql", Panel.READ, "Print the result of an SQL query over tables."),
         "describe": IndexEntry(
@@ -101,9 +100,6 @@ _COMMANDS: Mapping[str, IndexEntry] = MappingProxyType(
         "compact-database": IndexEntry(
             "compact", Panel.COMPACT, "Compact the tables of one or more databases."
         ),
-        "analyze": IndexEntry(
-            "analyze", Panel.COMPACT, "Count rows and compute column statistics."
-        ),
         "doctor": IndexEntry(
             "doctor", Panel.CHECK, "Find tables that are damaged, slow or not maintained."
         ),
@@ -113,9 +109,6 @@ _COMMANDS: Mapping[str, IndexEntry] = MappingProxyType(
         "undo": IndexEntry("rollback", Panel.REFERENCES, "Take back the newest snapshot."),
         "trigger-tag-automatic-creation": IndexEntry(
             "tag", Panel.REFERENCES, "Create the tags that are due."
-        ),
-        "repair-earliest-snapshot": IndexEntry(
-            "repair", Panel.CHECK, "Make the snapshot after a gap the earliest one."
         ),
         "demo": IndexEntry("demo", Panel.DEMO, "Load, compact and check a table of flights."),
     }
@@ -140,7 +133,7 @@ INDEX: Mapping[str, IndexEntry] = MappingProxyType(
         **dict(
             _index_step(name, entry)
             for name, entry in find_steps().items()
-            if name not in _COMMANDS
+            if name not in _COMMANDS and entry.command == name
         ),
         **_GROUPS,
     }

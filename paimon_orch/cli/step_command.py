@@ -32,17 +32,27 @@ from paimon_orch.steps.common.argument import DeclaredField
 from paimon_orch.steps.common.executor import Executor, InProcessExecutor
 from paimon_orch.steps.common.executor_choice import ExecutorKind
 from paimon_orch.steps.common.step_declaration import StepDeclaration
-from paimon_orch.steps.common.step_registry import StepEntry, load_declaration
+from paimon_orch.steps.common.step_registry import StepEntry, find_steps, load_declaration
 from paimon_orch.steps.common.step_report import PlanReport
 from paimon_orch.table.table import Table
 
 _MAX_SHOWN_ROWS = 1_000
+_SEPARATORS = {";": "semicolons", ",": "commas"}
 _Declaration = StepDeclaration[Any, Any, Any]
 
 
-def add_step_command(app: typer.Typer, name: str, entry: StepEntry, panel: Panel) -> None:
+def add_group_commands(group: typer.Typer, name: str) -> None:
+    """Register the commands of declared steps in a group, such as ``tag delete``."""
+    for step, entry in find_steps().items():
+        if entry.command.startswith(f"{name} "):
+            add_step_command(group, step, entry)
+
+
+def add_step_command(
+    app: typer.Typer, step: str, entry: StepEntry, panel: Panel | None = None
+) -> None:
     """Register the command of a declared step."""
-    declaration = load_declaration(name)
+    declaration = load_declaration(step)
 
     def command(
         *,
@@ -68,15 +78,15 @@ def add_step_command(app: typer.Typer, name: str, entry: StepEntry, panel: Panel
         if report.asks:
             confirm(report.describe_action(table), yes=yes, undo=report.undo)
         outcome = _run(declaration, target, planned, runner)
-        lines = outcome.describe() or [report.nothing or "nothing was changed"]
-        output.print_values(outcome.to_dict(), *lines)
+        output.print_report(outcome.to_dict(), partial(_print_outcome, outcome, report))
 
     command.__signature__ = inspect.Signature(list(_list_parameters(declaration)))  # type: ignore[attr-defined]
     command.__annotations__ = {
         parameter.name: parameter.annotation for parameter in _list_parameters(declaration)
     }
     command.__doc__ = f"{entry.summary}\n\n{declaration.help}"
-    examples = [f"{name} {example}" for example in declaration.examples]
+    examples = [f"{entry.command} {example}" for example in declaration.examples]
+    name = entry.command.rpartition(" ")[2]
     register_command(app, command, panel, name=name, examples=examples)
 
 
@@ -89,6 +99,13 @@ def print_plan(planned: Any, table: str) -> None:
         print_lines(report.nothing)
     else:
         print_lines(f"would {report.describe_action(table)}; nothing was changed")
+
+
+def _print_outcome(outcome: Any, report: PlanReport) -> None:
+    header, rows = outcome.tabulate()
+    if rows:
+        print_rows(header, rows)
+    print_lines(*(outcome.describe() or [report.nothing or "nothing was changed"]))
 
 
 def _print_rows(report: PlanReport) -> None:
@@ -154,9 +171,11 @@ def _build_annotation(declared: DeclaredField) -> Any:
     kind: Any = str if argument.parse is not None or argument.split is not None else declared.kind
     sentence = argument.help
     if argument.split is not None:
-        sentence += " Several are separated by semicolons."
+        sentence += f" Several are separated by {_SEPARATORS[argument.separator]}."
     if argument.minimum is not None:
         sentence += f" At least {argument.minimum}."
+    if argument.is_positional:
+        return Annotated[kind, typer.Argument(metavar=argument.metavar, help=sentence)]
     option = typer.Option(
         get_option(declared),
         metavar=argument.metavar or ("N" if kind is int else None),

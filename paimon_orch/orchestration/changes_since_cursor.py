@@ -17,9 +17,7 @@ from paimon_orch.orchestration.cursor import (
     now_millis,
 )
 from paimon_orch.orchestration.partition_keys import parse_partition_path
-from paimon_orch.steps.common.bucket_scan import scan_latest_buckets
-from paimon_orch.steps.common.partition_selection import PartitionRequest
-from paimon_orch.steps.compaction.policy import CompactionDecision, CompactionPolicy, decide
+from paimon_orch.steps.compaction.policy import CompactionDecision, CompactionPolicy
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 from paimon_orch.table.table import Table
@@ -61,6 +59,11 @@ class CompactionDecider:
         self, paths: Collection[str] | None = None, overdue: Collection[str] | None = ()
     ) -> tuple[CompactionDecision, ...]:
         """Return the decisions for the partitions with these paths, or for all partitions."""
+        # definitions of sensors load without the functions of compactions
+        from paimon_orch.steps.common.bucket_scan import scan_latest_buckets
+        from paimon_orch.steps.common.partition_selection import PartitionRequest
+        from paimon_orch.steps.compaction.decide import decide
+
         if paths is not None and not paths:
             return ()
         is_whole_table = paths is None or "" in paths

@@ -24,6 +24,11 @@ class PlannedRun:
         return tuple(decision.partition for decision in self.decisions) if self.keys else ("",)
 
     @property
+    def bytes(self) -> int:
+        """The size of the files that the run reads, by which an orchestrator can size it."""
+        return sum(decision.metrics.rewrite_bytes for decision in self.decisions)
+
+    @property
     def decision(self) -> CompactionDecision:
         """The decision about the only partition, or one for all partitions of the run."""
         first, others = self.decisions[0], len(self.decisions) - 1

@@ -3,21 +3,23 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from paimon_orch.format.display import format_count
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
-from paimon_orch.steps.compaction.compact import CompactionResult, CompactionUnit
 from paimon_orch.steps.compaction.policy import CompactionDecision
-from paimon_orch.steps.inspection.inspect import TableReport
-from paimon_orch.steps.maintenance.rewrite_file_index import (
-    FileIndexRewritePlan,
-    FileIndexRewriteResult,
-)
 from paimon_orch.table.scan.unseen_rows import Visibility
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.postpone_bucket import has_postpone_buckets
+
+if TYPE_CHECKING:  # definitions load without the steps
+    from paimon_orch.steps.compaction.compact import CompactionResult, CompactionUnit
+    from paimon_orch.steps.inspection.inspect import TableReport
+    from paimon_orch.steps.maintenance.rewrite_file_index import (
+        FileIndexRewritePlan,
+        FileIndexRewriteResult,
+    )
 
 MAX_TABLE_ROWS = 50
 
@@ -128,13 +130,13 @@ class RunReport:
     before_after: ReportTable | None = None
 
 
-def filter_result(result: CompactionResult, path: str) -> CompactionResult:
+def filter_result(result: "CompactionResult", path: str) -> "CompactionResult":
     """Return a result with the plan of one partition; its totals are those of the whole commit."""
     units = tuple(unit for unit in result.plan.units if unit.partition_text == path)
     return replace(result, plan=replace(result.plan, units=units))
 
 
-def build_table_report(report: TableReport) -> RunReport:
+def build_table_report(report: "TableReport") -> RunReport:
     """Return the size and the read amplification of a table or partition.
 
     Leaves out metrics that are the same for all tables of its kind.
@@ -171,9 +173,9 @@ def _can_have_rows_not_visible(schema: TableSchema) -> bool:
 
 
 def build_compaction_report(
-    before: TableReport,
-    after: TableReport,
-    result: CompactionResult,
+    before: "TableReport",
+    after: "TableReport",
+    result: "CompactionResult",
     *,
     partition: bool,
     include_totals: bool = True,
@@ -214,7 +216,9 @@ def build_compaction_report(
     return report
 
 
-def _summarize_compaction(before: TableReport, after: TableReport, result: CompactionResult) -> str:
+def _summarize_compaction(
+    before: "TableReport", after: "TableReport", result: "CompactionResult"
+) -> str:
     units = result.plan.units
     if not units:
         return "Nothing to compact."
@@ -238,7 +242,7 @@ def _build_before_after_table(before: RunReport, after: RunReport) -> ReportTabl
     return ReportTable.of(rows, {"figure": "string", "before": "float", "after": "float"})
 
 
-def build_plan_table(units: Sequence[CompactionUnit], *, partition: bool) -> ReportTable:
+def build_plan_table(units: "Sequence[CompactionUnit]", *, partition: bool) -> ReportTable:
     """Return the largest units of a compaction plan as a table, largest first.
 
     :param partition: whether all units belong to one partition, which then has no column
@@ -264,8 +268,8 @@ def build_decisions_table(decisions: Sequence[CompactionDecision]) -> ReportTabl
 
 
 def build_index_report(
-    plan: FileIndexRewritePlan,
-    result: FileIndexRewriteResult,
+    plan: "FileIndexRewritePlan",
+    result: "FileIndexRewriteResult",
     partition: str | None = None,
     *,
     include_totals: bool = True,

@@ -32,7 +32,7 @@ NOT_FOR_INSPECT = {
 NOT_FOR_COMPACT = {
     *("dagster", "datasketches", "fsspec", "pandas", "pendulum", "pyarrow.dataset", "pyspark"),
     *("requests", "rich.progress", "sqlalchemy", "sqlglot", "yaml"),
-    *("paimon_orch.steps.compaction.append", "paimon_orch.steps.compaction.policy"),
+    *("paimon_orch.steps.compaction.append", "paimon_orch.steps.compaction.decide"),
     *("paimon_orch.steps.compaction.key_indexes", "paimon_orch.steps.compaction.move_postponed"),
     *("paimon_orch.steps.maintenance.rescale", "paimon_orch.steps.row_level.row_level_write"),
     *("paimon_orch.table.iceberg.publish", "paimon_orch.table.iceberg.publishable"),

@@ -17,7 +17,7 @@ from paimon_orch.orchestration.partition_keys import (
     format_partition_path,
     parse_partition_path,
 )
-from paimon_orch.steps.compaction.policy import decide
+from paimon_orch.steps.compaction.decide import decide
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
 VALUES = TEXT | st.sampled_from(

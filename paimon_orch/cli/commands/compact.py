@@ -289,7 +289,7 @@ def _plan_compaction(
         if request.partitions is not None and request.where is None:
             judges.append(PARTITION_JUDGE)
         if with_decisions:
-            from paimon_orch.steps.compaction.policy import PolicyJudge
+            from paimon_orch.steps.compaction.decide import PolicyJudge
 
             judges.append(PolicyJudge(now=scan.now))
         scan.judge_together(judges)
@@ -302,7 +302,7 @@ def _plan_compaction(
     planned = compact_step.plan(table, request, scan, state=state)
     if scan is None or not with_decisions:
         return planned, []
-    from paimon_orch.steps.compaction.policy import decide
+    from paimon_orch.steps.compaction.decide import decide
 
     return planned, decide(table, scan=scan)
 

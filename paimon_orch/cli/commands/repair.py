@@ -21,11 +21,9 @@ from paimon_orch.cli.registration import register_command
 from paimon_orch.cli.screen import LINES
 from paimon_orch.errors import InputError
 from paimon_orch.steps.common.step import run_step
-from paimon_orch.steps.common.step_report import describe_loss
 from paimon_orch.steps.inspection.doctor_findings import DoctorRule
 from paimon_orch.steps.repairs import repair as repair_step
 from paimon_orch.steps.repairs.tag_before import describe_tag
-from paimon_orch.table.metadata.rollback import check_can_repair_earliest
 
 _Rules = Annotated[
     list[str] | None,
@@ -35,9 +33,6 @@ _Rules = Annotated[
         help="Finding of doctor to repair, such as snapshot-gap; repeatable.",
         show_default="all that can be repaired",
     ),
-]
-_EarliestSnapshot = Annotated[
-    int, typer.Option("--snapshot", metavar="ID", help="Id of the snapshot.")
 ]
 
 
@@ -51,13 +46,6 @@ def add_commands(app: typer.Typer) -> None:
             "repair /lake db.orders --dry-run",
             "repair /lake db.orders --rule snapshot-gap --yes",
         ],
-    )
-    register_command(
-        app,
-        repair_earliest,
-        Panel.CHECK,
-        name="repair-earliest-snapshot",
-        examples=["repair-earliest-snapshot /lake db.orders --snapshot 8 --dry-run"],
     )
 
 
@@ -115,36 +103,3 @@ def _format_repairs(planned: repair_step.RepairPlan) -> list[str]:
     if planned.deferred:
         lines.append(f"after these repairs, run repair again for: {', '.join(planned.deferred)}")
     return lines
-
-
-def repair_earliest(
-    ctx: typer.Context,
-    location: CatalogLocation,
-    table: Identifier,
-    snapshot: _EarliestSnapshot,
-    yes: Yes = False,
-    dry_run: DryRun = False,
-    output: JsonOutput = LINES,
-) -> None:
-    """Make the snapshot after a gap the earliest one.
-
-    For a table with missing snapshot files. All snapshots from this one to the newest must exist.
-    Older snapshots are then treated as expired.
-    """
-    target = open_table(ctx, location, table)
-    store = target.stores.snapshots
-    previous = check_can_repair_earliest(store, snapshot)
-    older = sum(previous <= number < snapshot for number in store.ids())
-    action = (
-        f"set the earliest snapshot of {table} from {previous} to {snapshot} and no longer keep "
-        f"{describe_loss({'older snapshot': older})}"
-    )
-    if dry_run:
-        text = f"would {action}; nothing was changed"
-    else:
-        if older:
-            confirm(action, yes=yes)
-        target.repair_earliest_snapshot(snapshot)
-        text = f"set the earliest snapshot from {previous} to {snapshot}"
-    values: dict[str, object] = {"snapshot_id": snapshot, "previous_snapshot_id": previous}
-    output.print_values(values, text)

@@ -1,4 +1,4 @@
-"""Commands that change or delete single rows, partitions, or all rows."""
+"""Commands that change or delete single rows."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal, TypedDict
@@ -24,7 +24,6 @@ from paimon_orch.cli.common import (
     compact_after_write,
     confirm,
     open_progress_bars,
-    open_table,
     open_table_for_write,
     parse_pair,
     print_write_result,
@@ -35,9 +34,7 @@ from paimon_orch.cli.registration import register_command
 from paimon_orch.cli.screen import LINES, Output
 from paimon_orch.errors import PaimonError
 from paimon_orch.format.display import format_count
-from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.steps.common.executor_choice import ChoosingExecutor, ExecutorKind
-from paimon_orch.steps.common.partition_selection import split_partitions
 from paimon_orch.steps.common.step_report import KEPT_ROWS, describe_loss
 from paimon_orch.steps.compaction.compact import CompactionResult
 from paimon_orch.steps.row_level import row_level_write as row_level
@@ -48,7 +45,6 @@ from paimon_orch.steps.row_level.row_level_write import (
     RowLevelResult,
 )
 from paimon_orch.steps.row_level.update import update as update_in_process
-from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.table import Table
 
 AssignmentTexts = list[str] | None
@@ -96,14 +92,6 @@ _Insert = Annotated[
         "columns; may be repeated.",
     ),
 ]
-_PartitionsToDrop = Annotated[
-    str,
-    typer.Option(
-        "--partitions",
-        metavar="DT=2026-01-01",
-        help="Partitions to drop, separated by semicolons: 'dt=a;dt=b'.",
-    ),
-]
 _MERGE_EXAMPLE = (
     "merge-into /lake db.orders --from changes.csv \\\n"
     "        --on 'target.id = source.id' --update '*' --insert '*'"
@@ -130,13 +118,6 @@ def add_commands(app: typer.Typer) -> None:
         Panel.WRITE,
         examples=[_MERGE_EXAMPLE],
     )
-    register_command(
-        app,
-        drop_partitions,
-        Panel.WRITE,
-        examples=["drop-partitions /lake db.orders --partitions 'dt=2026-01-01'"],
-    )
-    register_command(app, truncate, Panel.WRITE, examples=["truncate /lake db.orders --dry-run"])
 
 
 def delete(
@@ -351,67 +332,3 @@ def _print_row_level_result(
     print_write_result(
         table, result.to_dict(), output, empty_text=empty_text, compaction=compaction
     )
-
-
-def drop_partitions(
-    ctx: typer.Context,
-    location: CatalogLocation,
-    table: Identifier,
-    partitions: _PartitionsToDrop,
-    yes: Yes = False,
-    dry_run: DryRun = False,
-    output: JsonOutput = LINES,
-) -> None:
-    """Delete whole partitions.
-
-    Commits one snapshot without the rows; older snapshots keep them.
-    """
-    target = open_table(ctx, location, table)
-    specs = split_partitions(target, partitions)
-    dropped = set(target.plan_partition_drop(specs).partitions)
-    rows = [split.row_count for split in target.files() if split.partition in dropped]
-    names = sorted(format_partition(partition, target.stores.get_schema()) for partition in dropped)
-    loss = describe_loss({"row": sum(rows), "partition": names or specs})
-    if dry_run:
-        _print_removal_plan(rows, f"delete {loss} of {table}", output)
-        return
-    confirm(f"delete {loss} of {table}", yes=yes, undo=KEPT_ROWS)
-    _print_removal(target.drop_partitions(specs), output)
-
-
-def truncate(
-    ctx: typer.Context,
-    location: CatalogLocation,
-    table: Identifier,
-    yes: Yes = False,
-    dry_run: DryRun = False,
-    output: JsonOutput = LINES,
-) -> None:
-    """Delete all rows.
-
-    Commits one snapshot without the rows; older snapshots keep them.
-    """
-    target = open_table(ctx, location, table)
-    rows = [split.row_count for split in target.files()]
-    action = f"delete all {describe_loss({'row': sum(rows)})} of {table}"
-    if dry_run:
-        _print_removal_plan(rows, action, output)
-        return
-    if rows:
-        confirm(action, yes=yes, undo=KEPT_ROWS)
-    _print_removal(target.truncate(), output)
-
-
-def _print_removal_plan(bucket_rows: list[int], action: str, output: Output) -> None:
-    values: dict[str, object] = {"buckets": len(bucket_rows), "rows": sum(bucket_rows)}
-    output.print_values(values, f"would {action}; nothing was changed")
-
-
-def _print_removal(snapshot: Snapshot | None, output: Output) -> None:
-    if snapshot is None:
-        text = "no rows: nothing was committed"
-        output.print_values({"snapshot_id": None, "rows": 0}, text)
-        return
-    rows = -snapshot.delta_record_count
-    values: dict[str, object] = {"snapshot_id": snapshot.id, "rows": rows}
-    output.print_values(values, f"snapshot {snapshot.id}: {format_count(rows, 'row')} deleted")

@@ -20,11 +20,10 @@ from paimon_orch.cli.common import (
 from paimon_orch.cli.help_page import Panel, new_group
 from paimon_orch.cli.registration import register_command
 from paimon_orch.cli.screen import LINES
+from paimon_orch.cli.step_command import add_group_commands
 from paimon_orch.errors import InputError
-from paimon_orch.format.display import format_count
 from paimon_orch.safe_text import escape_name
 from paimon_orch.steps.common.step import EmptyRequest, run_step
-from paimon_orch.steps.expiration import delete_tag as deletion_step
 from paimon_orch.steps.maintenance import create_automatic_tags as creation_step
 from paimon_orch.table.metadata.time_travel import (
     find_first_since_time,
@@ -79,14 +78,12 @@ def add_commands(app: typer.Typer) -> None:
         examples=["tag create /lake db.orders release-7 --time-retained '30 d'"],
     )
     register_command(
-        tags, delete_tag, name="delete", examples=["tag delete /lake db.orders release-7 --dry-run"]
-    )
-    register_command(
         tags,
         rename_tag,
         name="rename",
         examples=["tag rename /lake db.orders release-7 release-7.0"],
     )
+    add_group_commands(tags, "tag")
     app.add_typer(tags, name="tag", rich_help_panel=Panel.REFERENCES)
     register_command(
         app,
@@ -142,33 +139,6 @@ def create_tag(
     tagged = create_or_replace(name, snapshot, time_retained=retention)
     values: dict[str, object] = {"tag": name, "snapshot_id": tagged.id}
     output.print_values(values, f"tag {name} keeps snapshot {tagged.id}")
-
-
-def delete_tag(
-    ctx: typer.Context,
-    location: CatalogLocation,
-    table: Identifier,
-    name: _TagName,
-    yes: Yes = False,
-    dry_run: DryRun = False,
-    output: JsonOutput = LINES,
-) -> None:
-    """Delete a tag and the files that only it references."""
-    target = open_table(ctx, location, table)
-    name = target.tags.find(name)
-    shown = escape_name(name)
-    deleted = deletion_step.plan(target, deletion_step.DeleteTagRequest(name=name))
-    action = f"delete tag {shown} of {table} with {_count_files(deleted)}"
-    if dry_run:
-        output.print_values(deleted.to_dict(), f"would {action}; nothing was changed")
-        return
-    confirm(action, yes=yes)
-    deleted = run_step(deletion_step.DELETE_TAG, target, deleted).plan
-    output.print_values(deleted.to_dict(), f"deleted tag {shown} with {_count_files(deleted)}")
-
-
-def _count_files(planned: deletion_step.TagDeletionPlan) -> str:
-    return format_count(len(planned.files_to_delete), "file")
 
 
 def rename_tag(

@@ -11,8 +11,8 @@ from paimon_orch.format.arrays import Indices, Int64Array
 from paimon_orch.format.manifest.live_files import NO_TIME
 from paimon_orch.steps.autopilot.level_merges import LevelMerges
 from paimon_orch.steps.common.bucket_scan import BucketScan, Judgment
+from paimon_orch.steps.compaction.decide import PolicyJudge
 from paimon_orch.steps.compaction.kind_compaction import find_compaction
-from paimon_orch.steps.compaction.policy import PolicyJudge
 from paimon_orch.steps.expiration.expire_partitions import find_expired_partitions
 from paimon_orch.steps.inspection.bucket_metrics import BucketMetrics
 from paimon_orch.table.filter.partition_spec import format_partition

@@ -34,7 +34,8 @@ from paimon_orch.steps.common.executor import Executor
 from paimon_orch.steps.common.partition_selection import PartitionRequest, plan_live_buckets
 from paimon_orch.steps.common.step import EmptyRequest
 from paimon_orch.steps.compaction.clustering import is_clustered
-from paimon_orch.steps.compaction.policy import CompactionDecision, CompactionMetrics, decide
+from paimon_orch.steps.compaction.decide import decide
+from paimon_orch.steps.compaction.policy import CompactionDecision, CompactionMetrics
 from paimon_orch.steps.expiration.retention import (
     Retention,
     RetentionRequest,

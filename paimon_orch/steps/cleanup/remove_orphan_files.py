@@ -87,7 +87,13 @@ class RemoveOrphanFilesRequest(ParsedRequest):
     """Selects the orphan files to remove."""
 
     older_than: Annotated[
-        int | None, Argument(CUTOFF_HELP, parse=parse_cutoff, metavar="TIME", default="1 d")
+        int | None,
+        Argument(
+            f"{CUTOFF_HELP} Must exceed the duration of the slowest write.",
+            parse=parse_cutoff,
+            metavar="TIME",
+            default="1 d",
+        ),
     ] = None
     """Only files modified before this time are removed (epoch milliseconds; None: one day ago)."""
     partitions: Annotated[
@@ -163,6 +169,8 @@ class OrphanFilesPlan(Displayable):
                 *(file.path for file in self.files),
                 *_describe_skipped(self.skipped_external_paths),
             ],
+            columns={"path": "string", "bytes": "int"},
+            items=({"path": file.path, "bytes": file.size} for file in self.files),
             asks=bool(self) and may_be_new and not quarantine,
         )
 

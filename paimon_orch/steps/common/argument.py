@@ -45,12 +45,21 @@ class Argument:
     """Raises an error for a value that does not fit the table."""
     split: "Callable[[Table, str], Sequence[object] | None] | None" = None
     """Splits the text of a list, for front ends that have no lists."""
+    separator: str = ";"
+    """Separates the items in the text of a list."""
+    is_positional: bool = False
+    """Whether the command takes the value without an option, after the table."""
     option: str | None = None
     """The option of the command; by default, the name of the field with hyphens."""
     metavar: str | None = None
     """The value in help pages: ``DURATION``."""
     default: str | None = None
     """Where the default value comes from, if it is not that of the field."""
+
+
+def split_names(_table: "Table", text: str) -> list[str]:
+    """Split a list of names that are separated by commas."""
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,6 +33,9 @@ from paimon_orch.table.table import Table
 
 logger = get_logger(__name__)
 
+TextTable = tuple[Sequence[str], Sequence[Sequence[str]]]
+"""The header and the rows of a table."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmptyRequest:
@@ -50,6 +53,10 @@ class StepOutcome(Displayable):
     def count_io(self) -> StepIo:
         """Return the rows and files that the step processed, as far as they are known."""
         return StepIo()
+
+    def tabulate(self) -> TextTable:
+        """Return the header and the rows of a table that belongs to the description."""
+        return (), ()
 
     def describe(self) -> list[str]:
         """Return what the step did, in one or more lines; none if it changed nothing."""

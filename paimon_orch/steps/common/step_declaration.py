@@ -79,7 +79,7 @@ class StepDeclaration(Generic[RequestT, PlanT, OutcomeT]):
         return self.request(**converted)
 
 
-def declare_step(
+def declare_step(  # noqa: PLR0913 - the parts of a declaration
     step: Step[RequestT, PlanT, Any, Any, Any, OutcomeT],
     request: type[RequestT],
     *,
@@ -88,8 +88,12 @@ def declare_step(
     help: str = "",
     examples: Sequence[str] = (),
     asks: bool = False,
+    command: str = "",  # noqa: ARG001 - the registry reads it
 ) -> StepDeclaration[RequestT, PlanT, OutcomeT]:
-    """Return the declaration of a step; by default, the functions of the step plan and run it."""
+    """Return the declaration of a step; by default, the functions of the step plan and run it.
+
+    ``command`` is the name of the command, if it is not that of the step: ``tag delete``.
+    """
 
     def plan_step(table: Table, request: RequestT, *, executor: Executor) -> PlanT:  # noqa: ARG001
         return step.plan(table, request)

@@ -4,6 +4,7 @@ A step is a module in a folder of ``paimon_orch/steps`` that has a ``DECLARATION
 with hyphens is the step's name, and the first line of its docstring says what the step does.
 """
 
+import re
 from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 _STEPS = Path(__file__).parents[1]
 _DECLARES = "\nDECLARATION = "
+_COMMAND = re.compile(r'^    command="([a-z -]+)",$', re.MULTILINE)
 
 
 class StepEntry(NamedTuple):
@@ -30,6 +32,8 @@ class StepEntry(NamedTuple):
     module: str
     summary: str
     """One sentence."""
+    command: str
+    """The command, which has the name of the step unless the declaration has another one."""
 
 
 @cache
@@ -39,8 +43,11 @@ def find_steps() -> Mapping[str, StepEntry]:
     for file in sorted(_STEPS.glob("*/*.py"), key=attrgetter("stem")):
         source = file.read_text(encoding="utf-8")
         if _DECLARES in source:
-            summary = source.split("\n", 1)[0].strip('"')
-            steps[file.stem.replace("_", "-")] = StepEntry(file.parent.name, file.stem, summary)
+            summary, name = source.split("\n", 1)[0].strip('"'), file.stem.replace("_", "-")
+            command = _COMMAND.search(source)
+            steps[name] = StepEntry(
+                file.parent.name, file.stem, summary, name if command is None else command[1]
+            )
     return MappingProxyType(steps)
 
 

@@ -1,7 +1,7 @@
 """What a plan would do, as text for the users of any front end."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from paimon_orch.format.display import format_count
 from paimon_orch.safe_text import format_names
@@ -24,6 +24,10 @@ class PlanReport:
     header: Sequence[str] = ()
     rows: Sequence[Sequence[str]] = ()
     """The work units as a table; a dry run shows it."""
+    columns: Mapping[str, str] = field(default_factory=dict)
+    """The types of the columns of ``items`` by name: ``string`` or ``int``."""
+    items: Iterable[Mapping[str, object]] = ()
+    """What the action applies to, for orchestrators, which show the first items as a table."""
     nothing: str = ""
     """What to say instead if there is nothing to do."""
     asks: bool = False

@@ -32,11 +32,11 @@ from paimon_orch.steps.compaction.append_unit import AppendCompactionUnit
 from paimon_orch.steps.compaction.plan import (
     CompactionPlan,
     CompactionResult,
-    CompactionStrategy,
     CompactionUnit,
     CompactRequest,
     order_by_size,
 )
+from paimon_orch.steps.compaction.policy import CompactionStrategy
 from paimon_orch.steps.expiration.expire_partitions import exclude_expired_partitions
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.commit.conflict_detection import BucketGuard

@@ -16,7 +16,7 @@ from paimon_orch.merge.sort.cluster_order import ClusterOrder
 from paimon_orch.merge.tree.cluster_strategy import ClusterStrategy
 from paimon_orch.merge.tree.compact_reason import CompactReason
 from paimon_orch.steps.compaction.append_unit import ClusteringUnit
-from paimon_orch.steps.compaction.plan import CompactionStrategy
+from paimon_orch.steps.compaction.policy import CompactionStrategy
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.metadata.live_buckets import LiveBuckets
 from paimon_orch.table.scan.bucket_split import BucketSplit

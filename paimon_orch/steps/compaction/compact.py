@@ -29,12 +29,12 @@ from paimon_orch.steps.compaction.kind_compaction import find_compaction
 from paimon_orch.steps.compaction.plan import (
     CompactionPlan,
     CompactionResult,
-    CompactionStrategy,
     CompactionUnit,
     CompactRequest,
     collect_work,
     run,
 )
+from paimon_orch.steps.compaction.policy import CompactionStrategy
 from paimon_orch.table.table import Table
 from paimon_orch.table.table_state import TableState
 from paimon_orch.table.write.commit_message import CommitMessage

@@ -15,10 +15,10 @@ from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.steps.compaction.compact import plan
 from paimon_orch.steps.compaction.plan import (
     CompactionPlan,
-    CompactionStrategy,
     CompactionUnit,
     CompactRequest,
 )
+from paimon_orch.steps.compaction.policy import CompactionStrategy
 from paimon_orch.steps.inspection.bucket_metrics import SMALL_FILE_RATIO, BucketMetrics
 from paimon_orch.steps.inspection.health import TableHealth
 from paimon_orch.steps.inspection.health_metrics import HealthMetric

@@ -11,10 +11,10 @@ from paimon_orch.steps.common.bucket_scan import BucketScan, Judge
 from paimon_orch.steps.compaction.plan import (
     CompactionPlan,
     CompactionResult,
-    CompactionStrategy,
     CompactionUnit,
     CompactRequest,
 )
+from paimon_orch.steps.compaction.policy import CompactionStrategy
 from paimon_orch.table.metadata.live_buckets import LiveBuckets
 from paimon_orch.table.table import Table
 from paimon_orch.table.table_state import TableState

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from paimon_orch.files.data_file_reader import FileReader
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
@@ -24,14 +24,13 @@ from paimon_orch.steps.common.partition_selection import PartitionRequest
 from paimon_orch.steps.common.step import StepOutcome, WorkUnits
 from paimon_orch.steps.common.step_metrics import StepIo
 from paimon_orch.steps.common.step_report import PlanReport
+from paimon_orch.steps.compaction.policy import CompactionStrategy
 from paimon_orch.table.commit.conflict_detection import BucketGuard
 from paimon_orch.table.table import Table
 from paimon_orch.table.table_state import TableState
 
 if TYPE_CHECKING:
     from paimon_orch.steps.compaction.move_postponed import PostponePlan
-
-CompactionStrategy = Literal["minor", "full"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

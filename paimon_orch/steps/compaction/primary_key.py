@@ -44,11 +44,11 @@ from paimon_orch.steps.common.partition_selection import open_reader
 from paimon_orch.steps.compaction.plan import (
     CompactionPlan,
     CompactionResult,
-    CompactionStrategy,
     CompactionUnit,
     CompactRequest,
     order_by_size,
 )
+from paimon_orch.steps.compaction.policy import CompactionStrategy
 from paimon_orch.steps.expiration.expire_partitions import exclude_expired_partitions
 from paimon_orch.steps.inspection.unmerged_levels import find_unmerged_levels
 from paimon_orch.table.commit.commit_changes import CommitChanges

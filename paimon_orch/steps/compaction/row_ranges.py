@@ -27,7 +27,8 @@ from paimon_orch.merge.compact.append_deletion_vectors import DeletionVectorRewr
 from paimon_orch.merge.compact.bucket_deletion_vectors import read_deletion_vectors
 from paimon_orch.merge.tree.compact_reason import CompactReason
 from paimon_orch.merge.tree.row_range_strategy import RowRangeStrategy, find_blob_files
-from paimon_orch.steps.compaction.plan import CompactionPlan, CompactionStrategy, CompactionUnit
+from paimon_orch.steps.compaction.plan import CompactionPlan, CompactionUnit
+from paimon_orch.steps.compaction.policy import CompactionStrategy
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.metadata.live_buckets import LiveBuckets
 from paimon_orch.table.scan.data_evolution import (

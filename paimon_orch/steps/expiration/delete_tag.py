@@ -1,4 +1,4 @@
-"""Deletes a tag and the files that only it references.
+"""Delete a tag and the files that only it references.
 
 The tag is deleted before its files, so a run that is killed leaves only orphan files.
 
@@ -8,14 +8,19 @@ See docs/format/tags-branches-consumers.md#tags.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Annotated
 
 from paimon_orch.errors import CommitConflictError
-from paimon_orch.format.display import Displayable
+from paimon_orch.format.display import Displayable, format_count
 from paimon_orch.format.options.table_option import StepKind
+from paimon_orch.safe_text import escape_name
+from paimon_orch.steps.common.argument import Argument, ParsedRequest
 from paimon_orch.steps.common.executor import Executor
 from paimon_orch.steps.common.file_deletion import collect_deletions, run
-from paimon_orch.steps.common.step import Step, StepOutcome, run_step
+from paimon_orch.steps.common.step import PlanOutcome, Step, run_step
+from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.steps.common.step_metrics import StepIo
+from paimon_orch.steps.common.step_report import PlanReport
 from paimon_orch.table.cleanup.references import ReferenceReader
 from paimon_orch.table.cleanup.retained_snapshots import (
     RetainedSnapshot,
@@ -29,10 +34,10 @@ from paimon_orch.table.table_state import TableState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteTagRequest:
+class DeleteTagRequest(ParsedRequest):
     """The tag to delete."""
 
-    name: str
+    name: Annotated[str, Argument("Name of the tag.", metavar="TAG", is_positional=True)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,13 +58,23 @@ class TagDeletionPlan(Displayable):
         """Return the name of the tag and the number of files as JSON values."""
         return {"tag": self.request.name, "files": len(self.files_to_delete)}
 
+    def describe(self) -> PlanReport:
+        """Return the plan as text."""
+        return PlanReport(action=f"delete {self.describe_tag()}", asks=True)
+
+    def describe_tag(self) -> str:
+        """Return the name of the tag, and the number of files."""
+        files = format_count(len(self.files_to_delete), "file")
+        return f"tag {escape_name(self.request.name)} and {files}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TagDeletionResult(StepOutcome):
-    """The files that were deleted with a tag."""
-
-    plan: TagDeletionPlan
+class TagDeletionResult(PlanOutcome[TagDeletionPlan]):
     """The executed plan, with the files that were deleted."""
+
+    def describe(self) -> list[str]:
+        """Return what was deleted."""
+        return [f"deleted {self.plan.describe_tag()}"]
 
     def count_io(self) -> StepIo:
         """Return the files that were deleted."""
@@ -82,6 +97,7 @@ def plan(table: Table, request: DeleteTagRequest) -> TagDeletionPlan:
         .all()
         .by_path
     )
+    request = replace(request, name=state.tags.find(request.name))
     files = _collect_files_to_delete(state, request.name, versions)
     return TagDeletionPlan(request=request, files_to_delete=files, versions=versions)
 
@@ -170,3 +186,12 @@ def delete_tag(table: Table, name: str, executor: Executor | None = None) -> Unr
     """
     planned = plan(table, DeleteTagRequest(name=name))
     return run_step(DELETE_TAG, table, planned, executor).plan.files_to_delete
+
+
+DECLARATION = declare_step(
+    DELETE_TAG,
+    DeleteTagRequest,
+    examples=["/lake db.orders release-7 --dry-run"],
+    asks=True,
+    command="tag delete",
+)

@@ -112,7 +112,11 @@ class PartitionExpirationPlan(Displayable):
     def describe(self) -> PlanReport:
         """Return the plan as text."""
         return PlanReport(
-            action=f"drop {self.describe_partitions()}", asks=bool(self), undo=KEPT_ROWS
+            action=f"drop {self.describe_partitions()}",
+            columns={"partition": "string"},
+            items=[{"partition": name} for name in self.names],
+            asks=bool(self),
+            undo=KEPT_ROWS,
         )
 
     def describe_partitions(self) -> str:

@@ -134,8 +134,29 @@ class SnapshotExpirationPlan(Displayable):
                 f"{format_count(len(changelogs.files_to_delete), 'file')}"
             )
         return PlanReport(
-            action=action, lines=self.held_by, asks=bool(self) and self.request.replaces_options
+            action=action,
+            lines=self.held_by,
+            columns={"kind": "string", "path": "string"},
+            items=self._list_items(),
+            asks=bool(self) and self.request.replaces_options,
         )
+
+    def _list_items(self) -> Iterator[dict[str, object]]:
+        """Yield the files to delete, those of data before those of metadata."""
+        files, changelogs = self.files_to_delete, self.changelog_plan
+        kinds = {
+            "snapshot": [self.state.snapshots.path(number) for number in self.snapshots],
+            "data": [*files.data],
+            "metadata": [*files.metadata, *files.lists],
+        }
+        if changelogs is not None:
+            store, files = (
+                ChangelogStore(self.state.io, self.state.paths),
+                changelogs.files_to_delete,
+            )
+            kinds["changelog"] = [*map(store.path, changelogs.changelogs), *files.data]
+            kinds["metadata"] += [*files.metadata, *files.lists]
+        return ({"kind": kind, "path": path} for kind, paths in kinds.items() for path in paths)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -72,7 +72,7 @@ from paimon_orch.table.table_stores import TableStores
 
 if TYPE_CHECKING:  # plans of compactions are needed only for a finding
     from paimon_orch.steps.compaction.compaction_remedies import Remedies
-    from paimon_orch.steps.compaction.plan import CompactionStrategy
+    from paimon_orch.steps.compaction.policy import CompactionStrategy
 
 _CLOCK_TOLERANCE_SECONDS = 300
 _MAX_COMPACTION_AGE_SECONDS = 24 * 3600

@@ -1,4 +1,4 @@
-"""ANALYZE: computes the visible row count and column statistics, for query planners.
+"""Count rows and compute column statistics.
 
 See docs/format/statistics.md#statistics-file.
 """
@@ -10,16 +10,17 @@ from typing import Annotated, Any
 
 from paimon_orch.errors import REFUSED_COMMIT_ERRORS, InputError
 from paimon_orch.files.stats.analyze_columns import ColumnStatsBuilder, can_collect_stats
-from paimon_orch.format.display import Displayable
+from paimon_orch.format.display import Displayable, format_count, format_size
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.paths import FileNameGenerator
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.format.table_statistics import TableStatistics
 from paimon_orch.format.types.data_types import Field, type_to_sql
-from paimon_orch.steps.common.argument import Argument, ParsedRequest
+from paimon_orch.steps.common.argument import Argument, ParsedRequest, split_names
 from paimon_orch.steps.common.executor import Executor, Progress
-from paimon_orch.steps.common.step import Step, StepOutcome, WorkUnits, run_step
+from paimon_orch.steps.common.step import Step, StepOutcome, TextTable, WorkUnits, run_step
 from paimon_orch.steps.common.step_declaration import declare_step
+from paimon_orch.steps.common.step_report import PlanReport
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.metadata.time_travel import SnapshotSelector
@@ -31,6 +32,7 @@ from paimon_orch.table.table_state import TableState
 
 _UnitStatistics = list[Any]
 """A row count, and the encoded statistics of each column."""
+_HEADER = ("column", "distinct", "nulls", "smallest", "largest", "average", "longest")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +41,15 @@ class AnalyzeRequest(ParsedRequest):
 
     columns: Annotated[
         Sequence[str] | None,
-        Argument("Columns to compute statistics for; null selects all except nested ones."),
+        Argument("Columns to read.", split=split_names, separator=",", metavar="COLUMN,..."),
     ] = ()
+    """The columns to compute statistics for; None selects all except nested ones."""
+    all_columns: Annotated[bool, Argument("Read all columns except nested ones.")] = False
+
+    def __post_init__(self) -> None:
+        super(AnalyzeRequest, self).__post_init__()
+        if self.columns and self.all_columns:
+            raise InputError("columns and all_columns cannot be combined; set one of them")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +116,13 @@ class AnalyzePlan(Displayable):
             "units": [unit.to_dict() for unit in self.units],
         }
 
+    def describe(self) -> PlanReport:
+        """Return the plan as text."""
+        return PlanReport(
+            action=f"read {format_count(len(self.units), 'bucket')}",
+            nothing="the table is empty: it has no snapshot",
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnalyzeResult(StepOutcome):
@@ -120,6 +136,39 @@ class AnalyzeResult(StepOutcome):
         statistics = {} if self.statistics is None else json.loads(self.statistics.to_json())
         return {"snapshot_id": self.snapshot_id, "statistics": statistics}
 
+    def describe(self) -> list[str]:
+        """Return the number of rows, the size and the snapshot."""
+        if self.statistics is None:
+            return []
+        rows, size = self.statistics.row_count or 0, format_size(self.statistics.size or 0)
+        return [f"{format_count(rows, 'row')}, {size}", f"snapshot {self.snapshot_id}"]
+
+    def tabulate(self) -> TextTable:
+        """Return the statistics of the columns."""
+        columns = {} if self.statistics is None else self.statistics.columns or {}
+        rows = [
+            [
+                name,
+                *map(
+                    _show,
+                    (
+                        column.distinct_count,
+                        column.null_count,
+                        column.min,
+                        column.max,
+                        column.average_length,
+                        column.max_length,
+                    ),
+                ),
+            ]
+            for name, column in columns.items()
+        ]
+        return _HEADER, rows
+
+
+def _show(value: object) -> str:
+    return "" if value is None else str(value)
+
 
 def plan(table: Table, request: AnalyzeRequest) -> AnalyzePlan:
     """Select the buckets of the latest snapshot to read.
@@ -128,7 +177,8 @@ def plan(table: Table, request: AnalyzeRequest) -> AnalyzePlan:
     """
     state = table.load()
     state.check_step(StepKind.METADATA)
-    schema, snapshot, names = state.schema, state.snapshot, request.columns
+    schema, snapshot = state.schema, state.snapshot
+    names = None if request.all_columns else request.columns
     columns = tuple(
         _select_columns(schema.fields if names is None else schema.select(list(names)), names)
     )
@@ -257,4 +307,12 @@ def analyze(
     return run_step(ANALYZE, table, plan(table, request), executor, progress=progress)
 
 
-DECLARATION = declare_step(ANALYZE, AnalyzeRequest)
+DECLARATION = declare_step(
+    ANALYZE,
+    AnalyzeRequest,
+    help="Commits the number of distinct values and of nulls, the smallest and largest value, and the "
+    "average and maximum length of each column in a new snapshot. The system table "
+    "DATABASE.TABLE$statistics has them. Without columns, only the rows are counted; for most tables, "
+    "the row count comes from metadata.",
+    examples=["/lake db.orders --columns status,price"],
+)

@@ -73,7 +73,11 @@ class MarkDonePlan(Displayable):
 
     def describe(self) -> PlanReport:
         """Return the plan as text."""
-        return PlanReport(action=f"mark {self.describe_marks()}")
+        return PlanReport(
+            action=f"mark {self.describe_marks()}",
+            columns={"partition": "string"},
+            items=[{"partition": name} for name in self.names],
+        )
 
     def describe_marks(self) -> str:
         """Return the number of partitions, and how they are marked."""

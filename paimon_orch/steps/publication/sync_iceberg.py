@@ -24,6 +24,13 @@ from paimon_orch.table.iceberg.iceberg_settings import is_iceberg_enabled
 from paimon_orch.table.iceberg.status import IcebergStatus, read_iceberg_status
 from paimon_orch.table.table import Table
 
+_COLUMNS = {
+    "problem": "string",
+    "iceberg_snapshot_id": "int",
+    "latest_snapshot_id": "int",
+    "metadata_path": "string",
+}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IcebergSyncPlan(Displayable):
@@ -46,6 +53,8 @@ class IcebergSyncPlan(Displayable):
             action="publish the newest snapshot",
             lines=[_describe(self.status)],
             nothing=_describe(self.status),
+            columns=_COLUMNS,
+            items=[{name: self.to_dict()[name] for name in _COLUMNS}] if self else [],
         )
 
 

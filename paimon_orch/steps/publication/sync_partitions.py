@@ -52,9 +52,17 @@ class PartitionSyncPlan(Displayable):
         """Return the plan as text."""
         action = f"add {format_count(len(self.missing), 'partition')}"
         surplus = f"{format_count(len(self.surplus), 'partition')} without rows"
-        if self.request.drop:
-            return PlanReport(action=f"{action} and drop {surplus}")
-        return PlanReport(action=action, lines=[f"the catalog has {surplus}"])
+        drops = self.request.drop
+        return PlanReport(
+            action=f"{action} and drop {surplus}" if drops else action,
+            lines=[] if drops else [f"the catalog has {surplus}"],
+            columns={"partition": "string", "state": "string"},
+            items=[
+                {"partition": name, "state": state}
+                for state, partitions in (("missing", self.missing), ("surplus", self.surplus))
+                for name in _format(partitions)
+            ],
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ def test_the_earliest_snapshot_is_set_after_a_gap(partitioned: Table) -> None:
     assert store.earliest_id() == 1
     output = run_on(partitioned, "repair-earliest-snapshot", "--snapshot", "4", "--dry-run")
     assert output == (
-        "would set the earliest snapshot of db.t from 1 to 4 and no longer keep 2 older snapshots; "
+        "would set the earliest snapshot from 1 to 4 and no longer keep 2 older snapshots of db.t; "
         "nothing was changed"
     )
     assert store.earliest_id() == 1

@@ -35,7 +35,8 @@ from paimon_orch.steps.common.bucket_scan import BucketScan, Judgment, scan_late
 from paimon_orch.steps.common.executor import InProcessExecutor, Join
 from paimon_orch.steps.common.partition_selection import PartitionRequest
 from paimon_orch.steps.compaction.compact import CompactRequest, compact, plan
-from paimon_orch.steps.compaction.policy import CompactionDecision, CompactionPolicy, decide
+from paimon_orch.steps.compaction.decide import decide
+from paimon_orch.steps.compaction.policy import CompactionDecision, CompactionPolicy
 from paimon_orch.table.metadata.live_buckets import LiveBuckets
 from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.table import Table

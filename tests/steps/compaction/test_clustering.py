@@ -27,7 +27,8 @@ from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction import sort_compact
 from paimon_orch.steps.compaction.append import check_compactable
 from paimon_orch.steps.compaction.compact import CompactRequest, compact, plan, run_compaction
-from paimon_orch.steps.compaction.policy import CompactionPolicy, decide
+from paimon_orch.steps.compaction.decide import decide
+from paimon_orch.steps.compaction.policy import CompactionPolicy
 from paimon_orch.steps.compaction.sort_compact import SortOrder, SortRequest
 from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.steps.maintenance import rescale

@@ -13,7 +13,7 @@ from support.commands import Run
 
 from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.orchestration.health_limits import evaluate_health
-from paimon_orch.steps.compaction.policy import decide
+from paimon_orch.steps.compaction.decide import decide
 from paimon_orch.steps.compaction.scan_cost import explain
 from paimon_orch.steps.inspection.doctor import examine_opened_table
 from paimon_orch.table.table import Table

@@ -12,7 +12,8 @@ from support.tables import new_table, table_of
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import CompactRequest, compact, plan
-from paimon_orch.steps.compaction.policy import CompactionDecision, CompactionPolicy, decide
+from paimon_orch.steps.compaction.decide import decide
+from paimon_orch.steps.compaction.policy import CompactionDecision, CompactionPolicy
 from paimon_orch.storage import LocalFileIO
 from paimon_orch.table.table import Table
 

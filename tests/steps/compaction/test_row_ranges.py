@@ -26,7 +26,8 @@ from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.merge.compact.append_deletion_vectors import DeletionVectorRewrite
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import COMPACT, CompactRequest, compact, plan
-from paimon_orch.steps.compaction.policy import CompactionPolicy, decide
+from paimon_orch.steps.compaction.decide import decide
+from paimon_orch.steps.compaction.policy import CompactionPolicy
 from paimon_orch.steps.compaction.row_ranges import RowRangeCompactionUnit
 from paimon_orch.steps.compaction.sort_compact import SortOrder, SortRequest
 from paimon_orch.steps.compaction.sort_compact import plan as plan_sort

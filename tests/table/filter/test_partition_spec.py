@@ -20,7 +20,7 @@ from paimon_orch.format.row.binary_row import serialize_row
 from paimon_orch.format.schema import TableSchema, build_table_schema
 from paimon_orch.format.types.data_types import parse_columns
 from paimon_orch.steps import compact
-from paimon_orch.steps.compaction.policy import decide
+from paimon_orch.steps.compaction.decide import decide
 from paimon_orch.table.filter.partition_spec import (
     build_any_partition_matcher,
     build_partition_matcher,
