@@ -1,108 +1,222 @@
-"""Maintenance ops whose config and functions come from the declaration of a step.
+"""Maintenance ops: their configs, functions and metadata come from the declarations of steps.
 
-The seven ops of :mod:`paimon_orch.dagster.maintenance_ops` have fields and metadata of their own;
-any declared step has an op here.
+An op makes a plan, reports the plan, and executes this plan; a dry run ends after the report.
+:mod:`paimon_orch.dagster.op_details` has what some ops have in addition.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
-from pydantic import Field, create_model
+import dagster as dg
+from pydantic import Field, ValidationError, create_model
 
-from paimon_orch.dagster.maintenance_ops import (
-    DRY_RUN_HELP,
-    MAINTENANCE_OPS,
-    DeletionConfig,
-    MaintenanceConfig,
-    MaintenanceOp,
+from paimon_orch.dagster.op_details import NO_DETAILS, OP_DETAILS, OpDetails
+from paimon_orch.dagster.resources import (
+    MAINTENANCE_EXECUTOR_HELP,
+    ExecutorChoice,
+    SparkSessionResource,
 )
+from paimon_orch.dagster.run_config import (
+    AllowanceConfig,
+    build_config_class,
+    report_stale_options,
+)
+from paimon_orch.dagster.run_metadata import Metadata, build_metadata_table
+from paimon_orch.dagster.spark_links import (
+    build_maintenance_executor,
+    build_progress_logger,
+    build_spark_link_metadata,
+)
+from paimon_orch.errors import InputError
+from paimon_orch.format.display import format_count
+from paimon_orch.orchestration.step_runs import is_snapshot_id, name_figures
 from paimon_orch.steps.common.argument import DeclaredField
-from paimon_orch.steps.common.executor import Executor, Progress
 from paimon_orch.steps.common.step_declaration import StepDeclaration
 from paimon_orch.steps.common.step_registry import find_steps, load_declaration
+from paimon_orch.steps.common.step_report import PlanReport
 from paimon_orch.table.table import Table
 
-if TYPE_CHECKING:  # it imports the steps of all other ops
-    from paimon_orch.dagster.maintenance_steps import MaintenanceResult, MaintenanceStep
+DRY_RUN_HELP = "Report what the run would do, without changing the table."
 
-_Declaration = StepDeclaration[Any, Any, Any]
+
+class MaintenanceConfig(AllowanceConfig):
+    """Run config of all maintenance ops."""
+
+    dry_run: bool = Field(default=True, description=DRY_RUN_HELP)
+
+
+class WorkUnitsConfig(MaintenanceConfig):
+    """Run config of maintenance ops with work units."""
+
+    executor: ExecutorChoice = Field(
+        default=ExecutorChoice.auto, description=MAINTENANCE_EXECUTOR_HELP
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeclaredOp(MaintenanceOp[Any]):
-    """The op of a declared step."""
+class MaintenanceOp:
+    """A declared step as an op with a run config."""
 
-    declaration: _Declaration
+    action: str
+    """The name of the op."""
+    description: str
+    """The description of the op: a template with the field ``table``, a table or several."""
+    config: type[MaintenanceConfig]
+    """The class of the op's config; its defaults are the policy of the job."""
+    declaration: StepDeclaration[Any, Any, Any]
+    details: OpDetails
 
-    def load_step(self) -> "MaintenanceStep[Any, Any]":
-        """Return the functions of the step."""
-        from paimon_orch.dagster.maintenance_steps import MaintenanceStep
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The fields that the launchpad shows even if the policy does not set them."""
+        required = (name for name, each in self.declaration.arguments.items() if each.is_required)
+        return ("dry_run", *required, *self.details.defaults)
 
-        return MaintenanceStep(plan=self._plan, describe=_describe, run=self._run)
+    def with_policy(self, policy: Mapping[str, Any]) -> "MaintenanceOp":
+        """Return the op with the values of ``policy`` as config defaults.
 
-    def check_config(self, config: Mapping[str, Any]) -> Any:
-        """Return the config; raises :class:`InputError` also for texts that cannot be parsed."""
-        checked = super(DeclaredOp, self).check_config(config)
+        Raises :class:`InputError` for an unknown config field and for an invalid value.
+        """
+        config = self.check_config(policy)
+        defaults = {name: getattr(config, name) for name in policy}
+        return replace(self, config=build_config_class(self.config, defaults))
+
+    def check_config(self, config: Mapping[str, Any]) -> MaintenanceConfig:
+        """Return the config, with defaults for the other fields.
+
+        Raises :class:`InputError` for an unknown config field and for an invalid value, when
+        definitions load and not in a scheduled run.
+        """
+        fields = self.config.model_fields
+        unknown = sorted(config.keys() - fields.keys())
+        if unknown:
+            raise InputError(
+                f"{self.action} has no config field {', '.join(unknown)}; "
+                f"its fields are {', '.join(fields)}"
+            )
+        try:
+            checked = self.config(**config)
+        except ValidationError as error:
+            details = "; ".join(
+                f"{'.'.join(map(str, e['loc']))} = {e['input']!r}: {e['msg']}"
+                for e in error.errors()
+            )
+            raise InputError(f"invalid config of {self.action}: {details}") from error
         for name, value in self._list_arguments(checked).items():
             self.declaration.arguments[name].convert(value, name)
         return checked
 
-    def _list_arguments(self, config: Any) -> dict[str, Any]:
-        """Return the arguments that are not the defaults of the step."""
+    def execute(
+        self,
+        context: dg.OpExecutionContext,
+        config: MaintenanceConfig,
+        table: Table,
+        spark: SparkSessionResource,
+    ) -> Metadata:
+        """Plan the step, log the plan, and, unless this is a dry run, execute it.
+
+        Returns the metadata of the observation.
+        """
+        name, declaration = f"{self.action} of {table.identifier}", self.declaration
+        choice = config.executor if isinstance(config, WorkUnitsConfig) else ExecutorChoice.auto
+        executor = build_maintenance_executor(context, spark, choice)
+        request = declaration.build_request(table, self._list_arguments(config))
+        plan = (self.details.plan or declaration.plan)(table, request, executor=executor)
+        figures, stale = self._count(plan.to_dict()), Metadata()
+        mode = "dry run" if config.dry_run else "plan"
+        context.log.info("%s (%s): %s", name, mode, figures)
+        shown = _show_plan(plan.describe())
+        if not config.dry_run:
+            progress = build_progress_logger(context, name)
+            outcome = declaration.run(table, plan, executor, progress=progress)
+            count = self.details.count_outcome
+            figures = self._count(outcome.to_dict() if count is None else count(outcome))
+            stale = report_stale_options(context, table.stores)
+            context.log.info("%s: %s", name, figures)
         return {
-            name: getattr(config, name)
-            for name, declared in self.declaration.arguments.items()
-            if getattr(config, name) != _get_default(declared)
+            "paimon/summary": _summarize(self.action, figures, dry_run=config.dry_run),
+            **name_figures(self.action, figures, dry_run=config.dry_run),
+            "paimon/dry_run": config.dry_run,
+            **shown,
+            **build_spark_link_metadata(spark),
+            **stale,
         }
 
-    def _plan(self, table: Table, config: Any, executor: Executor, _progress: Progress) -> Any:
-        request = self.declaration.build_request(table, self._list_arguments(config))
-        return self.declaration.plan(table, request, executor=executor)
+    def _list_arguments(self, config: MaintenanceConfig) -> dict[str, Any]:
+        """Return the arguments that are not the defaults of the step.
 
-    def _run(
-        self, table: Table, plan: Any, executor: Executor, progress: Progress
-    ) -> "MaintenanceResult":
-        return _describe_outcome(self.declaration.run(table, plan, executor, progress=progress))
+        Raises :class:`InputError` for invalid values of other names of arguments.
+        """
+        values = {
+            name: getattr(config, name)
+            for name, declared in self.declaration.arguments.items()
+            if getattr(config, name) != get_default(declared)
+        }
+        for alias, (name, argument) in self.details.aliases.items():
+            value = getattr(config, alias)
+            if value is not None:
+                if name in values:
+                    raise InputError(f"{alias} and {name} cannot be combined; set one of them")
+                if argument.parse is not None:
+                    argument.parse(alias, value)
+                values[name] = value
+        return values
+
+    def _count(self, values: Mapping[str, object]) -> dict[str, int | float]:
+        """Return the numbers, and the lengths of lists, because metadata has numbers."""
+        counts = {
+            name: len(value) if isinstance(value, list) else value
+            for name, value in values.items()
+            if name not in self.details.uncounted
+        }
+        return {name: value for name, value in counts.items() if isinstance(value, int | float)}
 
 
-def find_op(action: str) -> MaintenanceOp[Any]:
-    """Return the op of an action."""
-    return MAINTENANCE_OPS.get(action) or build_declared_op(action.replace("_", "-"))
-
-
-def build_declared_op(step: str) -> DeclaredOp:
+@cache
+def build_declared_op(step: str) -> MaintenanceOp:
     """Return the op of a declared step. Raises :class:`NotFoundError` for an unknown name."""
-    declaration, summary = load_declaration(step), find_steps()[step].summary
-    return DeclaredOp(
+    declaration, details = load_declaration(step), OP_DETAILS.get(step, NO_DETAILS)
+    title = declaration.title
+    return MaintenanceOp(
         action=step.replace("-", "_"),
-        description=f"{summary} Runs on {{table}} and reports its figures.",
-        config=_build_config(step, declaration),
-        shown=(
-            "dry_run",
-            *(name for name, each in declaration.arguments.items() if each.is_required),
-        ),
+        description=f"{title[0].upper()}{title[1:]} {{table}}. {find_steps()[step].summary}",
+        config=_build_config(step, declaration, details),
         declaration=declaration,
+        details=details,
     )
 
 
-def _build_config(step: str, declaration: _Declaration) -> type[MaintenanceConfig]:
+def find_op(action: str) -> MaintenanceOp:
+    """Return the op of an action."""
+    return build_declared_op(action.replace("_", "-"))
+
+
+def _build_config(
+    step: str, declaration: StepDeclaration[Any, Any, Any], details: OpDetails
+) -> type[MaintenanceConfig]:
     """Return the config class of a step: its arguments, with their sentences."""
-    base = DeletionConfig if declaration.has_units else MaintenanceConfig
     fields: dict[str, Any] = {
         name: (
-            _find_type(declared),
-            Field(default=_get_default(declared), description=declared.argument.help),
+            find_type(declared),
+            Field(
+                default=details.defaults.get(name, get_default(declared)),
+                description=declared.argument.help,
+            ),
         )
         for name, declared in declaration.arguments.items()
     }
+    for alias, (_, argument) in details.aliases.items():
+        fields[alias] = (str | None, Field(default=None, description=argument.help))
     fields["dry_run"] = (bool, Field(default=declaration.asks, description=DRY_RUN_HELP))
     name = "".join(part.capitalize() for part in step.split("-"))
+    base = WorkUnitsConfig if declaration.has_units else MaintenanceConfig
     return create_model(f"{name}Config", __base__=base, **fields)
 
 
-def _find_type(declared: DeclaredField) -> Any:
+def find_type(declared: DeclaredField) -> Any:
     """Return the type of a config field; Dagster has no tuples, mappings or unions."""
     kind, origin = declared.kind, get_origin(declared.kind)
     if declared.argument.parse is not None or origin is Literal:
@@ -113,32 +227,30 @@ def _find_type(declared: DeclaredField) -> Any:
     return kind | None if is_optional else kind
 
 
-def _get_default(declared: DeclaredField) -> Any:
+def get_default(declared: DeclaredField) -> Any:
     """Return the default of a config field, which has lists and no tuples."""
     default = declared.default
     return list(default) if isinstance(default, tuple) else default
 
 
-def _describe(_table: Table, plan: Any) -> "MaintenanceResult":
-    """Return the figures of a plan, and its lines or its work units."""
-    from paimon_orch.dagster.maintenance_steps import MaintenanceResult
-
-    report = plan.describe()
+def _show_plan(report: PlanReport) -> Metadata:
+    """Return the items, the work units or the lines of a plan as a table."""
+    if report.columns:
+        return {"paimon/plan": build_metadata_table(report.items, report.columns)}
     columns = list(report.header) or ["item"]
     lines = report.rows or [[line] for line in report.lines]
+    if not lines:
+        return {}
     rows = (dict(zip(columns, line, strict=True)) for line in lines)
-    shown = dict.fromkeys(columns, "string") if lines else {}
-    return MaintenanceResult(_count_lists(plan.to_dict()), rows, shown)
+    return {"paimon/plan": build_metadata_table(rows, dict.fromkeys(columns, "string"))}
 
 
-def _describe_outcome(outcome: Any) -> "MaintenanceResult":
-    from paimon_orch.dagster.maintenance_steps import MaintenanceResult
-
-    return MaintenanceResult(_count_lists(outcome.to_dict()))
-
-
-def _count_lists(values: Mapping[str, object]) -> dict[str, object]:
-    """Return the values with the lengths of lists, because metadata has numbers."""
-    return {
-        name: len(value) if isinstance(value, list) else value for name, value in values.items()
-    }
+def _summarize(action: str, figures: Mapping[str, int | float], *, dry_run: bool) -> str:
+    """Return the counts that are not 0 as a sentence."""
+    counts = [
+        format_count(value, name.removesuffix("s"), name).replace("_", " ")
+        for name, value in figures.items()
+        if value and isinstance(value, int) and not is_snapshot_id(name)
+    ]
+    mode = "Dry run of" if dry_run else "Executed"
+    return f"{mode} {action}: {', '.join(counts) or 'nothing to do'}."

@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import dagster as dg
+from dagster.components.resolved.core_models import OpSpec
 from pydantic import Field
 
 from paimon_orch.dagster.components.attribute_rules import Attributes
 from paimon_orch.dagster.error_conversion import raise_dagster_errors
 from paimon_orch.dagster.external_reports import build_iceberg_metadata
 from paimon_orch.dagster.names import check_table_name, definition_name, table_asset_key
+from paimon_orch.dagster.op_specs import DEFAULT_OP
 from paimon_orch.dagster.resources import ExecutorChoice
 from paimon_orch.dagster.run_metadata import Metadata
 from paimon_orch.dagster.spark_links import build_maintenance_executor
@@ -142,6 +144,7 @@ def build_paimon_table_checks(
     *,
     limits: Mapping[str, Limit] | None = None,
     key_prefix: Sequence[str] = (),
+    op: OpSpec = DEFAULT_OP,
 ) -> dg.AssetChecksDefinition:
     """Return checks on the asset of a table; ``limits`` override the default ones by name.
 
@@ -155,7 +158,7 @@ def build_paimon_table_checks(
 
     Runs require the resource ``paimon`` and, for ``file_references``, also ``spark``. They read
     only metadata. The compaction asset and the sensor evaluate the other checks too, if they are
-    given the same ``limits``.
+    given the same ``limits``. ``op`` has the name, tags, description and pool of the op.
 
     >>> build_paimon_table_checks(
     ...     "lake.orders",
@@ -166,8 +169,10 @@ def build_paimon_table_checks(
     has_references = FILE_REFERENCES in checks.limits
 
     @dg.multi_asset_check(
-        name=definition_name("checks", table, key_prefix),
-        description=f"Health of `{table}`, computed from its metadata.",
+        name=op.name or definition_name("checks", table, key_prefix),
+        description=op.description or f"Health of `{table}`, computed from its metadata.",
+        op_tags=op.tags,
+        pool=op.pool,
         specs=checks.build_specs(),
         can_subset=True,
         required_resource_keys={"paimon", *(["spark"] if has_references else [])},

@@ -8,24 +8,14 @@ run config of the job's schedule.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from types import MappingProxyType
+from typing import Any, Self, TypedDict, Unpack
 
 import dagster as dg
+from dagster.components.resolved.core_models import OpSpec
 
-from paimon_orch.dagster.declared_ops import build_declared_op
+from paimon_orch.dagster.declared_ops import MaintenanceOp, build_declared_op
 from paimon_orch.dagster.error_conversion import raise_dagster_errors
-from paimon_orch.dagster.maintenance_ops import (
-    COMPACT_MANIFESTS,
-    EXPIRE_PARTITIONS,
-    EXPIRE_SNAPSHOTS,
-    MARK_DONE,
-    REMOVE_ORPHAN_FILES,
-    SYNC_ICEBERG,
-    SYNC_PARTITIONS,
-    C,
-    DeletionConfig,
-    MaintenanceOp,
-)
 from paimon_orch.dagster.names import (
     TABLE_TAG,
     join_definition_name,
@@ -33,145 +23,114 @@ from paimon_orch.dagster.names import (
     split_table_name,
     table_asset_key,
 )
-from paimon_orch.dagster.resources import (
-    ExecutorChoice,
-    PaimonCatalogResource,
-    SparkSessionResource,
-)
-from paimon_orch.dagster.run_config import report_stale_options
-from paimon_orch.dagster.run_metadata import Metadata
-from paimon_orch.dagster.spark_links import (
-    build_maintenance_executor,
-    build_progress_logger,
-    build_spark_link_metadata,
-)
-from paimon_orch.table.table import Table
+from paimon_orch.dagster.op_specs import DEFAULT_OP
+from paimon_orch.dagster.resources import PaimonCatalogResource, SparkSessionResource
+from paimon_orch.errors import InputError
 
 ACTION_TAG = "paimon/action"
 """The tag of a job; its runs have only :data:`TABLE_TAG`, as their target is the job."""
 
+NO_TAGS: Mapping[str, str] = MappingProxyType({})
 
-def build_expire_snapshots_job(
-    table: str,
-    *,
-    config: Mapping[str, Any] | None = None,
-    key_prefix: Sequence[str] = (),
-) -> dg.JobDefinition:
+
+class JobOptions(TypedDict, total=False):
+    """The keywords of the factories of jobs."""
+
+    config: Mapping[str, Any]
+    """The maintenance policy of the table: defaults of the op's config."""
+    key_prefix: Sequence[str]
+    """The prefix of the table's asset key."""
+    op: OpSpec
+    """The name, tags, description and pool of the op."""
+    run_tags: Mapping[str, str]
+    """Tags of all runs of the job, such as ``dagster-k8s/config``."""
+
+
+def build_step_job(step: str, table: str, **options: Unpack[JobOptions]) -> dg.JobDefinition:
+    """Return the job ``<step>__<database>__<table>`` of any declared step, such as ``analyze``.
+
+    The config has the arguments of the step, as ``paimon-orch <step> --help`` describes them. Runs
+    of a step that asks on the command line are dry runs by default. All jobs of this module require
+    the resources ``paimon`` and ``spark``; Spark only starts for large work, or if ``executor`` is
+    ``spark``. Raises :class:`NotFoundError` for an unknown step, and :class:`InputError` for a
+    config that it does not accept.
+
+    :param options: ``config``, ``key_prefix``, ``op`` and ``run_tags``; see :class:`JobOptions`
+    """
+    scope = JobScope.of_table(table, options.get("key_prefix", ()))
+    return build_maintenance_job(
+        build_declared_op(step),
+        scope,
+        options.get("config") or {},
+        op=options.get("op", DEFAULT_OP),
+        run_tags=options.get("run_tags", {}),
+    )
+
+
+def build_expire_snapshots_job(table: str, **options: Unpack[JobOptions]) -> dg.JobDefinition:
     """Return the job ``expire_snapshots__<database>__<table>``.
 
     The job deletes expired snapshots and the files that only they reference. Runs from the
     launchpad are dry runs by default. ``config`` sets ``retain_min``, ``retain_max``,
-    ``retain_for`` and ``max_deletes``; the defaults are the table's options. All jobs of this
-    module require the resources ``paimon`` and ``spark``; Spark only starts for large work, or if
-    ``executor`` is ``spark``.
+    ``retain_for`` and ``max_deletes``; the defaults are the table's options. The options are those
+    of :func:`build_step_job`.
     """
-    return build_maintenance_job(
-        EXPIRE_SNAPSHOTS, JobScope.of_table(table, key_prefix), config or {}
-    )
+    return build_step_job("expire-snapshots", table, **options)
 
 
-def build_remove_orphan_files_job(
-    table: str,
-    *,
-    config: Mapping[str, Any] | None = None,
-    key_prefix: Sequence[str] = (),
-) -> dg.JobDefinition:
+def build_remove_orphan_files_job(table: str, **options: Unpack[JobOptions]) -> dg.JobDefinition:
     """Return the job ``remove_orphan_files__<database>__<table>``.
 
     The job deletes unreferenced files or moves them to quarantine. If the table is damaged, the job
-    fails and removes no file. Runs from the launchpad are dry runs by default.
+    fails and removes no file. Runs from the launchpad are dry runs by default. The options are
+    those of :func:`build_step_job`.
     """
-    return build_maintenance_job(
-        REMOVE_ORPHAN_FILES, JobScope.of_table(table, key_prefix), config or {}
-    )
+    return build_step_job("remove-orphan-files", table, **options)
 
 
-def build_expire_partitions_job(
-    table: str,
-    *,
-    config: Mapping[str, Any] | None = None,
-    key_prefix: Sequence[str] = (),
-) -> dg.JobDefinition:
+def build_expire_partitions_job(table: str, **options: Unpack[JobOptions]) -> dg.JobDefinition:
     """Return the job ``expire_partitions__<database>__<table>``, which drops expired partitions.
 
-    Runs from the launchpad are dry runs by default.
+    Runs from the launchpad are dry runs by default. The options are those of
+    :func:`build_step_job`.
     """
-    return build_maintenance_job(
-        EXPIRE_PARTITIONS, JobScope.of_table(table, key_prefix), config or {}
-    )
+    return build_step_job("expire-partitions", table, **options)
 
 
-def build_compact_manifests_job(
-    table: str,
-    *,
-    config: Mapping[str, Any] | None = None,
-    key_prefix: Sequence[str] = (),
-) -> dg.JobDefinition:
-    """Return the job ``compact_manifests__<database>__<table>``, which merges small manifests."""
-    return build_maintenance_job(
-        COMPACT_MANIFESTS, JobScope.of_table(table, key_prefix), config or {}
-    )
+def build_compact_manifests_job(table: str, **options: Unpack[JobOptions]) -> dg.JobDefinition:
+    """Return the job ``compact_manifests__<database>__<table>``, which merges small manifests.
+
+    The options are those of :func:`build_step_job`.
+    """
+    return build_step_job("compact-manifests", table, **options)
 
 
-def build_sync_iceberg_job(
-    table: str,
-    *,
-    config: Mapping[str, Any] | None = None,
-    key_prefix: Sequence[str] = (),
-) -> dg.JobDefinition:
+def build_sync_iceberg_job(table: str, **options: Unpack[JobOptions]) -> dg.JobDefinition:
     """Return the job ``sync_iceberg__<database>__<table>``, which publishes Iceberg metadata.
 
     Commits publish their snapshots, so the job is needed only after a failure, or after commits of
-    writers without Iceberg metadata.
+    writers without Iceberg metadata. The options are those of :func:`build_step_job`.
     """
-    return build_maintenance_job(SYNC_ICEBERG, JobScope.of_table(table, key_prefix), config or {})
+    return build_step_job("sync-iceberg", table, **options)
 
 
-def build_sync_partitions_job(
-    table: str,
-    *,
-    config: Mapping[str, Any] | None = None,
-    key_prefix: Sequence[str] = (),
-) -> dg.JobDefinition:
+def build_sync_partitions_job(table: str, **options: Unpack[JobOptions]) -> dg.JobDefinition:
     """Return the job ``sync_partitions__<database>__<table>``.
 
     The job adds the partitions that the table's catalog lacks. Commits report their partitions, so
-    it is needed only after a failure, or after commits of writers without the catalog.
+    it is needed only after a failure, or after commits of writers without the catalog. The options
+    are those of :func:`build_step_job`.
     """
-    return build_maintenance_job(
-        SYNC_PARTITIONS, JobScope.of_table(table, key_prefix), config or {}
-    )
+    return build_step_job("sync-partitions", table, **options)
 
 
-def build_mark_done_job(
-    table: str,
-    *,
-    config: Mapping[str, Any] | None = None,
-    key_prefix: Sequence[str] = (),
-) -> dg.JobDefinition:
+def build_mark_done_job(table: str, **options: Unpack[JobOptions]) -> dg.JobDefinition:
     """Return the job ``mark_done__<database>__<table>``, which marks partitions as done.
 
-    The launchpad config ``partitions`` names the partitions.
+    The launchpad config ``partitions`` names the partitions. The options are those of
+    :func:`build_step_job`.
     """
-    return build_maintenance_job(MARK_DONE, JobScope.of_table(table, key_prefix), config or {})
-
-
-def build_step_job(
-    step: str,
-    table: str,
-    *,
-    config: Mapping[str, Any] | None = None,
-    key_prefix: Sequence[str] = (),
-) -> dg.JobDefinition:
-    """Return the job ``<step>__<database>__<table>`` of any declared step, such as ``analyze``.
-
-    The config has the arguments of the step, as ``paimon-orch <step> --help`` describes them. Runs
-    of a step that asks on the command line are dry runs by default. Raises :class:`NotFoundError`
-    for an unknown step, and :class:`InputError` for a config that it does not accept.
-    """
-    return build_maintenance_job(
-        build_declared_op(step), JobScope.of_table(table, key_prefix), config or {}
-    )
+    return build_step_job("mark-done", table, **options)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,21 +180,30 @@ class JobScope:
 
 
 def build_maintenance_job(
-    base_op: MaintenanceOp[C], scope: JobScope, policy: Mapping[str, Any]
+    base_op: MaintenanceOp,
+    scope: JobScope,
+    policy: Mapping[str, Any],
+    *,
+    op: OpSpec = DEFAULT_OP,
+    run_tags: Mapping[str, str] = NO_TAGS,
 ) -> dg.JobDefinition:
     """Return the job of an op for one table, or for several tables as its partitions."""
     maintenance_op = base_op.with_policy(policy)
+    if op.backfill_policy is not None:
+        raise InputError(f"{base_op.action}: only the ops of assets have a backfill policy")
     action = maintenance_op.action
     name = join_definition_name(action, *scope.name)
-    description = maintenance_op.description.format(table=scope.title)
+    description = op.description or maintenance_op.description.format(table=scope.title)
+    # An op has one pool, so the runs of several tables are limited by their tag.
+    pool = None if scope.is_partitioned else pool_name(scope.tables[0])
 
     @dg.op(
-        name=f"{name}_op",  # ops and jobs share one namespace
+        name=op.name or f"{name}_op",  # ops and jobs share one namespace
         description=description,
         out=dg.Out(dg.Nothing),
         config_schema=maintenance_op.config.to_fields_dict(),
-        # An op has one pool, so the runs of several tables are limited by their tag.
-        pool=None if scope.is_partitioned else pool_name(scope.tables[0]),
+        tags=op.tags,
+        pool=op.pool or pool,
     )
     def perform(
         context: dg.OpExecutionContext, paimon: PaimonCatalogResource, spark: SparkSessionResource
@@ -244,7 +212,7 @@ def build_maintenance_job(
         config = maintenance_op.config(**context.op_config)
         with raise_dagster_errors(table, context):
             loaded = config.load_table(paimon, table)
-            metadata = _perform(context, maintenance_op, config, loaded, spark)
+            metadata = maintenance_op.execute(context, config, loaded, spark)
         asset = table_asset_key(table, scope.key_prefix)
         context.log_event(dg.AssetObservation(asset, description=action, metadata=metadata))
 
@@ -257,7 +225,7 @@ def build_maintenance_job(
         name=name,
         description=description,
         tags={**table_tag, ACTION_TAG: action},
-        run_tags=table_tag,
+        run_tags={**run_tags, **table_tag},
         config=_build_partitioned_config(scope, run_config) if scope.is_partitioned else run_config,
         executor_def=dg.in_process_executor,
     )
@@ -293,30 +261,3 @@ def get_op_config(job: dg.JobDefinition) -> dict[str, Any]:
     )
     config: dict[str, Any] = (run_config or {})["ops"][job.tags[ACTION_TAG]]["config"]
     return dict(config)
-
-
-def _perform(
-    context: dg.OpExecutionContext,
-    maintenance_op: MaintenanceOp[C],
-    config: C,
-    table: Table,
-    spark: SparkSessionResource,
-) -> Metadata:
-    """Plan a maintenance op, log the plan, and, unless this is a dry run, execute it.
-
-    Returns the metadata of the observation.
-    """
-    action, step = maintenance_op.action, maintenance_op.load_step()
-    choice = config.executor if isinstance(config, DeletionConfig) else ExecutorChoice.auto
-    executor = build_maintenance_executor(context, spark, choice)
-    progress = build_progress_logger(context, f"{action} of {table.identifier}")
-    plan = step.plan(table, config, executor, progress)
-    result, stale = step.describe(table, plan), Metadata()
-    mode = "dry run" if config.dry_run else "plan"
-    context.log.info("%s of %s (%s): %s", action, table.identifier, mode, result.numeric_metrics)
-    if not config.dry_run:
-        result = step.run(table, plan, executor, progress)
-        stale = report_stale_options(context, table.stores)
-        context.log.info("%s of %s: %s", action, table.identifier, result.numeric_metrics)
-    metadata = result.to_metadata(action, dry_run=config.dry_run)
-    return metadata | build_spark_link_metadata(spark) | stale

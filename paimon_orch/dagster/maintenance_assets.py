@@ -8,10 +8,10 @@ from functools import cache
 from typing import Any, Generic, TypeVar
 
 import dagster as dg
+from dagster.components.resolved.core_models import OpSpec
 from pydantic import Field
 
 from paimon_orch.dagster.error_conversion import RETRY_TRANSIENT, raise_dagster_errors
-from paimon_orch.dagster.external_reports import report_iceberg_snapshot, report_missing_partitions
 from paimon_orch.dagster.health_checks import Limit, TableChecks
 from paimon_orch.dagster.names import (
     TableAssetKind,
@@ -22,6 +22,7 @@ from paimon_orch.dagster.names import (
     pool_name,
     table_asset_key,
 )
+from paimon_orch.dagster.op_specs import DEFAULT_OP, get_backfill_policy
 from paimon_orch.dagster.partitions_definitions import build_partition_keys
 from paimon_orch.dagster.resources import (
     RUN_EXECUTOR_HELP,
@@ -33,12 +34,10 @@ from paimon_orch.dagster.run_config import (
     AllowanceConfig,
     build_allowance_config,
     build_config_class,
-    report_stale_options,
 )
-from paimon_orch.dagster.run_metadata import Metadata, build_row_count_metadata, to_metadata
+from paimon_orch.dagster.run_metadata import Metadata
 from paimon_orch.dagster.spark_links import (
     build_executor,
-    build_progress_logger,
     build_spark_link_metadata,
 )
 from paimon_orch.errors import (
@@ -51,34 +50,16 @@ from paimon_orch.errors import (
 from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
 from paimon_orch.orchestration.error_handling import may_succeed_again
 from paimon_orch.orchestration.partition_keys import PartitionKeys
-from paimon_orch.orchestration.run_reports import (
-    build_compaction_report,
-    build_index_report,
-    filter_result,
-)
 from paimon_orch.safe_text import escape_name, format_names
 from paimon_orch.steps.common.executor import Executor
-from paimon_orch.steps.common.step import run_step
-from paimon_orch.steps.compaction.compact import (
-    CompactionResult,
-    CompactRequest,
-    move_postponed_and_replan,
-    run_compaction,
-)
-from paimon_orch.steps.compaction.compact import plan as plan_compaction
-from paimon_orch.steps.inspection.inspect import TableReport, inspect_snapshot
-from paimon_orch.steps.maintenance.rewrite_file_index import (
-    REWRITE_FILE_INDEX,
-    FileIndexRewriteResult,
-    RewriteFileIndexRequest,
-)
-from paimon_orch.steps.maintenance.rewrite_file_index import plan as plan_index
 from paimon_orch.table.table import Table
 from paimon_orch.table.table_state import TableState
 
 C = TypeVar("C", bound="AssetRunConfig")
 
 MAX_PARTITIONS_PER_RUN = 8
+_KIND_PREFIX = "dagster/kind/"
+"""The prefix of the tags in which a spec keeps its kinds."""
 
 
 class StrategyChoice(Enum):
@@ -167,6 +148,8 @@ def build_compaction_asset(  # noqa: PLR0913 - keywords of a factory
     allowances: Allowances = NO_ALLOWANCES,
     checks: Mapping[str, Limit] | None = None,
     execute: "ExecuteFunction | None" = None,
+    op: OpSpec = DEFAULT_OP,
+    spec: dg.AssetSpec | None = None,
 ) -> dg.AssetsDefinition:
     """Return the asset ``[*key_prefix, database, table, <table>_compaction]``.
 
@@ -176,13 +159,15 @@ def build_compaction_asset(  # noqa: PLR0913 - keywords of a factory
     defaults of the run config. With ``checks``, the limits of
     :func:`~paimon_orch.dagster.build_paimon_table_checks`, a run evaluates these checks of the
     table, except ``file_references``. ``execute`` replaces
-    :func:`execute_asset_run`, which it may call. Runs require the resources ``paimon`` and
-    ``spark``.
+    :func:`execute_asset_run`, which it may call. ``op`` has the name, tags, description, pool and
+    backfill policy of the op, and ``spec`` replaces that of :func:`build_compaction_spec`. Runs
+    require the resources ``paimon`` and ``spark``.
     """
     return _build_maintenance_asset(
         TableAssetKind.COMPACTION,
         table,
-        build_compaction_spec(
+        spec
+        or build_compaction_spec(
             table, partitions_def=partitions_def, key_prefix=key_prefix, owners=owners
         ),
         _RunOptions(
@@ -191,9 +176,9 @@ def build_compaction_asset(  # noqa: PLR0913 - keywords of a factory
             allowances=allowances,
             checks=None if checks is None else TableChecks.of(table, checks, key_prefix),
             execute=execute or execute_asset_run,
+            op=op,
         ),
         config_class=CompactionConfig,
-        work=_compact_partitions,
     )
 
 
@@ -209,19 +194,22 @@ def build_file_index_asset(  # noqa: PLR0913 - keywords of a factory
     allowances: Allowances = NO_ALLOWANCES,
     checks: Mapping[str, Limit] | None = None,
     execute: "ExecuteFunction | None" = None,
+    op: OpSpec = DEFAULT_OP,
+    spec: dg.AssetSpec | None = None,
 ) -> dg.AssetsDefinition:
     """Return the asset ``[*key_prefix, database, table, <table>_file_index]``.
 
     It is downstream of the compaction unless ``deps`` are given. A run adds the indexes that the
     table's options configure to the files of its partitions, or of the whole table without
     ``partitions_def``. If all files have these indexes, the run commits nothing. ``allowances`` are
-    the defaults of the run config; ``checks`` and ``execute`` are those of
+    the defaults of the run config; ``checks``, ``execute``, ``op`` and ``spec`` are those of
     :func:`build_compaction_asset`. Runs require the resources ``paimon`` and ``spark``.
     """
     return _build_maintenance_asset(
         TableAssetKind.FILE_INDEX,
         table,
-        build_file_index_spec(
+        spec
+        or build_file_index_spec(
             table, partitions_def=partitions_def, key_prefix=key_prefix, deps=deps, owners=owners
         ),
         _RunOptions(
@@ -230,9 +218,9 @@ def build_file_index_asset(  # noqa: PLR0913 - keywords of a factory
             allowances=allowances,
             checks=None if checks is None else TableChecks.of(table, checks, key_prefix),
             execute=execute or execute_asset_run,
+            op=op,
         ),
         config_class=FileIndexConfig,
-        work=_rewrite_partition_indexes,
     )
 
 
@@ -251,7 +239,7 @@ class MaintenanceAssetRun(Generic[C]):
     partitions_def: dg.PartitionsDefinition[str] | None
     max_partitions_per_commit: int
     checks: TableChecks | None
-    work: "_Work[C]"
+    work: "Work[C]"
 
     def execute(self) -> dg.MaterializeResult:  # type: ignore[type-arg]  # there is no value
         """Process the partitions of the run, evaluate the checks, and return the result.
@@ -310,9 +298,10 @@ class _RunOptions:
     allowances: Allowances
     checks: TableChecks | None
     execute: ExecuteFunction
+    op: OpSpec
 
 
-_Work = Callable[[MaintenanceAssetRun[C], Sequence[str]], dict[str, Metadata]]
+Work = Callable[[MaintenanceAssetRun[C], Sequence[str]], dict[str, Metadata]]
 """Processes the partitions with the given keys, or the whole table if there are no keys.
 
 Returns metadata by partition key; the key of the whole table is empty.
@@ -326,26 +315,20 @@ def _build_maintenance_asset(
     options: _RunOptions,
     *,
     config_class: type[C],
-    work: _Work[C],
 ) -> dg.AssetsDefinition:
-    """Return an asset whose runs call ``work`` for groups of partitions of an existing table."""
-    run_config_class, config_schema = _get_run_config(config_class, options.allowances)
+    """Return an asset whose runs process groups of partitions of an existing table."""
+    run_config_class = _get_run_config(config_class, options.allowances)
 
     @asset_decorator(
-        table,
-        key=spec.key,
-        deps=spec.deps,
-        description=spec.description,
-        owners=spec.owners,
-        partitions_def=spec.partitions_def,
-        backfill_policy=dg.BackfillPolicy.multi_run(options.max_partitions_per_run),
-        config_schema=config_schema,
+        table, spec, options.op, options.max_partitions_per_run, config=run_config_class
     )
     def maintenance_asset(
         context: dg.AssetExecutionContext,
         paimon: PaimonCatalogResource,
         spark: SparkSessionResource,
     ) -> Iterator[dg.MaterializeResult]:  # type: ignore[type-arg]  # there is no value
+        from paimon_orch.dagster.asset_work import WORK  # definitions load without the steps
+
         run_config = run_config_class(**context.op_execution_context.op_config)
         with raise_dagster_errors(table, context, options.retry_policy):
             opened = run_config.load_table(paimon, table)
@@ -359,7 +342,7 @@ def _build_maintenance_asset(
                 partitions_def=spec.partitions_def,
                 max_partitions_per_commit=options.max_partitions_per_run,
                 checks=options.checks,
-                work=work,
+                work=WORK[kind],
             )
             yield from options.execute(context, run)
 
@@ -367,13 +350,15 @@ def _build_maintenance_asset(
 
 
 @cache
-def _get_run_config(config_class: type[C], allowances: Allowances) -> tuple[type[C], Any]:
-    """Return the class of the run config with these defaults, and its schema.
+def _get_run_config(config_class: type[C], allowances: Allowances) -> type[C]:
+    """Return the class of the run config with these defaults."""
+    return build_config_class(config_class, build_allowance_config(allowances))
 
-    The assets of all tables share them, because Dagster takes milliseconds to derive a schema.
-    """
-    run_config_class = build_config_class(config_class, build_allowance_config(allowances))
-    return run_config_class, run_config_class.to_config_schema()
+
+@cache
+def _get_config_schema(config_class: type[dg.Config]) -> Any:
+    """Return a schema for the assets of all tables; Dagster takes milliseconds to derive it."""
+    return config_class.to_config_schema()
 
 
 def _run_in_groups(run: MaintenanceAssetRun[C]) -> Metadata:
@@ -446,129 +431,47 @@ def build_shared_attributes(table: str) -> dict[str, Any]:
     }
 
 
-def asset_decorator(table: str, **options: Any) -> Callable[..., dg.AssetsDefinition]:
-    """Return ``dg.asset`` with the options that all assets of a table share."""
+def asset_decorator(
+    table: str,
+    spec: dg.AssetSpec,
+    op: OpSpec = DEFAULT_OP,
+    max_partitions_per_run: int = MAX_PARTITIONS_PER_RUN,
+    config: type[dg.Config] | None = None,
+) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
+    """Return the decorator of the function that computes an asset of a table."""
     check_table_name(table)
-    defaults: dict[str, Any] = {
-        **build_shared_attributes(table),
-        "pool": pool_name(table),
-        "backfill_policy": dg.BackfillPolicy.multi_run(MAX_PARTITIONS_PER_RUN),
+    policy = get_backfill_policy(op, max_partitions_per_run)
+    arguments: dict[str, Any] = {
+        "op_tags": op.tags,
+        "pool": op.pool or pool_name(table),
+        "backfill_policy": None if spec.partitions_def is None else policy,
     }
-    arguments = defaults | options
-    if arguments["partitions_def"] is None:
-        del arguments["backfill_policy"]
     with warnings.catch_warnings():
         # backfill_policy is a beta feature; users of these definitions cannot act on the warning.
         warnings.simplefilter("ignore", dg.BetaWarning)
-        decorator: Callable[..., dg.AssetsDefinition] = dg.asset(**arguments)
-    return decorator
-
-
-def _compact_partitions(
-    run: MaintenanceAssetRun[CompactionConfig], keys: Sequence[str]
-) -> dict[str, Metadata]:
-    partition_keys, name = run.get_partition_keys(keys), " ".join([run.table.identifier, *keys])
-    specs = [partition_keys.parse(key) for key in keys] if partition_keys else None
-    request = CompactRequest(partitions=specs, strategy=run.config.strategy.value)
-    before, after, result = _compact(run, name, request)
-    external = _report_compaction(run, name, result)
-    external |= report_iceberg_snapshot(run.context, run.state)
-    external |= report_missing_partitions(run.context, run.state)
-    if partition_keys is None:
-        report = build_compaction_report(before, after, result, partition=False)
-        return {
-            "": to_metadata(report) | build_row_count_metadata(after, partition=False) | external
-        }
-    metadata = {}
-    for key in keys:
-        path = partition_keys.path_of(key)
-        state = after.select_partition(path)
-        report = build_compaction_report(
-            before.select_partition(path),
-            state,
-            filter_result(result, path),
-            partition=True,
-            include_totals=len(keys) == 1,
-        )
-        metadata[key] = to_metadata(report) | build_row_count_metadata(state, partition=True)
-        metadata[key] |= external
-    return metadata
-
-
-def _compact(
-    run: MaintenanceAssetRun[CompactionConfig], name: str, request: CompactRequest
-) -> tuple[TableReport, TableReport, CompactionResult]:
-    """Plan a compaction, log the plan, and execute it; moves postponed rows first.
-
-    Returns the files of the table before and after it, and its result.
-    """
-    table, executor, state = run.table, run.executor, run.state
-    before = inspect_snapshot(state, state.snapshot)
-    progress = build_progress_logger(run.context, f"compact {name}")
-    plan = plan_compaction(table, request, executor=executor, state=state)
-    if plan.postponed:
-        run.context.log.info("%s: plan to move %d postponed rows", name, plan.postponed.rows)
-        plan = move_postponed_and_replan(table, plan, executor, progress=progress)
-    if plan:
-        run.context.log.info(
-            "%s: plan to compact %d files of %d buckets, %d bytes, of snapshot %d",
-            name,
-            len(plan.inputs),
-            plan.buckets,
-            plan.bytes,
-            plan.snapshot_id,
-        )
-    result = run_compaction(table, plan, executor, progress=progress)
-    if result.snapshot is None:
-        return before, before, result
-    return before, inspect_snapshot(state, result.snapshot), result
-
-
-def _report_compaction(
-    run: MaintenanceAssetRun[CompactionConfig], name: str, result: CompactionResult
-) -> Metadata:
-    """Log the result of a compaction; return metadata about stale external systems."""
-    if result.snapshot_id is None:
-        run.context.log.info("%s: nothing to compact", name)
-        return {}
-    stale = report_stale_options(run.context, run.state)
-    run.context.log.info(
-        "%s: compacted %d buckets in %.1f s, snapshot %d",
-        name,
-        result.buckets,
-        result.duration_seconds,
-        result.snapshot_id,
-    )
-    return stale
-
-
-def _rewrite_partition_indexes(
-    run: MaintenanceAssetRun[FileIndexConfig], keys: Sequence[str]
-) -> dict[str, Metadata]:
-    context, table, partition_keys = run.context, run.table, run.get_partition_keys(keys)
-    specs = [partition_keys.parse(key) for key in keys] if partition_keys else None
-    plan = plan_index(table, RewriteFileIndexRequest(partitions=specs))
-    name = " ".join([table.identifier, *keys])
-    if plan:
-        text = "%s: plan to rewrite the indexes of %d files of snapshot %d"
-        context.log.info(text, name, sum(len(unit.files) for unit in plan.units), plan.snapshot_id)
-        progress = build_progress_logger(context, f"rewrite file indexes of {name}")
-        result = run_step(REWRITE_FILE_INDEX, table, plan, run.executor, progress=progress)
-        context.log.info("%s: added file indexes to %d files", name, result.files)
-        external = report_stale_options(context, run.state)
-    else:
-        result, external = FileIndexRewriteResult(), {}
-        context.log.info("%s: all files have the indexes of the table's options", name)
-    external |= report_iceberg_snapshot(context, run.state)
-    external |= report_missing_partitions(context, run.state)
-    if partition_keys is None:
-        return {"": to_metadata(build_index_report(plan, result)) | external}
-    return {
-        key: to_metadata(
-            build_index_report(
-                plan, result, partition_keys.path_of(key), include_totals=len(keys) == 1
+        if op.name is not None:
+            return dg.multi_asset(
+                name=op.name,
+                specs=[spec],
+                description=op.description,
+                config_schema=None if config is None else config.to_fields_dict(),
+                **arguments,
             )
+        # It accepts a schema that all tables share, and has the name of the asset.
+        decorator: Callable[..., dg.AssetsDefinition] = dg.asset(
+            key=spec.key,
+            deps=spec.deps,
+            description=spec.description,
+            owners=spec.owners,
+            group_name=spec.group_name,
+            kinds=spec.kinds,
+            tags={k: v for k, v in spec.tags.items() if not k.startswith(_KIND_PREFIX)},
+            metadata=spec.metadata,
+            code_version=spec.code_version,
+            automation_condition=spec.automation_condition,
+            freshness_policy=spec.freshness_policy,
+            partitions_def=spec.partitions_def,
+            config_schema=None if config is None else _get_config_schema(config),
+            **{k: v for k, v in arguments.items() if v is not None},
         )
-        | external
-        for key in keys
-    }
+        return decorator

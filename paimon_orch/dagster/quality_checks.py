@@ -4,10 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 import dagster as dg
+from dagster.components.resolved.core_models import OpSpec
 
 from paimon_orch.dagster.error_conversion import raise_dagster_errors
 from paimon_orch.dagster.health_checks import SEVERITIES
 from paimon_orch.dagster.names import check_table_name, definition_name, table_asset_key
+from paimon_orch.dagster.op_specs import DEFAULT_OP
 from paimon_orch.errors import InputError
 from paimon_orch.safe_text import escape_markdown
 
@@ -22,13 +24,14 @@ def build_paimon_quality_checks(
     severity: Literal["warn", "error"] = "warn",
     blocking: bool = False,
     key_prefix: Sequence[str] = (),
+    op: OpSpec = DEFAULT_OP,
 ) -> dg.AssetChecksDefinition:
     """Return a check for each filter that no row of a table may match, by the name of the check.
 
     A check passes if the metadata of the newest snapshot proves that no row matches: null counts,
     minima and maxima, and embedded file indexes. Otherwise it fails, and says how many files may
     have such rows and how to read them. Runs require the resource ``paimon``; they read manifests
-    and no data file.
+    and no data file. ``op`` has the name, tags, description and pool of the op.
 
     Dagster's own builders cover changes of the columns and of the row count, from the metadata of
     the assets that this package defines: ``dg.build_column_schema_change_checks`` and
@@ -46,8 +49,10 @@ def build_paimon_quality_checks(
     asset_key = table_asset_key(table, key_prefix)
 
     @dg.multi_asset_check(
-        name=definition_name("quality", table, key_prefix),
-        description=f"Rows that `{table}` must not have, by its metadata.",
+        name=op.name or definition_name("quality", table, key_prefix),
+        description=op.description or f"Rows that `{table}` must not have, by its metadata.",
+        op_tags=op.tags,
+        pool=op.pool,
         specs=[
             dg.AssetCheckSpec(
                 name,

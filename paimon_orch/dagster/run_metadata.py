@@ -6,7 +6,7 @@ Dagster plots all numbers, so metrics are numbers, and ids are text.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
@@ -26,7 +26,9 @@ from paimon_orch.safe_text import (
     format_names,
 )
 from paimon_orch.steps.compaction.policy import CompactionDecision
-from paimon_orch.steps.inspection.inspect import TableReport
+
+if TYPE_CHECKING:  # definitions load without the steps
+    from paimon_orch.steps.inspection.inspect import TableReport
 
 _TEXT_KEYS = frozenset(
     {
@@ -64,7 +66,7 @@ def _to_dagster_value(name: str, value: object) -> object:
     return round(value, 3) if isinstance(value, float) else value
 
 
-def build_row_count_metadata(report: TableReport, *, partition: bool) -> Metadata:
+def build_row_count_metadata(report: "TableReport", *, partition: bool) -> Metadata:
     """Return the row count of a table or partition as metadata.
 
     Returns no metadata if only a merge can count the rows.

@@ -4,8 +4,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import dagster as dg
+from dagster.components.resolved.core_models import OpSpec
 
 from paimon_orch.dagster.names import TABLE_TAG, compaction_asset_key, pool_name
+from paimon_orch.dagster.op_specs import RunTags, build_run_tags
 from paimon_orch.dagster.partition_groups import group_partition_keys
 from paimon_orch.dagster.partitions_definitions import (
     DynamicPartitionsRequest,
@@ -35,6 +37,13 @@ class CompactionTarget:
     key_prefix: Sequence[str]
     max_partitions_per_run: int
     evaluation_context: dg.SensorEvaluationContext | dg.ScheduleEvaluationContext
+    op: OpSpec
+    run_tags: RunTags | None
+
+    @property
+    def pool(self) -> str:
+        """The pool of the runs."""
+        return self.op.pool or pool_name(self.table.identifier)
 
     @property
     def can_compact_fully(self) -> bool:
@@ -101,11 +110,13 @@ class CompactionTarget:
         the page of runs shows all of them; the run's log has the snapshot.
         """
         decision = run.decision
-        tags = {TABLE_TAG: self.table.identifier, "paimon/reason": clean_line(decision.reason)}
+        tags = build_run_tags(self.run_tags, run)
+        tags |= {TABLE_TAG: self.table.identifier, "paimon/reason": clean_line(decision.reason)}
         if len(run.keys) > 1:
             tags |= {_RANGE_START_TAG: run.keys[0], _RANGE_END_TAG: run.keys[-1]}
         key = compaction_asset_key(self.table.identifier, self.key_prefix)
-        config = {"ops": {key.to_python_identifier(): {"config": {"strategy": decision.strategy}}}}
+        op = self.op.name or key.to_python_identifier()
+        config = {"ops": {op: {"config": {"strategy": decision.strategy}}}}
         return dg.RunRequest(
             run_key,
             config if decision.strategy != "minor" else None,
@@ -153,20 +164,20 @@ class CompactionTarget:
         return requests
 
 
-def limit_pools(instance: dg.DagsterInstance, tables: Collection[str]) -> None:
-    """Give the pools of tables the default limit of the instance, if they are new.
+def limit_pools(instance: dg.DagsterInstance, pools: Collection[str]) -> None:
+    """Give pools the default limit of the instance, if they are new.
 
     Dagster 1.13 does this when it starts the first runs of a pool. With ``granularity: run``, it
     starts all of them together.
     """
     storage = instance.event_log_storage
     if (
-        not tables
+        not pools
         or not instance.global_op_concurrency_default_limit
         or not storage.supports_global_concurrency_limits
     ):
         return
     existing = storage.get_concurrency_keys()  # a user may have set other limits
-    for pool in map(pool_name, tables):
+    for pool in pools:
         if pool not in existing:
             storage.initialize_concurrency_limit_to_default(pool)

@@ -5,22 +5,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import dagster as dg
+from dagster.components.resolved.core_models import OpSpec
 
 from paimon_orch.dagster.declared_ops import find_op
 from paimon_orch.dagster.jobs import ACTION_TAG, get_op_config, list_job_tables
 from paimon_orch.dagster.maintenance_assets import MAX_PARTITIONS_PER_RUN
-from paimon_orch.dagster.maintenance_ops import (
-    COMPACT_MANIFESTS,
-    EXPIRE_PARTITIONS,
-    EXPIRE_SNAPSHOTS,
-    REMOVE_ORPHAN_FILES,
-    SYNC_ICEBERG,
-)
 from paimon_orch.dagster.names import (
     TABLE_TAG,
     compaction_asset_key,
     definition_name,
 )
+from paimon_orch.dagster.op_specs import DEFAULT_OP, RunTags
 from paimon_orch.dagster.resources import PaimonCatalogResource
 from paimon_orch.dagster.run_config import load_table_with_allowances
 from paimon_orch.dagster.run_requests import CompactionTarget, limit_pools
@@ -34,11 +29,11 @@ from paimon_orch.safe_text import clean_line
 from paimon_orch.steps.compaction.policy import CompactionPolicy
 
 _DEFAULT_CRON = {
-    EXPIRE_SNAPSHOTS.action: "{minute} * * * *",
-    EXPIRE_PARTITIONS.action: "{minute} 2 * * *",
-    COMPACT_MANIFESTS.action: "{minute} 4 * * 6",
-    REMOVE_ORPHAN_FILES.action: "{minute} 5 * * 0",
-    SYNC_ICEBERG.action: "{minute} * * * *",
+    "expire_snapshots": "{minute} * * * *",
+    "expire_partitions": "{minute} 2 * * *",
+    "compact_manifests": "{minute} 4 * * 6",
+    "remove_orphan_files": "{minute} 5 * * 0",
+    "sync_iceberg": "{minute} * * * *",
 }
 
 _LATER_THAN_COMPACTIONS = {"dagster/priority": "-1"}
@@ -54,6 +49,8 @@ def build_compaction_schedule(  # noqa: PLR0913 - keywords of a factory
     key_prefix: Sequence[str] = (),
     max_partitions_per_run: int = MAX_PARTITIONS_PER_RUN,
     hour: int = 3,
+    op: OpSpec = DEFAULT_OP,
+    run_tags: RunTags | None = None,
     default_status: dg.DefaultScheduleStatus = dg.DefaultScheduleStatus.STOPPED,
 ) -> dg.ScheduleDefinition:
     """Return a daily schedule that requests compaction of all partitions with files to compact.
@@ -62,8 +59,8 @@ def build_compaction_schedule(  # noqa: PLR0913 - keywords of a factory
     other thresholds. Like a request of the sensor, a request covers at most
     ``max_partitions_per_run`` neighboring partitions. The schedule runs in the given hour (UTC), at
     a minute that is computed from the table's name, so that the schedules of many tables do not
-    start at the same time. The other arguments must equal those of
-    :func:`build_compaction_asset`. Ticks require the resource ``paimon``.
+    start at the same time. ``run_tags`` are those of :func:`build_latest_snapshot_sensor`. The other
+    arguments must equal those of :func:`build_compaction_asset`. Ticks require the resource ``paimon``.
     """
 
     @dg.schedule(
@@ -89,6 +86,8 @@ def build_compaction_schedule(  # noqa: PLR0913 - keywords of a factory
             key_prefix=key_prefix,
             max_partitions_per_run=max_partitions_per_run,
             evaluation_context=context,
+            op=op,
+            run_tags=run_tags,
         )
         if refusal := find_compaction_refusal(target.state):
             context.log.warning("%s", refusal)
@@ -122,7 +121,7 @@ def _build_tick_requests(
     suffixes = dict.fromkeys(["", *(decision.partition for decision in due)], suffix)
     runs = target.plan_runs(due)
     if len(runs) > 1:
-        limit_pools(context.instance, [table.identifier])
+        limit_pools(context.instance, [target.pool])
     return [
         target.build_run_request(run, run.build_run_key(table.identifier, origin, suffixes))
         for run in runs

@@ -1,10 +1,11 @@
 """A sensor that requests compactions after commits of any engine."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
 import dagster as dg
+from dagster.components.resolved.core_models import OpSpec
 
 from paimon_orch.dagster.health_checks import Limit, TableChecks
 from paimon_orch.dagster.maintenance_assets import MAX_PARTITIONS_PER_RUN
@@ -13,6 +14,7 @@ from paimon_orch.dagster.names import (
     definition_name,
     table_asset_key,
 )
+from paimon_orch.dagster.op_specs import DEFAULT_OP, RunTags
 from paimon_orch.dagster.partitions_definitions import DynamicPartitionsRequest, PartitionsDef
 from paimon_orch.dagster.resources import PaimonCatalogResource
 from paimon_orch.dagster.run_metadata import (
@@ -38,7 +40,6 @@ from paimon_orch.orchestration.table_tick import (
 from paimon_orch.orchestration.table_watch import AwaitedTableError, TableEvaluation, TableWatch
 from paimon_orch.safe_text import clean_line
 from paimon_orch.steps.compaction.policy import CompactionPolicy
-from paimon_orch.steps.inspection.inspect import inspect_snapshot
 from paimon_orch.table.table import Table
 from paimon_orch.table.table_state import TableState
 
@@ -64,6 +65,9 @@ class WatchedTable:
     checks: TableChecks | None = None
     report_as: Literal["observation", "materialization"] = "observation"
     request_runs: bool = True
+    op: OpSpec = field(default_factory=OpSpec)
+    """The op of the compaction asset."""
+    run_tags: RunTags | None = None
 
     @property
     def watch(self) -> TableWatch:
@@ -93,6 +97,8 @@ class WatchedTable:
             key_prefix=self.key_prefix,
             max_partitions_per_run=self.max_partitions_per_run,
             evaluation_context=context,
+            op=self.op,
+            run_tags=self.run_tags,
         )
         _log_decisions(context, target.table, changes, is_first=is_first)
         events = _build_asset_events(
@@ -208,6 +214,8 @@ def build_latest_snapshot_sensor(  # noqa: PLR0913 - keywords of a factory
     checks: Mapping[str, Limit] | None = None,
     report_as: Literal["observation", "materialization"] = "observation",
     request_runs: bool = True,
+    op: OpSpec = DEFAULT_OP,
+    run_tags: RunTags | None = None,
     default_status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.STOPPED,
 ) -> dg.SensorDefinition:
     """Return a sensor that requests compaction of the partitions that new snapshots changed.
@@ -231,6 +239,11 @@ def build_latest_snapshot_sensor(  # noqa: PLR0913 - keywords of a factory
     first tick and each tick with new data evaluate these checks of the table, except
     ``file_references``, if they request no run, which evaluates them too, and if the manifests
     are smaller than 16 MB.
+
+    ``run_tags`` are the tags of the requested runs, or a function that returns them from what the
+    run will do, so that it asks for as much memory as it needs:
+
+    >>> run_tags = lambda run: {"team": "large" if run.bytes > 10 << 30 else "small"}
     """
     watched = WatchedTable(
         table=table,
@@ -243,6 +256,8 @@ def build_latest_snapshot_sensor(  # noqa: PLR0913 - keywords of a factory
         checks=None if checks is None else TableChecks.of(table, checks, key_prefix),
         report_as=report_as,
         request_runs=request_runs,
+        op=op,
+        run_tags=run_tags,
     )
     return build_watch_sensor(
         watched,
@@ -285,7 +300,7 @@ def build_watch_sensor(
         if tick is None:
             return dg.SkipReason(f"{table} has no snapshot yet")
         if tick.needs_pool_limit:
-            limit_pools(context.instance, [table])
+            limit_pools(context.instance, [tick.target.pool])
         return tick.build_result(max_requests_per_tick)
 
     return latest_snapshot
@@ -378,6 +393,8 @@ def _summarize_decisions(state: TableState, changes: ChangesSinceCursor) -> str:
 
 def _build_table_metadata(target: CompactionTarget, snapshot: Snapshot) -> dict[str, Any]:
     """Return the columns and the path of a table; if its manifests are small, also its size."""
+    from paimon_orch.steps.inspection.inspect import inspect_snapshot  # definitions load without
+
     metadata: dict[str, Any] = {
         "dagster/uri": clean_line(target.table.paths.root),
         "dagster/column_schema": build_column_schema(target.state.schema),

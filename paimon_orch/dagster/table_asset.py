@@ -5,12 +5,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import dagster as dg
+from dagster.components.resolved.core_models import OpSpec
 
 from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.dagster.error_conversion import raise_dagster_errors
 from paimon_orch.dagster.external_reports import report_iceberg_snapshot, report_missing_partitions
-from paimon_orch.dagster.maintenance_assets import asset_decorator
+from paimon_orch.dagster.maintenance_assets import asset_decorator, build_shared_attributes
 from paimon_orch.dagster.names import compaction_asset_key, table_asset_key
+from paimon_orch.dagster.op_specs import DEFAULT_OP
 from paimon_orch.dagster.partitions_definitions import build_partition_keys
 from paimon_orch.dagster.resources import PaimonCatalogResource, SparkSessionResource
 from paimon_orch.dagster.run_config import report_stale_options
@@ -25,10 +27,11 @@ from paimon_orch.format.display import format_count
 from paimon_orch.orchestration.run_reports import RunReport, build_table_report
 from paimon_orch.safe_text import clean_line
 from paimon_orch.steps.ingest import IngestResult
-from paimon_orch.steps.inspection.inspect import TableReport, inspect
 
 if TYPE_CHECKING:  # Spark is imported by the run that needs it
     from pyspark.sql import SparkSession
+
+    from paimon_orch.steps.inspection.inspect import TableReport
 
 IngestFunction = Callable[[Catalog, "SparkSession", Sequence[str]], Iterable[IngestResult]]
 """Loads the partitions with the given keys (no keys for an unpartitioned asset).
@@ -49,29 +52,34 @@ def build_table_asset(  # noqa: PLR0913 - keywords of a factory
     owners: Sequence[str] = (),
     freshness_policy: dg.FreshnessPolicy | None = None,
     column_lineage: dg.TableColumnLineage | None = None,
+    op: OpSpec = DEFAULT_OP,
 ) -> dg.AssetsDefinition:
     """Return the asset ``[*key_prefix, database, table]`` of a table that Dagster loads with Spark.
 
     The data version of the asset is the newest snapshot that the run committed, so maintenance does
     not make downstream assets stale. ``column_lineage`` maps the columns to columns of ``deps``.
-    Runs require the resources ``paimon`` and ``spark``.
+    ``op`` has the name, tags, description, pool and backfill policy of the op. Runs require the resources ``paimon`` and ``spark``.
     """
     lineage = {} if column_lineage is None else {"dagster/column_lineage": column_lineage}
 
-    @asset_decorator(
-        table,
-        key=table_asset_key(table, key_prefix),
+    spec = dg.AssetSpec(
+        table_asset_key(table, key_prefix),
         deps=deps,
         description=description,
         owners=owners,
         partitions_def=partitions_def,
         freshness_policy=freshness_policy,
+        **build_shared_attributes(table),
     )
+
+    @asset_decorator(table, spec, op)
     def table_asset(
         context: dg.AssetExecutionContext,
         paimon: PaimonCatalogResource,
         spark: SparkSessionResource,
     ) -> dg.MaterializeResult:  # type: ignore[type-arg]  # there is no value
+        from paimon_orch.steps.inspection.inspect import inspect
+
         keys = context.partition_keys if partitions_def else []
         with raise_dagster_errors(table, context):
             results = list(
@@ -102,7 +110,7 @@ def _log_snapshots(
 
 def _add_partition_metadata(
     context: dg.AssetExecutionContext,
-    report: TableReport,
+    report: "TableReport",
     keys: Sequence[str],
     partitions_def: dg.PartitionsDefinition[str] | None,
 ) -> None:
@@ -118,7 +126,7 @@ def _add_partition_metadata(
 
 
 def _warn_about_rows_not_visible(
-    context: dg.AssetExecutionContext, report: TableReport, compaction: dg.AssetKey
+    context: dg.AssetExecutionContext, report: "TableReport", compaction: dg.AssetKey
 ) -> None:
     if report.rows_not_visible:
         context.log.warning(
@@ -154,7 +162,7 @@ def _find_latest_data_version(context: dg.AssetExecutionContext, keys: Sequence[
 def _build_ingest_result(
     context: dg.AssetExecutionContext,
     results: Sequence[IngestResult],
-    report: TableReport,
+    report: "TableReport",
     keys: Sequence[str],
     metadata: Metadata,
 ) -> dg.MaterializeResult:  # type: ignore[type-arg]  # as above
@@ -174,7 +182,7 @@ def _build_ingest_result(
 
 
 def _build_ingest_report(
-    results: Sequence[IngestResult], report: TableReport, keys: Sequence[str]
+    results: Sequence[IngestResult], report: "TableReport", keys: Sequence[str]
 ) -> RunReport:
     ingest = replace(
         RunReport() if keys else build_table_report(report),

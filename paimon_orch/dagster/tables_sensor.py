@@ -164,7 +164,7 @@ class _TablesTick:
         results = {table: tick.build_result(shares[table]) for table, tick in self._ticks.items()}
         limit_pools(
             self._context.instance,
-            [table for table, tick in self._ticks.items() if tick.needs_pool_limit],
+            [tick.target.pool for tick in self._ticks.values() if tick.needs_pool_limit],
         )
         texts = {table: text for table, text in self._cursor.texts.items() if table in self._tables}
         texts |= {table: str(result.cursor) for table, result in results.items()}

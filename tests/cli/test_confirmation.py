@@ -135,7 +135,7 @@ CASES: dict[str, Case] = {
     ),
     "repair": Case("repair db.t: wrong-hint: write the hint LATEST = 2?", (), break_hint),
     "repair-earliest-snapshot": Case(
-        "set the earliest snapshot of db.t from 1 to 3 and no longer keep 1 older snapshot?",
+        "set the earliest snapshot from 1 to 3 and no longer keep 1 older snapshot of db.t?",
         ("--snapshot", "3"),
         lose_snapshot,
     ),
@@ -147,7 +147,7 @@ CASES: dict[str, Case] = {
         "roll back db.t from snapshot 2 to 1 and delete 1 snapshot?", ("--snapshot", "1")
     ),
     "tag create": Case("move tag old of db.t from snapshot 1 to 2?", ("old", "--replace")),
-    "tag delete": Case("delete tag old of db.t with 0 files?", ("old",)),
+    "tag delete": Case("delete tag old and 0 files of db.t?", ("old",)),
     "undo": Case("take back snapshot 2 of db.t (APPEND of +1 records by "),
     "truncate": Case("delete all 2 rows of db.t? Older snapshots keep the rows"),
     "update": Case("update all rows of db.t, in files with 2 rows?", ("--set", "v = 'x'")),

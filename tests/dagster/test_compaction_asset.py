@@ -22,7 +22,7 @@ from paimon_orch.dagster import (
     build_compaction_asset,
     build_latest_snapshot_sensor,
 )
-from paimon_orch.dagster import maintenance_assets as assets
+from paimon_orch.dagster import asset_work as assets
 from paimon_orch.errors import (
     CancelledError,
     CommitConflictError,

@@ -7,7 +7,7 @@ from support.dagster.asset_runs import Resources, metadata_by_partition
 from support.dagster.spark_resources import UnavailableSparkResource
 
 from paimon_orch.dagster import PaimonCatalogResource, build_file_index_asset
-from paimon_orch.dagster import maintenance_assets as assets
+from paimon_orch.dagster import asset_work as assets
 from paimon_orch.steps.common.step import run_step
 from paimon_orch.steps.inspection.health import compute_health
 from paimon_orch.table.schema_change.schema_changes import SetOption

@@ -2,6 +2,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,13 @@ from paimon_orch.dagster import (
     build_step_job,
     build_sync_iceberg_job,
     build_sync_partitions_job,
+    jobs,
 )
+from paimon_orch.dagster.declared_ops import find_op
 from paimon_orch.dagster.resources import ExecutorChoice
 from paimon_orch.errors import InputError
 from paimon_orch.steps.cleanup.quarantine import Quarantine
 from paimon_orch.steps.common.step_registry import find_steps, load_declaration
-from paimon_orch.steps.expiration import expire_snapshots
 from paimon_orch.steps.inspection.inspect import inspect
 from paimon_orch.table.table import Table
 
@@ -127,6 +129,19 @@ def test_a_declared_step_is_planned_executed_and_reported(
         run(job, resources, retain_max=0)
 
 
+def test_column_statistics_are_computed_by_a_job(
+    orders: Table, upsert: Upsert, resources: Mapping[str, object]
+) -> None:
+    upsert(orders, DAY)
+    job = build_step_job("analyze", "lake.orders", config={"all_columns": True})
+
+    planned = read_observation(run(job, resources, dry_run=True))
+    done = read_observation(run(job, resources))
+
+    assert planned["paimon/analyze_planned_buckets_to_read"] == 1
+    assert done["paimon/analyze_snapshot_id"] == "2"
+
+
 def test_the_plan_of_a_declared_step_is_shown_as_a_table(
     orphan: Path, resources: Mapping[str, object]
 ) -> None:
@@ -134,7 +149,9 @@ def test_the_plan_of_a_declared_step_is_shown_as_a_table(
         run(build_step_job("remove-orphan-files", "lake.orders"), resources)
     )
 
-    assert [record.data for record in metadata["paimon/plan"].records] == [{"item": str(orphan)}]
+    assert [record.data for record in metadata["paimon/plan"].records] == [
+        {"path": str(orphan), "bytes": 4}
+    ]
     assert orphan.exists()
 
 
@@ -187,13 +204,14 @@ def test_the_plan_that_was_logged_is_executed_after_another_commit(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    run_expiration = expire_snapshots.run_expiration
+    op = find_op("expire_snapshots")
 
     def commit_and_run(*arguments: Any, **options: Any) -> Any:
         upsert(snapshots, DAY, amount=99)
-        return run_expiration(*arguments, **options)
+        return op.declaration.run(*arguments, **options)
 
-    monkeypatch.setattr(expire_snapshots, "run_expiration", commit_and_run)
+    declaration = replace(op.declaration, run=commit_and_run)
+    monkeypatch.setattr(jobs, "build_declared_op", lambda _: replace(op, declaration=declaration))
     job = build_expire_snapshots_job("lake.orders")
 
     metadata = read_observation(run(job, resources, dry_run=False, retain_min=1, retain_max=1))
@@ -304,8 +322,8 @@ def test_the_executor_spark_runs_all_work_on_spark(
     result = run(job, resources, dry_run=False, **config if place == "run config" else {})
 
     assert [re.sub(r" \(.*", "", label) for label in labels] == [
-        "check the files of lake.orders",
         "list the files of lake.orders and read its manifests",
+        "check the files of lake.orders",
         "remove orphan files of lake.orders",
     ]
     step = f" (Dagster run {result.run_id} step remove_orphan_files)"

@@ -6,6 +6,7 @@ from functools import cache
 from typing import Annotated, Any, Literal, Self
 
 import dagster as dg
+from dagster.components.resolved.core_models import OpSpec
 from pydantic import ConfigDict, Field, model_validator
 
 from paimon_orch.catalog.catalog_fields import check_catalog_fields, merge_catalog_options
@@ -24,6 +25,7 @@ from paimon_orch.dagster.components.translation import TRANSLATION_HELP, Transla
 from paimon_orch.dagster.health_checks import Limit
 from paimon_orch.dagster.maintenance_assets import MAX_PARTITIONS_PER_RUN
 from paimon_orch.dagster.names import pool_name
+from paimon_orch.dagster.op_specs import DEFAULT_OP, RunTags
 from paimon_orch.dagster.resources import (
     EXECUTOR_HELP,
     ExecutorChoice,
@@ -244,6 +246,19 @@ class TableAttributes(CatalogAttributes):
         description="Jobs of other declared steps by their names, such as analyze; those with a "
         "cron have a schedule.",
     )
+    op: OpSpec | None = Field(
+        default=None,
+        description="Tags, description, pool and backfill policy of the ops of each table. A name "
+        "is that of the op of the compaction, of a component of one table.",
+    )
+    run_tags: Annotated[
+        RunTags | None,
+        dg.Resolver.default(model_field_type=dict[str, str] | str | None),
+    ] = Field(
+        default=None,
+        description="Tags of all runs that the component requests. For runs of compactions also a "
+        "template with a function of what the run will do.",
+    )
     allow_stale_external: bool = Field(default=False, description=STALE_EXTERNAL_HELP)
     allow_unknown_options: bool = Field(default=False, description=UNKNOWN_OPTIONS_HELP)
     checks: Annotated[dict[str, Limit] | None, KeyRule("check", CHECK_NAMES)] = Field(
@@ -289,6 +304,16 @@ class TableAttributes(CatalogAttributes):
         return Allowances(
             stale_external=self.allow_stale_external, unknown_options=self.allow_unknown_options
         )
+
+    @property
+    def compaction_op(self) -> OpSpec:
+        """The op of the compaction asset."""
+        return self.op or DEFAULT_OP
+
+    @property
+    def other_ops(self) -> OpSpec:
+        """The other ops, which have the name that is the default, and no backfill policy."""
+        return self.compaction_op.model_copy(update={"name": None, "backfill_policy": None})
 
     def partitions_def(self, table: str) -> dg.PartitionsDefinition[str] | None:
         """Return the partitions definition of a table's assets."""

@@ -1,7 +1,9 @@
 """The component of all tables of a database that match a pattern."""
 
+import gc
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,6 +30,18 @@ from paimon_orch.errors import CorruptFileError, InputError, NotFoundError, Unsu
 from paimon_orch.safe_text import get_logger
 
 logger = get_logger(__name__)
+
+
+@contextmanager
+def _pause_garbage_collection() -> Iterator[None]:
+    """Look for no garbage while many objects are created, of which all are kept."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 class DatabaseScaffoldParams(BaseModel):
@@ -145,10 +159,11 @@ class PaimonDatabaseComponent(TableAttributes, dg.StateBackedComponent):
         ]
         shared = [each for each in components if self._has_same_attributes(each)]
         own = [each for each in components if not self._has_same_attributes(each)]
-        return dg.Definitions.merge(
-            self._build_shared_definitions(shared),
-            *(table.definitions(self._build_overrides(table)) for table in own),
-        )
+        with _pause_garbage_collection():
+            return dg.Definitions.merge(
+                self._build_shared_definitions(shared),
+                *(table.definitions(self._build_overrides(table)) for table in own),
+            )
 
     def _has_same_attributes(self, table: PaimonTableComponent) -> bool:
         names = TableAttributes.model_fields.keys() - {"partitions"}
@@ -158,6 +173,8 @@ class PaimonDatabaseComponent(TableAttributes, dg.StateBackedComponent):
         """Return the assets of tables, and one sensor, one job of each action and one schedule."""
         if not tables:
             return dg.Definitions(resources=self.resources())
+        if self.compaction_op.name is not None:
+            raise InputError("op.name names one op, and this component has one for each table")
         name = self.name or self.database
         names = [table.table for table in tables]
         jobs = build_jobs(self, JobScope.of_tables(name, names, self.key_prefix))

@@ -1,15 +1,22 @@
-"""Attributes of maintenance policies in the YAML of components."""
+"""Attributes of maintenance policies in the YAML of components.
 
+Those of a step come from its declaration and from the details of its op.
+"""
+
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from annotated_types import Ge
+from pydantic import Field, create_model
 
 from paimon_orch.dagster.components.attribute_rules import (
     AGE_RULE,
     CRON_RULE,
     DURATION_RULE,
     Attributes,
+    TextRule,
 )
+from paimon_orch.dagster.declared_ops import build_declared_op, find_type
 from paimon_orch.dagster.resources import MAINTENANCE_EXECUTOR_HELP
 from paimon_orch.errors import InputError
 
@@ -17,6 +24,9 @@ _DRY_RUN_HELP = (
     "Whether scheduled runs are dry runs, which delete nothing. Runs from the launchpad are dry "
     "runs unless their config has dry_run: false."
 )
+
+_RULES: Mapping[Any, TextRule] = {rule.parse: rule for rule in (AGE_RULE, DURATION_RULE)}
+"""The rules of texts by the functions that parse arguments."""
 
 
 class ScheduleAttributes(Attributes):
@@ -36,8 +46,8 @@ class ScheduleAttributes(Attributes):
         return self.model_dump(exclude={"cron", "dry_run"}, exclude_none=True)
 
 
-class DeletionAttributes(ScheduleAttributes):
-    """The policy of a maintenance job that deletes files in work units."""
+class WorkUnitsAttributes(ScheduleAttributes):
+    """The policy of a maintenance job with work units."""
 
     executor: Literal["auto", "local", "spark"] = Field(
         default="auto", description=MAINTENANCE_EXECUTOR_HELP
@@ -49,25 +59,31 @@ class DeletionAttributes(ScheduleAttributes):
         return {k: v for k, v in config.items() if (k, v) != ("executor", "auto")}
 
 
-class SnapshotExpirationAttributes(DeletionAttributes):
+def _declare_attributes(step: str) -> Any:
+    """Return a class with the fields of a step's config, for the class of its attributes."""
+    op = build_declared_op(step)
+    fields: dict[str, Any] = {}
+    for name, declared in op.declaration.arguments.items():
+        argument = declared.argument
+        rules: list[Any] = [] if argument.minimum is None else [Ge(argument.minimum)]
+        rules += [_RULES[argument.parse]] if argument.parse in _RULES else []
+        annotation = Annotated[(find_type(declared), *rules)] if rules else find_type(declared)
+        default = op.config.model_fields[name].default
+        fields[name] = (annotation, Field(default=default, description=argument.help))
+    for name, (_, argument) in op.details.aliases.items():
+        annotation = Annotated[str | None, _RULES[argument.parse]]
+        fields[name] = (annotation, Field(default=None, description=argument.help))
+    base = WorkUnitsAttributes if op.declaration.has_units else ScheduleAttributes
+    return create_model(f"{op.action}_attributes", __base__=base, __module__=__name__, **fields)
+
+
+class SnapshotExpirationAttributes(_declare_attributes("expire-snapshots")):  # type: ignore[misc]  # a dynamic base class
     """Retention of snapshots; the defaults are the table's options."""
 
     cron: Annotated[str | None, CRON_RULE] = Field(
         default=None,
         description="Cron schedule of the job. Default: hourly, at a minute computed from the "
         "table's name.",
-    )
-    retain_min: int | None = Field(
-        default=None, ge=1, description="Minimum number of snapshots to retain."
-    )
-    retain_max: int | None = Field(
-        default=None, ge=1, description="Maximum number of snapshots to retain."
-    )
-    retain_for: Annotated[str | None, DURATION_RULE] = Field(
-        default=None, description="Retain snapshots younger than this, for example 24 h."
-    )
-    max_deletes: int | None = Field(
-        default=None, ge=0, description="Maximum number of snapshots to delete in one run."
     )
 
     def check(self, path: str = "") -> None:
@@ -81,26 +97,16 @@ class SnapshotExpirationAttributes(DeletionAttributes):
             )
 
 
-class OrphanFilesAttributes(DeletionAttributes):
+class OrphanFilesAttributes(_declare_attributes("remove-orphan-files")):  # type: ignore[misc]  # as above
     """Deletion of unreferenced files, or their move to quarantine."""
 
     cron: Annotated[str | None, CRON_RULE] = Field(
         default=None, description="Cron schedule of the job. Default: on Sundays."
     )
     dry_run: bool = Field(default=True, description=_DRY_RUN_HELP)
-    older_than: Annotated[str, AGE_RULE] = Field(
-        default="3 d",
-        description="Keep files younger than this. It must exceed the time between the first file "
-        "and the commit of the slowest write.",
-    )
-    quarantine: bool = Field(
-        default=False,
-        description="Move the files to quarantine instead of deleting them; paimon-orch quarantine "
-        "restores them or deletes them.",
-    )
 
 
-class PartitionExpirationAttributes(ScheduleAttributes):
+class PartitionExpirationAttributes(_declare_attributes("expire-partitions")):  # type: ignore[misc]  # as above
     """The age after which partitions are dropped."""
 
     cron: Annotated[str | None, CRON_RULE] = Field(
@@ -113,9 +119,6 @@ class PartitionExpirationAttributes(ScheduleAttributes):
         default=None,
         description="How the age is computed: values-time (partition value) or update-time (last "
         "change). Default: the table's options.",
-    )
-    max_expires: int | None = Field(
-        default=None, ge=0, description="Maximum number of partitions to drop in one run."
     )
 
 

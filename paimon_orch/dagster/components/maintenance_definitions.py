@@ -1,7 +1,7 @@
 """The jobs and schedules of a component, for one table or for many."""
 
 from collections.abc import Sequence
-from typing import Any, TypedDict
+from typing import TypedDict
 
 import dagster as dg
 
@@ -9,15 +9,11 @@ from paimon_orch.dagster.components.component_attributes import TableAttributes
 from paimon_orch.dagster.components.maintenance_attributes import ScheduleAttributes
 from paimon_orch.dagster.declared_ops import build_declared_op
 from paimon_orch.dagster.jobs import ACTION_TAG, JobScope, build_maintenance_job
-from paimon_orch.dagster.maintenance_ops import (
-    EXPIRE_PARTITIONS,
-    EXPIRE_SNAPSHOTS,
-    REMOVE_ORPHAN_FILES,
-    SYNC_ICEBERG,
-    MaintenanceOp,
-)
 from paimon_orch.dagster.run_config import build_allowance_config
 from paimon_orch.dagster.schedules import build_maintenance_schedules
+
+_ALWAYS_DEFINED = ("expire-snapshots", "remove-orphan-files", "sync-iceberg")
+"""The steps that have a job also without a policy."""
 
 
 class SensorOptions(TypedDict):
@@ -38,16 +34,19 @@ def get_sensor_options(attributes: TableAttributes) -> SensorOptions:
 
 def build_jobs(attributes: TableAttributes, scope: JobScope) -> list[dg.JobDefinition]:
     """Return the maintenance jobs of a component."""
-    ops: list[MaintenanceOp[Any]] = [EXPIRE_SNAPSHOTS, REMOVE_ORPHAN_FILES, SYNC_ICEBERG]
-    if attributes.partition_expiration is not None:
-        ops.append(EXPIRE_PARTITIONS)
-    ops += map(build_declared_op, attributes.steps)
-    policies = {
-        action: policy.job_config() for action, policy in _find_policies(attributes).items()
-    }
+    steps = dict.fromkeys([*_ALWAYS_DEFINED, *_find_policies(attributes)])
+    policies = {step: policy.job_config() for step, policy in _find_policies(attributes).items()}
     allowances = build_allowance_config(attributes.allowances)
+    tags = {} if callable(attributes.run_tags) else attributes.run_tags or {}
     return [
-        build_maintenance_job(op, scope, policies.get(op.action, {}) | allowances) for op in ops
+        build_maintenance_job(
+            build_declared_op(step),
+            scope,
+            policies.get(step, {}) | allowances,
+            op=attributes.other_ops,
+            run_tags=tags,
+        )
+        for step in steps
     ]
 
 
@@ -55,11 +54,10 @@ def build_schedules(
     attributes: TableAttributes, jobs: Sequence[dg.JobDefinition]
 ) -> list[dg.ScheduleDefinition]:
     """Return the schedules of the jobs that have a policy."""
-    declared = {name.replace("-", "_") for name in attributes.steps}
     policies = {
-        action: policy
-        for action, policy in _find_policies(attributes).items()
-        if policy.cron is not None or action not in declared
+        step.replace("-", "_"): policy
+        for step, policy in _find_policies(attributes).items()
+        if policy.cron is not None or step not in attributes.steps
     }
     status = dg.DefaultScheduleStatus
     return build_maintenance_schedules(
@@ -71,12 +69,14 @@ def build_schedules(
 
 
 def _find_policies(attributes: TableAttributes) -> dict[str, ScheduleAttributes]:
-    """Return the configured policies by action; only jobs with a policy have a schedule."""
+    """Return the configured policies by step; only jobs with a policy have a schedule."""
     policies = {
-        EXPIRE_SNAPSHOTS.action: attributes.snapshot_expiration,
-        REMOVE_ORPHAN_FILES.action: attributes.orphan_files,
-        EXPIRE_PARTITIONS.action: attributes.partition_expiration,
-        SYNC_ICEBERG.action: attributes.iceberg,
+        "expire-snapshots": attributes.snapshot_expiration,
+        "remove-orphan-files": attributes.orphan_files,
+        "expire-partitions": attributes.partition_expiration,
+        "sync-iceberg": attributes.iceberg,
     }
-    declared = {name.replace("-", "_"): policy for name, policy in attributes.steps.items()}
-    return declared | {name: policy for name, policy in policies.items() if policy is not None}
+    return {
+        **{step: policy for step, policy in policies.items() if policy is not None},
+        **attributes.steps,
+    }

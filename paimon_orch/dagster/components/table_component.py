@@ -167,29 +167,30 @@ class PaimonTableComponent(TableAttributes, dg.Component):
             return spec
         is_compaction = kind is TableAssetKind.COMPACTION
         build = build_compaction_asset if is_compaction else build_file_index_asset
-        asset = build(
+        op = self.compaction_op
+        return build(
             self.table,
-            partitions_def=self._partitions_def,
             key_prefix=self.key_prefix,
-            owners=self.owners,
             max_partitions_per_run=self.max_partitions_per_run,
             allowances=self.allowances,
             checks=self.checks,
             execute=overrides.execute,
+            op=op if is_compaction else op.model_copy(update={"name": None}),
+            spec=spec,
         )
-        return asset.map_asset_specs(lambda _: spec)
 
     def build_checks(self) -> list[dg.AssetChecksDefinition]:
         """Return the checks of the table's health, and those of its rows."""
         checks = []
+        prefix, op = self.key_prefix, self.other_ops
         if self.checks is not None:
             limits = self.checks
             checks += [
-                build_paimon_table_checks(self.table, limits=limits, key_prefix=self.key_prefix)
+                build_paimon_table_checks(self.table, limits=limits, key_prefix=prefix, op=op)
             ]
         if self.never:
             checks += [
-                build_paimon_quality_checks(self.table, self.never, key_prefix=self.key_prefix)
+                build_paimon_quality_checks(self.table, self.never, key_prefix=prefix, op=op)
             ]
         return checks
 
@@ -212,6 +213,8 @@ class PaimonTableComponent(TableAttributes, dg.Component):
             else TableChecks.of(self.table, self.checks, self.key_prefix),
             report_as="materialization" if is_materialized else "observation",
             request_runs=not reports_only,
+            op=self.compaction_op,
+            run_tags=self.run_tags,
         )
 
     def build_compaction_schedules(self) -> list[dg.ScheduleDefinition]:
@@ -226,6 +229,8 @@ class PaimonTableComponent(TableAttributes, dg.Component):
             allowances=self.allowances,
             key_prefix=self.key_prefix,
             max_partitions_per_run=self.max_partitions_per_run,
+            op=self.compaction_op,
+            run_tags=self.run_tags,
             default_status=status.RUNNING if self.running else status.STOPPED,
         )
         return [schedule]

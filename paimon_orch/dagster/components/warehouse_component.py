@@ -4,6 +4,7 @@ import re
 from typing import Annotated
 
 import dagster as dg
+from dagster.components.resolved.core_models import OpSpec
 from pydantic import BaseModel, Field
 
 from paimon_orch.dagster.components.attribute_rules import (
@@ -20,6 +21,7 @@ from paimon_orch.dagster.components.warehouse_job import (
     build_warehouse_schedule,
 )
 from paimon_orch.dagster.names import group_name, table_asset_key
+from paimon_orch.dagster.op_specs import DEFAULT_OP
 from paimon_orch.dagster.run_config import (
     STALE_EXTERNAL_HELP,
     UNKNOWN_OPTIONS_HELP,
@@ -117,6 +119,10 @@ class PaimonWarehouseComponent(CatalogAttributes, dg.Component):
     timezone: Annotated[str, TIMEZONE_RULE] = Field(
         default="UTC", description="Time zone of the cron schedule."
     )
+    op: OpSpec | None = Field(
+        default=None, description="Name, tags, description and pool of the op of the job."
+    )
+    run_tags: dict[str, str] = Field(default={}, description="Tags of all runs of the job.")
     running: bool = Field(default=False, description="Whether the schedule is started by default.")
     allow_stale_external: bool = Field(default=False, description=STALE_EXTERNAL_HELP)
     allow_unknown_options: bool = Field(default=False, description=UNKNOWN_OPTIONS_HELP)
@@ -181,6 +187,8 @@ class PaimonWarehouseComponent(CatalogAttributes, dg.Component):
             self.prices.build_prices(),
             key_prefix=self.key_prefix,
             config={"dry_run": True, **build_allowance_config(allowances)},
+            op=self.op or DEFAULT_OP,
+            run_tags=self.run_tags,
         )
         status = dg.DefaultScheduleStatus
         schedule = build_warehouse_schedule(

@@ -4,11 +4,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
+from dagster.components.resolved.core_models import OpSpec
 from pydantic import Field
 
 from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.dagster.error_conversion import raise_dagster_errors
+from paimon_orch.dagster.jobs import NO_TAGS
 from paimon_orch.dagster.names import check_table_name, table_asset_key
+from paimon_orch.dagster.op_specs import DEFAULT_OP
 from paimon_orch.dagster.resources import (
     RUN_EXECUTOR_HELP,
     ExecutorChoice,
@@ -82,6 +85,8 @@ def build_warehouse_job(
     *,
     key_prefix: Sequence[str] = (),
     config: Mapping[str, Any] | None = None,
+    op: OpSpec = DEFAULT_OP,
+    run_tags: Mapping[str, str] = NO_TAGS,
 ) -> dg.JobDefinition:
     """Return a job that plans and runs the maintenance of all tables that a request selects.
 
@@ -91,10 +96,12 @@ def build_warehouse_job(
     history = table_asset_key(request.history_table, key_prefix)
 
     @dg.op(
-        name=f"{name}_op",  # ops and jobs share one namespace
+        name=op.name or f"{name}_op",  # ops and jobs share one namespace
+        description=op.description,
         out=dg.Out(dg.Nothing),
         config_schema=WarehouseRunConfig.to_fields_dict(),
-        pool=f"paimon/{name}",
+        tags=op.tags,
+        pool=op.pool or f"paimon/{name}",
     )
     def perform(
         context: dg.OpExecutionContext, paimon: PaimonCatalogResource, spark: SparkSessionResource
@@ -109,6 +116,7 @@ def build_warehouse_job(
         description="Maintains all tables of the catalog within budgets: compactions, clustering, "
         "manifest compactions, file indexes and the expiration of snapshots, ranked by the read "
         f"cost saved for a rewritten byte. Records each action in `{request.history_table}`.",
+        run_tags=run_tags,
         config={"ops": {"maintain": {"config": dict(config or {})}}},
         executor_def=dg.in_process_executor,
         metadata={"paimon/history": dg.MetadataValue.asset(history)},

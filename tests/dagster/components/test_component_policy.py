@@ -21,7 +21,7 @@ from paimon_orch.dagster import (
     build_remove_orphan_files_job,
 )
 from paimon_orch.dagster.components.maintenance_attributes import ScheduleAttributes
-from paimon_orch.dagster.maintenance_ops import MAINTENANCE_OPS
+from paimon_orch.dagster.declared_ops import find_op
 from paimon_orch.errors import InputError
 from paimon_orch.table.table import Table
 
@@ -250,7 +250,7 @@ def test_the_component_has_all_config_fields_of_a_job(action: str) -> None:
         PaimonTableComponent.model_fields
     )
     attributes = (set(policy.model_fields) - {"cron"}) | allowances
-    assert attributes == set(MAINTENANCE_OPS[action].config.model_fields)
+    assert attributes == set(find_op(action).config.model_fields)
 
 
 @pytest.mark.slow

@@ -476,7 +476,7 @@ def test_the_assets_of_the_component_compact_the_table(
 def test_python_examples_of_the_documentation_run(repository: Path, tmp_path: Path) -> None:
     text = (repository / "docs" / "dagster.md").read_text()
     blocks = [part.split("```")[0] for part in text.split("```python\n")[1:]]
-    assert len(blocks) == 3
+    assert len(blocks) == 4
 
     for number, block in enumerate(blocks):
         path = tmp_path / f"block{number}.py"
