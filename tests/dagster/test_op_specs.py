@@ -162,6 +162,7 @@ def test_the_job_of_a_warehouse_component_has_its_op_and_its_tags() -> None:
     assert job.run_tags == {"team": "data"}
 
 
+@pytest.mark.filterwarnings("ignore:`parse_obj_as` is deprecated")  # in Dagster
 def test_a_template_of_a_component_is_a_function_of_a_run() -> None:
     text = "table: lake.orders\nwarehouse: /lake\nrun_tags: '{{ size_of }}'\n"
     component = PaimonTableComponent.resolve_from_yaml(text, scope={"size_of": size_of})
