@@ -1,4 +1,4 @@
-"""Paimon tables in Airflow: a connection, a hook, a trigger, a sensor and operators.
+"""Paimon tables in Airflow: a connection, a hook, triggers, sensors and operators.
 
 Import from the modules, as from other providers:
 

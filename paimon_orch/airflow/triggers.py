@@ -1,8 +1,8 @@
-"""Triggers: they poll a table's newest snapshot in a thread, without a worker of Airflow."""
+"""Triggers: they poll a table in a thread of the triggerer, without a worker of Airflow."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from airflow.triggers.base import BaseEventTrigger, BaseTrigger, TriggerEvent
 
@@ -13,8 +13,15 @@ from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.errors import InputError, NotFoundError, PaimonError
 from paimon_orch.orchestration.cursor import Cursor
 from paimon_orch.orchestration.error_handling import may_succeed_again
+from paimon_orch.orchestration.table_conditions import (
+    find_done_partition,
+    find_partitions,
+    read_health,
+    resolve_limits,
+)
 from paimon_orch.orchestration.table_watch import MAX_PARTITIONS, TableNews, TableWatch
 from paimon_orch.steps.compaction.policy import CompactionPolicy
+from paimon_orch.table.table import Table
 
 FireOn = Literal["due", "changed"]
 """Which news start a DAG: partitions that are due for compaction, or each change of data."""
@@ -116,71 +123,165 @@ class PaimonTableSnapshotTrigger(BaseEventTrigger):
         return getattr(self, "asset_state_store", None)
 
 
-class PaimonSnapshotTrigger(BaseTrigger):
-    """Fires once, when a table has a snapshot after a given one; waits for a missing table.
+class PaimonWaitTrigger(BaseTrigger):
+    """Base class of triggers that fire once, when a condition of a table holds.
 
-    :param after_snapshot_id: the id that the snapshot must exceed; None waits for any snapshot
+    A table that does not exist yet is waited for, and so is a catalog that does not answer. The
+    payload of the event is what :meth:`find` returned, or ``error`` with the message of an error
+    that ends the wait.
+
+    :param table: ``database.table``
     :param poll_interval: seconds between two polls
     """
+
+    argument_names: ClassVar[tuple[str, ...]] = ()
+    """The arguments of the condition, which are attributes of the trigger."""
 
     def __init__(
         self,
         *,
         table: str,
         paimon_conn_id: str = DEFAULT_CONNECTION,
-        after_snapshot_id: int | None = None,
         poll_interval: float = 30,
     ) -> None:
         super().__init__()
         self.table, self.paimon_conn_id = table, paimon_conn_id
-        self.after_snapshot_id, self.poll_interval = after_snapshot_id, poll_interval
+        self.poll_interval = poll_interval
+
+    def find(self, table: Table) -> dict[str, Any] | None:
+        """Return JSON values about the table if the condition holds, or None if it does not."""
+        raise NotImplementedError
+
+    def poll(self, catalog: Catalog) -> dict[str, Any] | None:
+        """Return what :meth:`find` returns, or None if the table does not exist yet."""
+        try:
+            table = catalog.table(self.table)
+        except NotFoundError:
+            return None
+        return self.find(table)
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return the path of the class and its arguments."""
-        names = ("table", "paimon_conn_id", "after_snapshot_id", "poll_interval")
+        names = ("table", "paimon_conn_id", "poll_interval", *self.argument_names)
         return f"{__name__}.{type(self).__name__}", {name: getattr(self, name) for name in names}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Yield one event: the id of the snapshot, or the error that ends the wait."""
+        """Yield one event: what was found, or the error that ends the wait."""
         try:
             catalog = await open_catalog_in_thread(self.paimon_conn_id)
-            snapshot_id = await self._wait(catalog)
+            payload = await self._wait(catalog)
         except PaimonError as error:
-            yield TriggerEvent({"error": describe_with_next_step(error)})
-        else:
-            yield TriggerEvent({"snapshot_id": snapshot_id})
+            payload = {"error": describe_with_next_step(error)}
+        yield TriggerEvent(payload)
 
-    async def _wait(self, catalog: Catalog) -> int:
+    async def _wait(self, catalog: Catalog) -> dict[str, Any]:
         while True:
             try:
-                snapshot_id = await asyncio.to_thread(
-                    find_snapshot_after, catalog, self.table, self.after_snapshot_id
-                )
+                payload = await asyncio.to_thread(self.poll, catalog)
             except (PaimonError, OSError) as error:
                 if not may_succeed_again(error):
                     raise
                 self.log.warning("%s: %s", self.table, describe_with_next_step(error))
-                snapshot_id = None
-            if snapshot_id is not None:
-                return snapshot_id
+                payload = None
+            if payload is not None:
+                return payload
             await asyncio.sleep(self.poll_interval)
+
+
+class PaimonSnapshotTrigger(PaimonWaitTrigger):
+    """Fires when a table has a snapshot after a given one; the payload has ``snapshot_id``.
+
+    :param after_snapshot_id: the id that the snapshot must exceed; None waits for any snapshot
+    """
+
+    argument_names = ("after_snapshot_id",)
+
+    def __init__(self, *, after_snapshot_id: int | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.after_snapshot_id = after_snapshot_id
+
+    def poll(self, catalog: Catalog) -> dict[str, Any] | None:
+        """Return the id of the newest snapshot if it exceeds the given one."""
+        try:
+            snapshot = catalog.latest_snapshot(self.table)
+        except NotFoundError:
+            return None
+        if snapshot is None or snapshot.id <= (self.after_snapshot_id or 0):
+            return None
+        return {"snapshot_id": snapshot.id}
+
+
+class PaimonPartitionTrigger(PaimonWaitTrigger):
+    """Fires when the newest snapshot has rows in a partition.
+
+    The payload has ``snapshot_id`` and the paths of the ``partitions``.
+
+    :param partition: a spec such as ``dt=2026-01-01``; one of several partition columns selects all
+        partitions with its value
+    """
+
+    argument_names = ("partition",)
+
+    def __init__(self, *, partition: str | Mapping[str, object], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.partition = partition
+
+    def find(self, table: Table) -> dict[str, Any] | None:
+        """Return the partitions that match, if there are any."""
+        found = find_partitions(table, self.partition)
+        return None if found is None else found.to_dict()
+
+
+class PaimonPartitionDoneTrigger(PaimonWaitTrigger):
+    """Fires when a partition is marked as done; the payload has the path of the ``partition``.
+
+    See :func:`~paimon_orch.orchestration.table_conditions.find_done_partition`.
+
+    :param partition: a spec of all partition columns, such as ``dt=2026-01-01/hour=10``
+    """
+
+    argument_names = ("partition",)
+
+    def __init__(self, *, partition: str | Mapping[str, object], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.partition = partition
+
+    def find(self, table: Table) -> dict[str, Any] | None:
+        """Return the path of the partition if it is marked as done."""
+        path = find_done_partition(table, self.partition)
+        return None if path is None else {"partition": path}
+
+
+class PaimonTableHealthTrigger(PaimonWaitTrigger):
+    """Fires when a table keeps the limits of its health; the payload has the value of each check.
+
+    :param limits: limits by the name of the check, which override the default ones; None drops one
+    """
+
+    argument_names = ("limits",)
+
+    def __init__(self, *, limits: Mapping[str, float | None] | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.limits = dict(limits or {})
+        self._resolved = resolve_limits(self.table, self.limits)
+
+    def find(self, table: Table) -> dict[str, Any] | None:
+        """Return the values of the checks if all of them pass, and log those that do not."""
+        health = read_health(table, self._resolved)
+        for outcome in health.failed:
+            value = outcome.figures.get("value")
+            self.log.info(
+                "%s: %s is %s, its limit %g. %s",
+                self.table,
+                outcome.name,
+                value,
+                self._resolved[outcome.name],
+                outcome.description,
+            )
+        return None if health.failed else health.to_dict()
 
 
 async def open_catalog_in_thread(paimon_conn_id: str) -> Catalog:
     """Open the catalog of a connection without blocking the event loop."""
     connection = await PaimonHook.aget_connection(paimon_conn_id)
     return await asyncio.to_thread(open_connection, connection)
-
-
-def find_snapshot_after(catalog: Catalog, table: str, after_snapshot_id: int | None) -> int | None:
-    """Return the id of the newest snapshot if it exceeds the given one.
-
-    Returns None if it does not, or if there is no table or no snapshot yet.
-    """
-    try:
-        snapshot = catalog.latest_snapshot(table)
-    except NotFoundError:
-        return None
-    if snapshot is None or snapshot.id <= (after_snapshot_id or 0):
-        return None
-    return snapshot.id

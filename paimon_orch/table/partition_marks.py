@@ -27,7 +27,8 @@ from paimon_orch.table.catalog_environment import CatalogEnvironment
 from paimon_orch.table.catalog_reports import mark_name
 from paimon_orch.table.permissions import find_mark_requests
 
-_SUCCESS_FILE = "_SUCCESS"
+SUCCESS_FILE = "_SUCCESS"
+"""The file in the directory of a partition that is marked as done."""
 _MAX_ANSWER_BYTES, _CHUNK_BYTES = 1 << 20, 1 << 16
 
 PartitionNames = Mapping[str, str]
@@ -67,9 +68,10 @@ class PartitionMarker:
         if not self.schema.partition_keys:
             raise InputError(f"{self.identifier} has no partition columns, so none can be marked")
         for action in self.actions:
-            self._check_action(action)
+            self.check_action(action)
 
-    def _check_action(self, action: str) -> None:
+    def check_action(self, action: str) -> None:
+        """Refuse one action; raises the errors of :meth:`check`."""
         options, environment = self.schema.typed_options, self.environment
         named = f"{self.identifier}: {PARTITION_MARK_DONE_ACTION.key!r} = {action!r}"
         match action:
@@ -128,7 +130,7 @@ class PartitionMarker:
                 self._report_by_http(partition)
 
     def _write_success_file(self, partition: PartitionNames) -> None:
-        path = f"{self.root}/{format_names(partition)}{_SUCCESS_FILE}"
+        path = f"{self.root}/{format_names(partition)}{SUCCESS_FILE}"
         now = int(self.clock() * 1000)
         created: object = now
         if self.io.exists(path):
