@@ -34,7 +34,9 @@ _VARIABLES = ("OPENLINEAGE_URL", "OPENLINEAGE_CONFIG")
 _TRANSPORT_PREFIX = "OPENLINEAGE__TRANSPORT__"
 _PARENT_VARIABLE = "OPENLINEAGE_PARENT_ID"
 _NAME_WITHOUT_SLASH = ("abfs", "abfss", "gs", "s3", "s3a")  # their names are keys of objects
-_STEPS_WITHOUT_INPUT = ("ingest",)  # they write rows of other data
+_STEPS_OF_OTHER_ROWS = ("ingest",)  # their inputs are files, if these are known
+_MAX_FILES = 100
+"""More files are named by their directories, so that an event stays small."""
 
 
 def emit_lineage() -> None:
@@ -52,6 +54,8 @@ class _LineageRun:
 
     step: str
     table: "Table"
+    sources: Sequence[str] = ()
+    """The files whose rows the step loads."""
     run_id: str = ""
     inputs: "list[InputDataset]" = field(default_factory=list)
 
@@ -67,7 +71,9 @@ class _LineageRun:
             from openlineage.client.event_v2 import InputDataset, RunState
             from openlineage.client.uuid import generate_new_uuid
 
-            if self.step not in _STEPS_WITHOUT_INPUT:
+            if self.step in _STEPS_OF_OTHER_ROWS:
+                self.inputs = [InputDataset(*name) for name in _name_files(self.sources)]
+            else:
                 self.inputs = [InputDataset(*self._name, facets=_describe_table(self.table, None))]
             run_id = str(generate_new_uuid())
             self._send(RunState.START, run_id, {})
@@ -83,7 +89,7 @@ class _LineageRun:
             from openlineage.client import facet_v2
             from openlineage.client.event_v2 import OutputDataset, RunState
 
-            for each in self.inputs:
+            for each in self.inputs if self.step not in _STEPS_OF_OTHER_ROWS else ():
                 statistics = facet_v2.input_statistics_input_dataset
                 each.inputFacets = {
                     "inputStatistics": statistics.InputStatisticsInputDatasetFacet(
@@ -147,8 +153,8 @@ class _LineageRun:
         self.run_id = ""
 
 
-def _start_run(step: str, table: "Table") -> _LineageRun:
-    run = _LineageRun(step, table)
+def _start_run(step: str, table: "Table", sources: Sequence[str]) -> _LineageRun:
+    run = _LineageRun(step, table, sources)
     run.start()
     return run
 
@@ -193,7 +199,19 @@ def _describe_process() -> "dict[str, RunFacet]":
 
 def _name_dataset(table: "Table") -> tuple[str, str]:
     """Return the namespace and the name of a table: its store and its path, by the specification."""
-    location = table.paths.branch_root
+    return _name_location(table.paths.branch_root)
+
+
+def _name_files(paths: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the namespaces and the names of files, or of their directories if there are many."""
+    absolute = [path if "://" in path else os.path.abspath(path) for path in paths]  # noqa: PTH100 - not resolved
+    if len(absolute) > _MAX_FILES:
+        absolute = [path.rpartition("/")[0] for path in absolute]
+    return [_name_location(path) for path in dict.fromkeys(absolute)]
+
+
+def _name_location(location: str) -> tuple[str, str]:
+    """Return the namespace and the name of a path or URI."""
     scheme, separator, rest = location.partition("://")
     if not separator or scheme == "file":
         return "file", rest or location

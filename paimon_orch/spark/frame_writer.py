@@ -102,10 +102,17 @@ class RowSource:
 
 
 def run_ingest(
-    source: RowSource, table: Table, plan: WritePlan, *, progress: Progress | None = None
+    source: RowSource,
+    table: Table,
+    plan: WritePlan,
+    *,
+    progress: Progress | None = None,
+    sources: Sequence[str] = (),
 ) -> IngestResult:
-    """Execute the plan of an ingest; see :func:`write`."""
-    return ingest.run_ingest(table, plan, lambda: _write_rows(source, table, plan, progress))
+    """Execute the plan of an ingest; see :func:`write` and :func:`ingest.run_ingest`."""
+    return ingest.run_ingest(
+        table, plan, lambda: _write_rows(source, table, plan, progress), sources=sources
+    )
 
 
 def _write_rows(

@@ -146,10 +146,17 @@ def build_preview(table: Table, planned: WritePlan, results: Sequence[bytes]) ->
 
 
 def run_ingest(
-    table: Table, plan: WritePlan, write: Callable[[], Sequence[CommitMessage]]
+    table: Table,
+    plan: WritePlan,
+    write: Callable[[], Sequence[CommitMessage]],
+    *,
+    sources: Sequence[str] = (),
 ) -> IngestResult:
-    """Write rows by ``write`` and commit them, unless the commit id is already committed."""
-    metrics = StepMetrics("ingest into", table)
+    """Write rows by ``write`` and commit them, unless the commit id is already committed.
+
+    :param sources: the files of the rows, for events of lineage
+    """
+    metrics = StepMetrics("ingest into", table, sources)
     builder = WriteBuilder(plan.state or table.load(), commit_id=plan.commit_id)
     with metrics.record_errors():
         committed = builder.find_committed()

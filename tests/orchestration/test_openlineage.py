@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -85,20 +85,58 @@ def test_a_compaction_sends_its_tables_with_schema_versions_and_statistics(
     assert written["size"] == outcome["bytes_written"]
 
 
-def test_an_ingest_has_no_input_and_the_version_that_it_wrote(
-    orders: Table, receiver: Receiver
-) -> None:
+def ingest(table: Table, sources: Sequence[str] = ()) -> None:
     openlineage.emit_lineage()
     rows = pa.table({"dt": ["a"], "id": pa.array([1]), "amount": pa.array([1], pa.int32())})
-    planned = plan(orders, IngestRequest(columns=rows.column_names))
+    planned = plan(table, IngestRequest(columns=rows.column_names))
+    batches = rows.to_batches()
+    run_ingest(
+        table,
+        planned,
+        lambda: [write_rows(planned, planned.prepare(batches))],
+        sources=sources,
+    )
 
-    run_ingest(orders, planned, lambda: [write_rows(planned, planned.prepare(rows.to_batches()))])
+
+def test_an_ingest_of_rows_has_no_input_and_the_version_that_it_wrote(
+    orders: Table, receiver: Receiver
+) -> None:
+    ingest(orders)
 
     end = receiver.events[1]
     assert receiver.states == [("lake.orders.ingest", "START"), ("lake.orders.ingest", "COMPLETE")]
     assert end["inputs"] == []
     assert end["outputs"][0]["facets"]["version"]["datasetVersion"] == "1"
     assert end["outputs"][0]["outputFacets"]["outputStatistics"]["rowCount"] == 1
+
+
+def list_inputs(receiver: Receiver) -> list[tuple[str, str]]:
+    """Return the inputs of the last event, which are also those of the first one."""
+    first, last = ([(i["namespace"], i["name"]) for i in e["inputs"]] for e in receiver.events)
+    assert first == last
+    assert not any(i.get("inputFacets") for e in receiver.events for i in e["inputs"])
+    return last
+
+
+def test_an_ingest_has_the_files_that_it_loads_as_inputs(
+    orders: Table, receiver: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    ingest(orders, ["day.csv", "day.csv", "/data/a.csv", "s3://bucket/raw/b.csv", "hdfs://n/c.csv"])
+
+    assert list_inputs(receiver) == [
+        ("file", str(tmp_path / "day.csv")),
+        ("file", "/data/a.csv"),
+        ("s3://bucket", "raw/b.csv"),
+        ("hdfs://n", "/c.csv"),
+    ]
+
+
+def test_many_files_are_named_by_their_directories(orders: Table, receiver: Receiver) -> None:
+    ingest(orders, [f"s3://bucket/raw/dt={n % 2}/{n}.csv" for n in range(101)])
+
+    assert list_inputs(receiver) == [("s3://bucket", "raw/dt=0"), ("s3://bucket", "raw/dt=1")]
 
 
 def test_a_failed_step_sends_its_error(
@@ -210,3 +248,20 @@ def test_commands_and_runs_of_dagster_send_events(
         ("lake.orders.compact", "START"),
         ("lake.orders.compact", "COMPLETE"),
     ]
+
+
+@pytest.mark.slow
+def test_the_command_ingest_names_its_files(
+    orders: Table, receiver: Receiver, tmp_path: Path
+) -> None:
+    (tmp_path / "day.csv").write_text("dt,id,amount\na,1,1\n")
+    warehouse = str(Path(orders.paths.root).parents[1])
+
+    subprocess.run(
+        [sys.executable, "-c", COMMAND, "ingest", warehouse, "lake.orders", "--from", "day.csv"],
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+    )
+
+    assert list_inputs(receiver) == [("file", str(tmp_path / "day.csv"))]

@@ -322,7 +322,9 @@ def _run_here(load: _Load) -> IngestResult | IngestPreview:
 
     if load.dry_run:
         return build_preview(load.table, plan, [count_rows(plan, read())])
-    return ingest_step.run_ingest(load.table, plan, lambda: [write_rows(plan, read())])
+    return ingest_step.run_ingest(
+        load.table, plan, lambda: [write_rows(plan, read())], sources=load.paths
+    )
 
 
 def _run_on_spark(
@@ -347,7 +349,7 @@ def _run_on_spark(
     _note_missing_columns(plan, columns)
     if load.dry_run:
         return preview(source, load.table, plan, progress=progress)
-    return run_ingest(source, load.table, plan, progress=progress)
+    return run_ingest(source, load.table, plan, progress=progress, sources=load.paths)
 
 
 def _check_known_columns(load: _Load) -> None:

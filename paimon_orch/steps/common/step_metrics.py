@@ -6,7 +6,7 @@ configures a meter provider imports it, so this module neither imports nor needs
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
@@ -44,11 +44,14 @@ class StepObserver(Protocol):
         ...
 
 
-_observe: list[Callable[[str, Table], StepObserver]] = []
+StartObserver = Callable[[str, Table, Sequence[str]], StepObserver]
+"""Called with the name of a step, its table, and the files whose rows it loads."""
+
+_observe: list[StartObserver] = []
 
 
-def observe_steps(start: Callable[[str, Table], StepObserver]) -> None:
-    """Call a function with the name and the table of each step that this process starts."""
+def observe_steps(start: StartObserver) -> None:
+    """Call a function when this process starts a step."""
     if start not in _observe:
         _observe.append(start)
 
@@ -60,11 +63,13 @@ class StepMetrics:
     title: str
     """A verb phrase such as ``compact`` or ``expire snapshots of``."""
     table: Table
+    sources: Sequence[str] = ()
+    """The files whose rows the step loads, as far as it knows them."""
     start: float = field(init=False, default_factory=time.monotonic)
     observers: list[StepObserver] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.observers = [start(self.step, self.table) for start in _observe]
+        self.observers = [start(self.step, self.table, self.sources) for start in _observe]
 
     def record_success(
         self, io: StepIo, *, is_committed: bool, snapshot_id: int | None = None
