@@ -87,8 +87,8 @@ reference: install-dev ## write the generated pages and pictures of docs/
 	PYTHONPATH=tests:. $(BIN)/python -m support.docs.trust > docs/trust.md
 	PYTHONPATH=tests:. $(BIN)/python -m support.docs.pictures
 
-screenshots: install-dev ## take the screenshots of docs/images: a year of flights, and Chromium
-	SCREENSHOTS=docs/images $(BIN)/pytest tests/live/test_browser.py
+screenshots: install-dev ## take the screenshots of docs/images: a year of flights, Airflow, and Chromium
+	SCREENSHOTS=docs/images $(BIN)/pytest tests/live/test_browser.py tests/airflow_provider/test_deployment.py
 
 lint: install-dev ## check style, format and the direction of imports
 	$(BIN)/ruff check

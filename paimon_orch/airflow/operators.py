@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 from airflow.sdk import BaseOperator, Context
 
 from paimon_orch.airflow.hooks import DEFAULT_CONNECTION, PaimonHook
+from paimon_orch.airflow.links import PaimonReportLink
 from paimon_orch.airflow.task_errors import raise_airflow_errors
 
 _MAX_UNITS = 1000
@@ -30,6 +31,7 @@ class PaimonStepOperator(BaseOperator):
     """
 
     template_fields: Sequence[str] = ("table", "arguments", "paimon_conn_id")
+    operator_extra_links = (PaimonReportLink(),)
 
     def __init__(
         self,

@@ -22,6 +22,7 @@ def get_provider_info() -> dict[str, Any]:
         "triggers": [
             {"integration-name": "Apache Paimon", "python-modules": [_module("triggers")]}
         ],
+        "extra-links": [f"{_module('links')}.PaimonReportLink"],
         "connection-types": [
             {
                 "connection-type": CONNECTION_TYPE,

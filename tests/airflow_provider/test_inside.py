@@ -4,22 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from support import airflow_dag
-from support.airflow_environment import (
-    INSIDE,
-    airflow_python,
-    build_environment,
-    install_package,
-    run_in_airflow,
-)
-from support.docs.page_run import BLOCK
-from support.light_environment import ROOT
-from support.peers.downloads import PeerUnavailableError
+from support.airflow_environment import INSIDE, Airflow, read_example
 
 from paimon_orch import Catalog
 from paimon_orch.table.schema_change.schema_changes import SetOption
@@ -28,32 +18,6 @@ from paimon_orch.table.table import Table
 pytestmark = [pytest.mark.services, pytest.mark.xdist_group("airflow"), pytest.mark.timeout(600)]
 
 MODULES = sorted(path.name for path in INSIDE.glob("test_*.py"))
-
-
-@dataclass(frozen=True)
-class Airflow:
-    """An environment with a migrated database."""
-
-    python: Path
-    variables: dict[str, str]
-
-    def run(self, *arguments: str) -> str:
-        finished = run_in_airflow(self.python, self.variables, *arguments)
-        assert finished.returncode == 0, f"{finished.stdout}\n{finished.stderr}"
-        return finished.stdout
-
-
-@pytest.fixture(scope="module")
-def airflow(tmp_path_factory: pytest.TempPathFactory) -> Airflow:
-    home, site = tmp_path_factory.mktemp("home"), tmp_path_factory.mktemp("site")
-    try:
-        python = airflow_python()
-        install_package(site)
-    except PeerUnavailableError as error:
-        pytest.skip(str(error))
-    prepared = Airflow(python, build_environment(home, site))
-    prepared.run("-m", "airflow", "db", "migrate")
-    return prepared
 
 
 def test_airflow_lists_the_provider(airflow: Airflow) -> None:
@@ -101,15 +65,13 @@ def upsert(table: Table, *days: str) -> None:
     table.upsert(pa.table({"day": list(days), "id": pa.array([1] * len(days), pa.int64())}))
 
 
-def save_example(airflow: Airflow, number: int) -> Path:
-    """Write a Python example of the page into the folder of DAGs."""
-    page = (ROOT / "docs" / "airflow.md").read_text(encoding="utf-8")
-    examples = [text for language, text in BLOCK.findall(page) if language == "python"]
-    folder = Path(airflow.variables["AIRFLOW__CORE__DAGS_FOLDER"])
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    (folder / "example.py").write_text(examples[number], encoding="utf-8")
-    return folder / "example.py"
+def save_example(airflow: Airflow, text: str) -> Path:
+    """Write the example of the page that contains a text into the folder of DAGs."""
+    shutil.rmtree(airflow.dags, ignore_errors=True)
+    airflow.dags.mkdir(parents=True)
+    file = airflow.dags / "example.py"
+    file.write_text(read_example(text), encoding="utf-8")
+    return file
 
 
 def run_dag(
@@ -124,7 +86,7 @@ def run_dag(
 
 def test_the_dag_of_the_page_compacts_the_due_partitions(airflow: Airflow, orders: Table) -> None:
     upsert(orders, "2026-01-01", "2026-01-02")
-    file = save_example(airflow, 0)
+    file = save_example(airflow, "maintain_orders")
 
     first = run_dag(airflow, file)
     rows = orders.scan().to_arrow().num_rows
@@ -164,7 +126,7 @@ def test_the_dag_of_a_catalog_maintains_the_selected_tables(
         upsert(table, "2026-01-01")
         upsert(table, "2026-01-01")
 
-    states = run_dag(airflow, save_example(airflow, 1), "maintain_shop", "failed")
+    states = run_dag(airflow, save_example(airflow, "maintain_shop"), "maintain_shop", "failed")
 
     assert states == {
         "find_tables[-1]": "success",
@@ -182,6 +144,59 @@ def test_the_dag_of_a_catalog_maintains_the_selected_tables(
 def test_the_example_of_the_hook_runs(airflow: Airflow, orders: Table) -> None:
     upsert(orders, "2026-01-01")
 
-    printed = airflow.run(str(save_example(airflow, 2)))
+    printed = airflow.run(str(save_example(airflow, "list_tables")))
 
     assert "['orders'] {'id': 0, 'columns': [{'name': 'day'" in printed
+
+
+def test_the_dag_of_named_tables_has_a_group_and_a_pool_for_each(
+    airflow: Airflow, orders: Table, tmp_path: Path
+) -> None:
+    items = Catalog(str(tmp_path)).create_table(
+        "shop.items", "day STRING, id BIGINT", primary_key=["id"], options={"bucket": "1"}
+    )
+    upsert(orders, "2026-01-01")
+    upsert(items, "2026-01-01")
+    file = save_example(airflow, "hourly")
+
+    pools = json.loads(airflow.run(str(save_pools(airflow))))
+    states = run_dag(airflow, file, "nightly")
+
+    assert states == {
+        "shop__orders.compact[-1]": "success",
+        "shop__orders.expire_snapshots[-1]": "success",
+        "shop__items.compact[-1]": "success",
+        "shop__items.expire_snapshots[-1]": "success",
+    }
+    assert {name: pool["slots"] for name, pool in pools.items()} == {
+        "paimon.shop.items": 1,
+        "paimon.shop.orders": 1,
+    }
+    assert orders.scan().rows_not_visible == 0
+
+
+def save_pools(airflow: Airflow) -> Path:
+    """Write the script of the page that prints pools, beside the DAG."""
+    file = airflow.dags / "pools.py"
+    file.write_text(read_example("build_pools"), encoding="utf-8")
+    return file
+
+
+def test_a_pool_for_each_table_needs_the_tables(airflow: Airflow) -> None:
+    code = (
+        "from paimon_orch.airflow.maintenance_dag import maintenance_dag as m; "
+        "from paimon_orch.airflow.pools import table_pool\n"
+        "try: m('d', pool=table_pool)\n"
+        "except Exception as e: print(type(e).__name__, e)\n"
+        "d = m('d', tables=['a.b', 'a.c', 'x.y'], select=['a.*'], exclude=['*.c'], pool='p')\n"
+        "print(sorted((t.task_id, t.pool) for t in d.tasks))"
+    )
+
+    refused, tasks = airflow.run("-c", code).splitlines()
+
+    assert refused.startswith("InputError d: a pool for each table needs the argument tables")
+    assert tasks == "[('a__b.compact', 'p'), ('a__b.expire_snapshots', 'p')]"
+
+
+def test_the_example_of_the_sensor_runs(airflow: Airflow) -> None:
+    airflow.run(str(save_example(airflow, "PaimonPartitionDoneSensor(")))

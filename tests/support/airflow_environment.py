@@ -10,10 +10,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from support.docs.page_run import BLOCK
 from support.light_environment import ROOT, read_requirements
 from support.peers.downloads import python_environment, run
 
@@ -76,3 +78,30 @@ def run_in_airflow(
         text=True,
         check=False,
     )
+
+
+@dataclass(frozen=True)
+class Airflow:
+    """An environment with a migrated database."""
+
+    python: Path
+    variables: dict[str, str]
+
+    def run(self, *arguments: str) -> str:
+        """Run Python in the environment, and return its output; it must succeed."""
+        finished = run_in_airflow(self.python, self.variables, *arguments)
+        assert finished.returncode == 0, f"{finished.stdout}\n{finished.stderr}"
+        return finished.stdout
+
+    @property
+    def dags(self) -> Path:
+        """The folder of the DAG files."""
+        return Path(self.variables["AIRFLOW__CORE__DAGS_FOLDER"])
+
+
+def read_example(text: str) -> str:
+    """Return the only Python example of the page about Airflow that contains a text."""
+    page = (ROOT / "docs" / "airflow.md").read_text(encoding="utf-8")
+    examples = [str(code) for language, code in BLOCK.findall(page) if language == "python"]
+    [found] = [code for code in examples if text in code]
+    return found

@@ -1,0 +1,27 @@
+"""Pools of Airflow with one slot, so that the tasks of all DAGs write a table one after the other.
+
+>>> json.dumps(build_pools(["shop.orders"]))  # the content of a file for: airflow pools import
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+
+def table_pool(table: str) -> str:
+    """Return the name of the pool of a table: ``paimon.database.table``."""
+    return f"paimon.{table}"
+
+
+def build_pools(tables: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Return the pools of tables, as ``airflow pools import`` reads them.
+
+    Airflow does not create pools. A task whose pool does not exist waits until it does.
+    """
+    return {
+        table_pool(table): {
+            "slots": 1,
+            "description": f"Tasks that write {table}",
+            "include_deferred": False,
+        }
+        for table in tables
+    }
