@@ -10,9 +10,10 @@ import sys
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 TABLE = "lake.orders"
-RETENTION = {"retain_max": 4, "retain_min": 2}
+RETENTION: dict[str, Any] = {"retain_max": 4, "retain_min": 2}
 
 
 def make_airflow_turn() -> Callable[[int], object]:
