@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -105,6 +107,29 @@ def test_a_missing_table_is_waited_for(catalog: Catalog, upsert: Upsert) -> None
         return await waiting
 
     assert asyncio.run(watch())["due"][0]["partition"] == ""
+
+
+def test_a_missing_warehouse_is_waited_for(
+    tmp_path: Path, upsert: Upsert, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = tmp_path / "later"
+    connection = {"conn_type": "paimon", "host": str(lake)}
+    monkeypatch.setenv("AIRFLOW_CONN_PAIMON_DEFAULT", json.dumps(connection))
+
+    async def watch() -> Any:
+        waiting = asyncio.ensure_future(next_event(make_trigger().run()))
+        await asyncio.sleep(0.5)
+        assert not waiting.done()
+        orders = Catalog(str(lake)).create_table(
+            "lake.orders",
+            "dt STRING, id BIGINT, amount INT",
+            primary_key=["dt", "id"],
+            options={"bucket": "1", "deletion-vectors.enabled": "true"},
+        )
+        upsert(orders, DAY)
+        return await waiting
+
+    assert asyncio.run(watch())["snapshot_id"] == 1
 
 
 def test_the_cursor_survives_in_the_store_of_the_asset(orders: Table, upsert: Upsert) -> None:
