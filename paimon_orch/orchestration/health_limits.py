@@ -6,11 +6,19 @@ from typing import TYPE_CHECKING
 
 from paimon_orch.errors import InputError
 from paimon_orch.safe_text import escape_markdown
-from paimon_orch.steps.inspection.health_metrics import HEALTH_METRICS, HealthMetric
+from paimon_orch.steps.inspection.health_metrics import (
+    COMPACT,
+    COMPACT_FULLY,
+    COMPACT_MANIFESTS,
+    EXPIRE_SNAPSHOTS,
+    HEALTH_METRICS,
+    MATERIALIZE_VECTORS,
+    METRIC_LIMITS,
+    REWRITE_FILE_INDEX,
+)
 
 if TYPE_CHECKING:  # the limits are declared before a table is read
     from paimon_orch.steps.common.executor import Executor
-    from paimon_orch.steps.inspection.health import TableHealth
     from paimon_orch.table.iceberg.status import IcebergStatus
     from paimon_orch.table.table import Table
 
@@ -19,11 +27,7 @@ ICEBERG_METADATA = "iceberg_metadata"
 CHECK_NAMES = (*HEALTH_METRICS, ICEBERG_METADATA, FILE_REFERENCES)
 """The names of all checks."""
 
-DEFAULT_LIMITS: Mapping[str, float] = {
-    name: metric.default_limit
-    for name, metric in HEALTH_METRICS.items()
-    if metric.default_limit is not None
-} | {ICEBERG_METADATA: 0}
+DEFAULT_LIMITS: Mapping[str, float] = {**METRIC_LIMITS, ICEBERG_METADATA: 0}
 """The limits of the checks that apply to each table, by name."""
 
 _OTHER_DESCRIPTIONS = {
@@ -66,12 +70,8 @@ def describe_check(name: str, limit: float) -> str:
 
 def evaluate_health(table: "Table", limits: Mapping[str, float]) -> Iterator[HealthOutcome]:
     """Evaluate the checks that have a limit, except ``file_references``, in the newest snapshot."""
-    from paimon_orch.steps.inspection.health import TableHealth, compute_health
-
-    metrics = sorted(limits.keys() & HEALTH_METRICS.keys())
-    health = compute_health(table) if metrics else TableHealth()
-    for name in metrics:
-        yield _check_metric(name, table, health, limits[name])
+    if limits.keys() & HEALTH_METRICS.keys():
+        yield from _check_metrics(table, limits)
     if ICEBERG_METADATA in limits:
         yield _check_iceberg_metadata(table, limits[ICEBERG_METADATA])
 
@@ -96,36 +96,34 @@ def check_file_references(table: "Table", limit: float, executor: "Executor") ->
     )
 
 
-def _check_metric(name: str, table: "Table", health: "TableHealth", limit: float) -> HealthOutcome:
-    metric = HEALTH_METRICS[name]
-    value = metric.read(health)
-    if value is None:
-        return HealthOutcome(name=name, passed=True, description="Does not apply to this table.")
-    passed = metric.is_within_limit(value, limit)
-    text = (
-        "Within the limit."
-        if passed
-        else f"To fix this, {_find_remedy(metric, table, health, limit)}."
-    )
-    return HealthOutcome(
-        name=name, passed=passed, description=text, figures={"value": round(value, 4)}
-    )
+_REMEDIES: Mapping[str, str] = {
+    COMPACT: "run the compaction",
+    COMPACT_FULLY: "run the compaction with strategy: full",
+    COMPACT_MANIFESTS: "run compact_manifests",
+    EXPIRE_SNAPSHOTS: "run expire_snapshots",
+    REWRITE_FILE_INDEX: "materialize the file indexes",
+    MATERIALIZE_VECTORS: "run `paimon-orch materialize-deletion-vectors`",
+}
+"""What users of an orchestrator run in place of a command."""
 
 
-def _find_remedy(metric: HealthMetric, table: "Table", health: "TableHealth", limit: float) -> str:
-    """Return the remedy; it names a compaction only if the check passes afterwards."""
-    if not metric.is_compacted:
-        return metric.remedy
-    from paimon_orch.steps.compaction.compaction_remedies import Remedies
-    from paimon_orch.steps.inspection.health import read_live_buckets
+def _check_metrics(table: "Table", limits: Mapping[str, float]) -> Iterator[HealthOutcome]:
+    """Evaluate the checks of metrics; one that fails names what makes it pass."""
+    from paimon_orch.steps.inspection.verdict import open_judge
 
-    state = table.load(with_lists=True)
-    if state.snapshot is None:
-        return metric.remedy
-    remedies = Remedies(table, state, read_live_buckets(state, state.snapshot), health)
-    strategy = remedies.find_compaction(metric, limit)
-    texts = {"minor": "run the compaction", "full": "run the compaction with strategy: full"}
-    return metric.remedy if strategy is None else texts[strategy]
+    judge = open_judge(table, limits)
+    problems = {problem.name: problem for problem in judge.problems}
+    for name in sorted(limits.keys() & HEALTH_METRICS.keys()):
+        value, problem = judge.read(name), problems.get(name)
+        text = "Within the limit."
+        if value is None:
+            text = "Does not apply to this table."
+        elif problem is not None:
+            remedy = judge.find_remedy_of(problem)
+            todo = problem.metric.remedy if remedy is None else _REMEDIES[remedy.command]
+            text = f"To fix this, {todo}."
+        figures = {} if value is None else {"value": round(value, 4)}
+        yield HealthOutcome(name=name, passed=problem is None, description=text, figures=figures)
 
 
 def _check_iceberg_metadata(table: "Table", limit: float) -> HealthOutcome:

@@ -18,6 +18,7 @@ from paimon_orch.orchestration.changes_since_cursor import (
 )
 from paimon_orch.orchestration.cursor import Cursor
 from paimon_orch.orchestration.planned_runs import PlannedRun
+from paimon_orch.steps.compaction.decide import find_problems_of, sum_metrics
 from paimon_orch.steps.compaction.policy import CompactionPolicy
 from paimon_orch.table.table import Table
 from paimon_orch.table.table_state import TableState, load_table_state
@@ -93,8 +94,12 @@ def postpone_runs(
 
 
 def explain_no_run(table: Table, changes: ChangesSinceCursor) -> str:
-    """Return why no run is requested, with the first decisions."""
-    reasons = [str(decision) for decision in changes.decisions if not decision.compact]
+    """Return why no run is requested, with the decisions about the slowest partitions."""
+    slowest_first = sorted(
+        (decision for decision in changes.decisions if not decision.compact),
+        key=lambda each: (-each.metrics.sorted_runs, -each.metrics.small_files),
+    )
+    reasons = [*map(str, slowest_first)]
     message = (
         f"{table.identifier}: nothing to compact up to snapshot "
         f"{changes.cursor.handled.snapshot_id}"
@@ -102,4 +107,9 @@ def explain_no_run(table: Table, changes: ChangesSinceCursor) -> str:
     parts = [message, *reasons[:_MAX_DECISIONS_IN_REASON]]
     if len(reasons) > _MAX_DECISIONS_IN_REASON:
         parts.append(f"and {len(reasons) - _MAX_DECISIONS_IN_REASON} others")
+    if changes.whole_table_reason is not None:  # there are decisions about all partitions
+        problems = find_problems_of(sum_metrics([each.metrics for each in changes.decisions]))
+        if problems:
+            command = table.stores.label.format_command("why")
+            parts.append(f"in all partitions: {', '.join(map(str, problems))}: see `{command}`")
     return "; ".join(parts)

@@ -140,7 +140,7 @@ def test_every_command_with_json_is_tested_here() -> None:
     tested |= {"history"}  # test_describe.py; prints a list
     tested |= {"autopilot", "maintenance-history"}  # test_autopilot.py; have no table
     tested |= {"doctor", "repair"}  # test_doctor.py
-    tested |= {"why"}  # test_compaction_remedies.py
+    tested |= {"why"}  # test_verdict.py
     tested |= {"demo"}  # test_app.py; loads flights
     tested |= {"read", "sql"}  # test_read.py, test_sql.py; print a list
     tested |= {"create-global-index", "drop-global-index"}  # test_global_index.py

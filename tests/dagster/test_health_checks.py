@@ -27,7 +27,6 @@ from paimon_orch.errors import (
     TransientError,
 )
 from paimon_orch.orchestration.health_limits import DEFAULT_LIMITS
-from paimon_orch.steps.inspection.health import TableHealth
 from paimon_orch.table.table import Table
 
 Upsert = Callable[..., None]
@@ -189,11 +188,11 @@ def test_a_compaction_succeeds_although_its_checks_cannot_be_evaluated(
     resources: dict[str, object],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def fail(_table: Table) -> TableHealth:
+    def fail(*_: object) -> None:
         raise StorageError("the store does not answer")
 
     upsert(orders, DAY)
-    monkeypatch.setattr("paimon_orch.steps.inspection.health.compute_health", fail)
+    monkeypatch.setattr("paimon_orch.steps.inspection.verdict.open_judge", fail)
 
     result = dg.materialize([build_compaction_asset("lake.orders", checks={})], resources=resources)
 

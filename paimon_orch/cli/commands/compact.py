@@ -362,17 +362,23 @@ def _print_plan(
 
 
 def _explain_nothing(table: Table, planned: compact_step.CompactionPlan) -> str:
-    """Say why there is nothing to compact, and which compaction would rewrite files."""
+    """Say why there is nothing to compact, and what a full compaction would save readers."""
     request = planned.request
     if not isinstance(request, CompactRequest) or request.strategy == "full":
         return _NOTHING_TO_DO
-    full = compact_step.plan(table, replace(request, strategy="full"), state=planned.state)
-    if not full:
+    from paimon_orch.steps.inspection.verdict import open_judge
+
+    judge = open_judge(table)
+    full = judge.predict_compaction(replace(request, strategy="full"))
+    if full is None:
         return _NOTHING_TO_DO
-    files, size = format_count(len(full.inputs), "file"), format_size(full.bytes)
+    files, size = format_count(full.rewrite_files, "file"), format_size(full.rewrite_bytes)
+    effect = "a scan would need as many requests"
+    if judge.helps(full):
+        effect = f"a scan needs {full.describe_saving(judge.now) or 'fewer deleted rows'}"
     return (
         f"{_NOTHING_TO_DO} by the table's options; with --strategy full, {files} of {size} would be "
-        "rewritten"
+        f"rewritten, and {effect}"
     )
 
 

@@ -1,6 +1,7 @@
 """The command ``inspect``: snapshot, files, levels, deletion vectors and health of a table."""
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 import pendulum
 import typer
@@ -13,8 +14,13 @@ from paimon_orch.cli.screen import LINES, print_error_lines, print_lines
 from paimon_orch.cli.table_layout import print_rows
 from paimon_orch.format.display import format_count, format_size
 from paimon_orch.format.snapshot import Snapshot
-from paimon_orch.steps.inspection.inspect import BucketSummary, TableReport
+from paimon_orch.steps.inspection.health_metrics import METRIC_LIMITS, find_problems
+from paimon_orch.steps.inspection.inspect import BucketSummary, TableReport, inspect_newest
 from paimon_orch.steps.inspection.inspect import inspect as inspect_table
+from paimon_orch.table.table import Table
+
+if TYPE_CHECKING:  # plans of compactions are needed only if something is wrong
+    from paimon_orch.steps.inspection.verdict import Verdict
 
 _MAX_SHOWN_BUCKETS = 1_000
 
@@ -40,29 +46,51 @@ def inspect(
     """Show the files, levels and health of a table.
 
     Reads only metadata, and no data files. The exit status is 1 if the metadata is inconsistent,
-    for example if files of one level overlap.
+    for example if files of one level overlap. If a limit of doctor is exceeded, the command that helps
+    is shown, as why shows it.
     """
-    report = inspect_table(open_table(ctx, location, table), snapshot)
-    output.print_report(report.to_dict(), partial(_print_report, report))
+    opened = open_table(ctx, location, table)
+    if snapshot is None:
+        report, verdict = _judge(opened)
+    else:
+        report, verdict = inspect_table(opened, snapshot), None
+    values = report.to_dict() | {"verdict": None if verdict is None else verdict.to_dict()}
+    output.print_report(values, partial(_print_report, report, verdict))
     if report.problem is not None:
         print_error_lines(f"error: {report.identifier}: {report.problem}")
         raise typer.Exit(1)
 
 
-def _print_report(report: TableReport) -> None:
+def _judge(table: Table) -> tuple[TableReport, "Verdict | None"]:
+    """Return the report on the newest snapshot, and the verdict if something is wrong."""
+    state = table.load(with_lists=True)
+    report = inspect_newest(state)
+    health = report.health
+    if health is None or not (find_problems(health, METRIC_LIMITS) or report.rows_not_visible):
+        return report, None
+    from paimon_orch.steps.inspection.remedies import Inspection
+    from paimon_orch.steps.inspection.verdict import Judge
+
+    inspection = Inspection(table=table, state=state, report=report, health=health)
+    return report, Judge(inspection).judge()
+
+
+def _print_report(report: TableReport, verdict: "Verdict | None") -> None:
     print_lines(f"{report.identifier}  {report.location}")
     if report.snapshot is None:
         print_lines("the table is empty: it has no snapshot")
         return
     print_lines(_format_snapshot(report.snapshot))
     print_lines(_format_totals(report))
-    if report.rows_not_visible:
+    if report.health is not None:
+        print_lines(str(report.health))
+    if verdict is not None:
+        print_lines(verdict.describe_problems())
+    elif report.rows_not_visible:
         print_lines(
             f"{report.rows_not_visible:,} records are not visible to batch readers before a "
             "compaction"
         )
-    if report.health is not None:
-        print_lines(str(report.health))
     print_rows(
         ("partition", "bucket", "files by level", "rows", "deleted", "size"),
         list(map(_format_bucket, report.summarize_buckets(_MAX_SHOWN_BUCKETS))),

@@ -51,6 +51,7 @@ _DECISION_COLUMNS = {
     "state": "string",
     "score": "float",
     "rewrite_bytes": "int",
+    "saved_requests": "int",
     "saved_bytes": "int",
     "reason": "string",
 }

@@ -42,8 +42,10 @@ class MaintenanceDecision:
     """Whether a compaction rewrites all files of the partition."""
     up_to_level: int | None = None
     """A minor compaction merges the sorted runs up to this level; None follows the options."""
+    saved_requests: int = 0
+    """About how many files fewer one scan opens after the action."""
     saved_bytes: int = 0
-    """The estimated read cost that one scan saves after the action."""
+    """About how many bytes fewer one scan reads after the action."""
     rewrite_bytes: int = 0
     """The estimated size of the files that the action reads and writes again."""
     score: float = 0.0

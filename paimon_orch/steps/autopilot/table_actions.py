@@ -5,12 +5,13 @@ candidates of all tables.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from paimon_orch.errors import InputError, UnsupportedError
+from paimon_orch.format.display import format_count
 from paimon_orch.format.manifest.live_files import NO_TIME
 from paimon_orch.format.options.core_options import (
     CONSUMER_CHANGELOG_ONLY,
@@ -28,13 +29,18 @@ from paimon_orch.steps.autopilot.partition_layout import (
     compute_local_millis,
     read_partition_work,
 )
-from paimon_orch.steps.autopilot.read_cost import PartitionLayout, compute_scores, estimate_savings
+from paimon_orch.steps.autopilot.read_cost import (
+    PartitionLayout,
+    ReadSavings,
+    compute_scores,
+    estimate_savings,
+)
 from paimon_orch.steps.common.bucket_scan import scan_latest_buckets
 from paimon_orch.steps.common.executor import Executor
 from paimon_orch.steps.common.partition_selection import PartitionRequest, plan_live_buckets
 from paimon_orch.steps.common.step import EmptyRequest
 from paimon_orch.steps.compaction.clustering import is_clustered
-from paimon_orch.steps.compaction.decide import decide
+from paimon_orch.steps.compaction.decide import decide, find_problems_of, sum_metrics
 from paimon_orch.steps.compaction.policy import CompactionDecision, CompactionMetrics
 from paimon_orch.steps.expiration.retention import (
     Retention,
@@ -76,6 +82,10 @@ class _Rewrite:
     remaining_runs: int = -1
     unseen_since: int | None = None
     """The time of the oldest file with rows that have waited too long to become visible."""
+    is_preferred: bool = False
+    """Whether it is chosen before candidates of the partition that save more for a byte."""
+    is_hollow: bool = False
+    """Whether more rows are deleted than the policy allows; the rewrite is worth it in any case."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,17 +129,20 @@ class _ActionFinder:
         action: ActionKind,
         reason: str,
         *,
-        saved_bytes: float = 0.0,
+        saved_requests: int = 0,
+        saved_bytes: int = 0,
         rewrite_bytes: int = 0,
         is_due: bool = False,
     ) -> MaintenanceDecision:
-        score = _DUE if is_due else self._score([saved_bytes], [rewrite_bytes])[0]
+        saved_cost = saved_bytes + saved_requests * self._open_file_bytes
+        score = _DUE if is_due else self._score([saved_cost], [rewrite_bytes])[0]
         return MaintenanceDecision(
             table=self.table.identifier,
             action=action,
             state=DecisionState.CHOSEN,
             reason=reason,
-            saved_bytes=int(saved_bytes),
+            saved_requests=saved_requests,
+            saved_bytes=saved_bytes,
             rewrite_bytes=rewrite_bytes,
             score=score,
         )
@@ -157,7 +170,8 @@ class _ActionFinder:
         unseen_before = compute_local_millis(scan.now - self.request.visibility_wait)
         rewrites: list[_Rewrite] = []
         idle_partitions = 0
-        for decision in decide(self.table, self.request.policy, scan=scan):
+        decisions = decide(self.table, self.request.policy, scan=scan)
+        for decision in decisions:
             work = works.get(decision.partition, PartitionWork())
             is_due = work.oldest_unseen <= unseen_before
             if work.is_expiring and not is_due:
@@ -181,7 +195,41 @@ class _ActionFinder:
                 DecisionState.NOTHING_TO_DO,
                 f"partitions without files to compact: {idle_partitions}",
             )
-        yield from self._build_compactions(rewrites)
+        compactions = [*self._build_compactions(rewrites)]
+        if not any(each.score >= self.request.budgets.min_score for each in compactions):
+            # single partitions are not worth a commit, but all of them together may be
+            compactions = [*self._find_table_compaction(decisions, works)] or compactions
+        yield from compactions
+
+    def _find_table_compaction(
+        self, decisions: Sequence[CompactionDecision], works: Mapping[str, PartitionWork]
+    ) -> Iterator[MaintenanceDecision]:
+        """Yield a full compaction of all partitions if the table is beyond a limit of doctor."""
+        metrics = sum_metrics([each.metrics for each in decisions])
+        problems = find_problems_of(metrics)
+        rewrites = [
+            _build_full_rewrite(each.partition, "", each.metrics, works[each.partition])
+            for each in decisions
+            if each.partition in works
+        ]
+        size, limit = sum(each.bytes for each in rewrites), self.request.policy.rewrite_bytes
+        is_allowed = limit is None or size <= limit
+        is_expiring = any(work.is_expiring for work in works.values())
+        if not problems or not size or not is_allowed or is_expiring:
+            return
+        savings = self._estimate_savings(rewrites)
+        files, size_saved = int(savings.files.sum()), int(savings.bytes.sum())
+        yield MaintenanceDecision(
+            table=self.table.identifier,
+            action=self._compaction_kind(is_full=True),
+            is_full=True,
+            state=DecisionState.CHOSEN,
+            reason=f"{'; '.join(map(str, problems))}; saves each read {format_count(files, 'file')}",
+            saved_requests=files,
+            saved_bytes=size_saved,
+            rewrite_bytes=size,
+            score=self._score([float(savings.cost.sum())], [size])[0],
+        )
 
     def _skip_expiring(self, path: str) -> MaintenanceDecision:
         return self.skip(
@@ -208,17 +256,14 @@ class _ActionFinder:
         is_idle = NO_TIME < work.newest < idle_before
         fits = limit is None or work.full_bytes <= limit
         is_hollow = decision.compact and decision.strategy == "full"
-        if (is_idle and fits and work.full_files) or is_hollow:
-            cause = decision.reason if is_hollow else f"no new file for {self.request.idle_for}"
-            yield _Rewrite(
-                path=decision.partition,
-                cause=cause,
-                metrics=metrics,
-                is_full=True,
-                files=work.full_files,
-                bytes=work.full_bytes,
-                buckets=work.full_buckets,
-            )
+        problems = find_problems_of(metrics)
+        if ((is_idle or problems) and fits and work.full_files) or is_hollow:
+            cause = "; ".join(map(str, problems))
+            if is_hollow or is_idle:
+                cause = decision.reason if is_hollow else f"no new file for {self.request.idle_for}"
+            rewrite = _build_full_rewrite(decision.partition, cause, metrics, work)
+            is_preferred = is_idle or is_hollow
+            yield replace(rewrite, is_preferred=is_preferred, is_hollow=is_hollow)
         if is_hollow:
             return
         has_same_merge = metrics.rewrite_files and any(
@@ -244,20 +289,14 @@ class _ActionFinder:
         return [replace(each, unseen_since=since, cause=f"{cause}; {each.cause}") for each in minor]
 
     def _build_compactions(self, rewrites: Sequence[_Rewrite]) -> Iterator[MaintenanceDecision]:
-        schema = self.schema
-        target = schema.target_file_size
-        savings = estimate_savings(
-            _build_layout(rewrites),
-            target_file_bytes=target,
-            open_file_bytes=self._open_file_bytes,
-            packs_files=schema.is_bucket_unaware,
-        )
-        costs = savings.cost.tolist()
-        scores = self._score(costs, [rewrite.bytes for rewrite in rewrites])
-        # Readers do not see the rows of postpone buckets before a compaction.
+        savings = self._estimate_savings(rewrites)
         scores = [
-            score if rewrite.files and rewrite.unseen_since is None else _DUE
-            for score, rewrite in zip(scores, rewrites, strict=True)
+            self._adjust(score, rewrite)
+            for score, rewrite in zip(
+                self._score(savings.cost.tolist(), [rewrite.bytes for rewrite in rewrites]),
+                rewrites,
+                strict=True,
+            )
         ]
         for number in self._choose_rewrites(rewrites, scores):
             rewrite, score = rewrites[number], scores[number]
@@ -271,11 +310,28 @@ class _ActionFinder:
                 up_to_level=rewrite.up_to_level,
                 state=DecisionState.CHOSEN,
                 reason=f"{rewrite.cause}; {effect}",
-                saved_bytes=int(costs[number]),
+                saved_requests=max(0, round(savings.files[number])),
+                saved_bytes=max(0, int(savings.bytes[number])),
                 rewrite_bytes=rewrite.bytes,
                 score=score,
                 unseen_since=rewrite.unseen_since,
             )
+
+    def _estimate_savings(self, rewrites: Sequence[_Rewrite]) -> ReadSavings:
+        schema = self.schema
+        return estimate_savings(
+            _build_layout(rewrites),
+            target_file_bytes=schema.target_file_size,
+            open_file_bytes=self._open_file_bytes,
+            packs_files=schema.is_bucket_unaware,
+        )
+
+    def _adjust(self, score: float, rewrite: _Rewrite) -> float:
+        """Return the score of a rewrite, which may be due or worth it whatever a read saves."""
+        # Readers do not see the rows of postpone buckets before a compaction.
+        if not rewrite.files or rewrite.unseen_since is not None:
+            return _DUE
+        return max(score, self.request.budgets.min_score) if rewrite.is_hollow else score
 
     def _choose_rewrites(self, rewrites: Sequence[_Rewrite], scores: Sequence[float]) -> list[int]:
         """Return one compaction for each partition."""
@@ -283,7 +339,7 @@ class _ActionFinder:
         chosen = choose_candidates(
             np.array([numbers[rewrite.path] for rewrite in rewrites], np.int64),
             np.array(scores, np.float64),
-            np.array([rewrite.is_full for rewrite in rewrites], bool),
+            np.array([rewrite.is_preferred for rewrite in rewrites], bool),
             self.request.budgets.min_score,
         )
         return [*map(int, chosen.tolist())]
@@ -310,10 +366,10 @@ class _ActionFinder:
         planned = compact_manifests.plan(self.table, EmptyRequest())
         target = self.schema.typed_options.get(MANIFEST_TARGET_FILE_SIZE)
         remaining = max(1, -(-planned.bytes // target))
-        saved = max(0, planned.manifests - remaining) * self._open_file_bytes
+        saved = max(0, planned.manifests - remaining)
         if planned and saved:
             text = f"manifests: {planned.manifests}, deleted entries: {planned.deleted_entries}"
-            yield self._choose(kind, text, saved_bytes=saved, rewrite_bytes=planned.bytes)
+            yield self._choose(kind, text, saved_requests=saved, rewrite_bytes=planned.bytes)
         else:
             text = f"manifests to merge: {planned.small if planned else 0}"
             yield self.skip(kind, DecisionState.NOTHING_TO_DO, text)
@@ -340,9 +396,22 @@ class _ActionFinder:
             yield self.skip(kind, DecisionState.NOTHING_TO_DO, "all files have file indexes")
             return
         # A selective read skips the files that have an index.
-        saved = size + count * self._open_file_bytes
         text = f"files without the file indexes of the table's options: {count}"
-        yield self._choose(kind, text, saved_bytes=saved, rewrite_bytes=size)
+        yield self._choose(kind, text, saved_requests=count, saved_bytes=size, rewrite_bytes=size)
+
+
+def _build_full_rewrite(
+    path: str, cause: str, metrics: CompactionMetrics, work: PartitionWork
+) -> _Rewrite:
+    return _Rewrite(
+        path=path,
+        cause=cause,
+        metrics=metrics,
+        is_full=True,
+        files=work.full_files,
+        bytes=work.full_bytes,
+        buckets=work.full_buckets,
+    )
 
 
 def _plan_merges(

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from paimon_orch.format.display import format_size
+from paimon_orch.format.display import format_count, format_size
 from paimon_orch.format.manifest.live_files import NO_TIME
 from paimon_orch.merge.tree.cluster_strategy import ClusterStrategy
 from paimon_orch.merge.tree.compact_reason import CompactReason
@@ -34,6 +34,8 @@ from paimon_orch.steps.compaction.policy import (
     CompactionStrategy,
 )
 from paimon_orch.steps.inspection.bucket_metrics import BucketMetrics
+from paimon_orch.steps.inspection.health import TableHealth
+from paimon_orch.steps.inspection.health_metrics import METRIC_LIMITS, Problem, find_problems
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.metadata.live_buckets import LiveBuckets
 from paimon_orch.table.scan.unseen_rows import Visibility
@@ -104,7 +106,10 @@ def decide(
     idle_before = find_idle_limit(scan.now, policy.idle_time)
     idle = {path for path, time in newest.items() if idle_before and time < idle_before}
     hollow = {p for p, metrics in by_path.items() if metrics.deleted_ratio > policy.deleted_ratio}
-    full = _plan_full_work(scan, frozenset(hollow | idle)) if may_be_full else {}
+    # the options leave these partitions as they are, although readers pay for them
+    kept = {path for path, each in by_path.items() if path not in minor and find_problems_of(each)}
+    hollow = hollow if may_be_full else set()
+    full = _plan_full_work(scan, frozenset(hollow | idle | kept))
     return [
         _PartitionPolicy(
             path=path,
@@ -254,7 +259,7 @@ class _PartitionPolicy:
             if decision is not None:
                 return decision
         if not work:
-            return self._wait(metrics, f"nothing to compact: {_describe_state(metrics)}")
+            return self._wait(metrics, self._explain_no_work(metrics))
         if self._exceeds_max_rewrite(metrics):
             return self._decide_large(metrics)
         cause = _describe_reached_thresholds(metrics, work, self.policy)
@@ -264,6 +269,17 @@ class _PartitionPolicy:
             return self._compact(metrics, cause, "minor")
         reason = f"below all thresholds: {_describe_state(metrics)}; {_describe_cost(metrics)}"
         return replace(self._wait(metrics, reason), is_waiting=True)
+
+    def _explain_no_work(self, metrics: CompactionMetrics) -> str:
+        problems, full = find_problems_of(metrics), self.full_work
+        if not problems or not full:
+            return f"nothing to compact: {_describe_state(metrics)}"
+        partition = f" --partitions {self.path}" if self.path else ""
+        return (
+            f"nothing to compact by the table's options, although {'; '.join(map(str, problems))}: "
+            f"`paimon-orch compact --strategy full{partition}` would rewrite "
+            f"{format_count(full.files, 'file')} of {format_size(full.bytes)}"
+        )
 
     def _decide_large(self, metrics: CompactionMetrics) -> CompactionDecision:
         """Decide about more bytes than the limit; only rows that readers do not see exceed it."""
@@ -306,6 +322,33 @@ class _PartitionPolicy:
             metrics=metrics,
             strategy=strategy,
         )
+
+
+def sum_metrics(parts: Sequence[CompactionMetrics]) -> CompactionMetrics:
+    """Return the metrics of several partitions together; their shares of rows count by size."""
+    size = sum(each.bytes for each in parts)
+    deleted = sum(each.deleted_ratio * each.bytes for each in parts)
+    return CompactionMetrics(
+        files=sum(each.files for each in parts),
+        bytes=size,
+        level0_files=sum(each.level0_files for each in parts),
+        sorted_runs=max((each.sorted_runs for each in parts), default=0),
+        small_files=sum(each.small_files for each in parts),
+        deleted_ratio=deleted / size if size else 0.0,
+    )
+
+
+def find_problems_of(metrics: CompactionMetrics) -> list[Problem]:
+    """Return the metrics of partitions that are beyond the limits of doctor."""
+    health = TableHealth(
+        files=metrics.files,
+        bytes=metrics.bytes,
+        small_files=metrics.small_files,
+        level0_files=metrics.level0_files,
+        max_sorted_runs=metrics.sorted_runs,
+        deleted_ratio=metrics.deleted_ratio,
+    )
+    return find_problems(health, METRIC_LIMITS)
 
 
 def _plan_work(

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cache, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,6 +27,7 @@ from paimon_orch.errors import (
 from paimon_orch.format.display import format_count, format_size
 from paimon_orch.format.manifest.manifest_entry import ManifestEntry
 from paimon_orch.format.options.blocking_options import describe_options
+from paimon_orch.format.options.core_options import SNAPSHOT_EXPIRE_LIMIT
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.steps.expiration.retention import (
@@ -55,8 +55,7 @@ from paimon_orch.steps.inspection.doctor_findings import (
     ExaminedTable,
     Severity,
 )
-from paimon_orch.steps.inspection.health import TableHealth
-from paimon_orch.steps.inspection.health_metrics import HEALTH_METRICS
+from paimon_orch.steps.inspection.health_metrics import METRIC_LIMITS
 from paimon_orch.steps.inspection.index_damage import find_index_damage
 from paimon_orch.steps.inspection.inspect import TableReport, inspect_newest
 from paimon_orch.steps.inspection.snapshot_chain import MAX_SNAPSHOTS, SnapshotChain
@@ -64,15 +63,14 @@ from paimon_orch.steps.inspection.unmerged_levels import find_unmerged_levels
 from paimon_orch.storage.concurrency import start_call
 from paimon_orch.table.iceberg.iceberg_settings import is_iceberg_enabled
 from paimon_orch.table.iceberg.status import read_iceberg_status
-from paimon_orch.table.metadata.live_buckets import LiveBuckets
 from paimon_orch.table.metadata.snapshot_store import EARLIEST, LATEST
 from paimon_orch.table.table import Table
 from paimon_orch.table.table_state import TableState, build_table_state
 from paimon_orch.table.table_stores import TableStores
 
-if TYPE_CHECKING:  # plans of compactions are needed only for a finding
-    from paimon_orch.steps.compaction.compaction_remedies import Remedies
-    from paimon_orch.steps.compaction.policy import CompactionStrategy
+if TYPE_CHECKING:  # plans of compactions are needed only for tables that can be read
+    from paimon_orch.steps.inspection.remedies import Remedy
+    from paimon_orch.steps.inspection.verdict import Judge
 
 _CLOCK_TOLERANCE_SECONDS = 300
 _MAX_COMPACTION_AGE_SECONDS = 24 * 3600
@@ -271,28 +269,14 @@ _READ_CHECK = "no command repairs this; `paimon-orch check --deep` lists all tha
 
 
 _METRIC_RULES = {
-    "level0_backlog": (DoctorRule.LEVEL0_BACKLOG, "{:,.0f} files in level 0"),
-    "sorted_runs": (DoctorRule.SORTED_RUNS, "readers merge up to {:,.0f} sorted runs in a bucket"),
-    "small_files": (DoctorRule.SMALL_FILES, "{:.0%} of the files are small"),
-    "deletion_vector_ratio": (
-        DoctorRule.DELETED_ROWS,
-        "{:.0%} of the stored rows are deleted, and readers skip them",
-    ),
-    "file_index_coverage": (
-        DoctorRule.MISSING_FILE_INDEXES,
-        "only {:.0%} of the files have the file indexes of the table's options",
-    ),
-    "manifest_count": (DoctorRule.MANY_MANIFESTS, "each plan reads {:,.0f} manifests"),
+    "level0_backlog": DoctorRule.LEVEL0_BACKLOG,
+    "sorted_runs": DoctorRule.SORTED_RUNS,
+    "small_files": DoctorRule.SMALL_FILES,
+    "deletion_vector_ratio": DoctorRule.DELETED_ROWS,
+    "file_index_coverage": DoctorRule.MISSING_FILE_INDEXES,
+    "manifest_count": DoctorRule.MANY_MANIFESTS,
 }
-"""The rule and the text of each metric. Retention replaces the metrics of snapshots."""
-
-
-_COMPACTIONS = {"minor": "compact", "full": "compact --strategy full"}
-
-
-def _format_compaction(strategy: "CompactionStrategy | None") -> str | None:
-    """Return the command of a compaction."""
-    return None if strategy is None else _COMPACTIONS[strategy]
+"""The rules of metrics. Retention replaces the metrics of snapshots."""
 
 
 class _Examination:
@@ -501,14 +485,9 @@ class _Examination:
         if report.problem is not None:
             yield self._describe_problem(report, report.problem)
         yield from self._check_levels(state, report)
-        yield from self._check_visibility(report)
         yield from self._check_indexes(state, report)
         if report.health is not None:
-            assert report.live is not None
-            find_remedies = cache(partial(self._find_remedies, state, report.live, report.health))
-            yield from self._check_health(report.health, find_remedies)
-            if chain is not None and chain.snapshots:
-                yield from self._check_compactions(chain, report, report.health, find_remedies)
+            yield from self._check_health(state, report, chain)
 
     def _describe_problem(self, report: TableReport, problem: str) -> DoctorFinding:
         rule, command = DoctorRule.INCONSISTENT_METADATA, None
@@ -534,17 +513,6 @@ class _Examination:
                 "merged now: readers may see several rows of a key",
                 "repair",
                 buckets=len(unmerged),
-            )
-
-    def _check_visibility(self, report: TableReport) -> Iterator[DoctorFinding]:
-        if report.rows_not_visible:
-            yield self._find(
-                DoctorRule.ROWS_NOT_VISIBLE,
-                Severity.WARNING,
-                f"batch readers do not see {format_count(report.rows_not_visible, 'record')} "
-                "before a compaction",
-                "compact",
-                rows=report.rows_not_visible,
             )
 
     def _check_indexes(self, state: TableState, report: TableReport) -> Iterator[DoctorFinding]:
@@ -586,46 +554,75 @@ class _Examination:
                 bytes=damage.stale_bytes,
             )
 
-    def _find_remedies(
-        self, state: TableState, live: LiveBuckets, health: TableHealth
-    ) -> "Remedies":
-        from paimon_orch.steps.compaction.compaction_remedies import Remedies
-
-        return Remedies(self._table, state, live, health)
-
     def _check_health(
-        self, health: TableHealth, find_remedies: "Callable[[], Remedies]"
+        self, state: TableState, report: TableReport, chain: SnapshotChain | None
     ) -> Iterator[DoctorFinding]:
-        for name, (rule, text) in _METRIC_RULES.items():
-            metric = HEALTH_METRICS[name]
-            value, limit = metric.read(health), metric.default_limit
-            if value is None or limit is None or metric.is_within_limit(value, limit):
-                continue
-            bound = f"{limit:.0%}" if "%" in text else f"{limit:g}"
-            comparison = "minimum" if metric.is_minimum else "limit"
-            command, advice = metric.command, None
-            if metric.is_compacted:
-                command = _format_compaction(find_remedies().find_compaction(metric, limit))
-                if command is None:
-                    advice = f"to improve this, {metric.remedy}"
-            yield self._find(
-                rule,
-                Severity.WARNING,
-                f"{text.format(value)} ({comparison} {bound}; "
-                f"{format_count(health.files, 'file')}, {format_size(health.bytes)})",
-                command,
-                advice,
-                files=health.files,
-                bytes=health.bytes,
+        """Yield the problems of a verdict, which finds the commands."""
+        from paimon_orch.steps.inspection.remedies import Inspection
+        from paimon_orch.steps.inspection.verdict import Judge
+
+        assert report.health is not None
+        inspection = Inspection(
+            table=self._table, state=state, report=report, health=report.health, now=self._now
+        )
+        limits = {name: METRIC_LIMITS[name] for name in _METRIC_RULES}
+        judge = Judge(inspection, limits)
+        if report.rows_not_visible:
+            yield self._find_slow(
+                DoctorRule.ROWS_NOT_VISIBLE,
+                f"batch readers do not see {format_count(report.rows_not_visible, 'record')} "
+                "before a compaction",
+                judge,
+                judge.find_compaction(),
+                rows=report.rows_not_visible,
             )
+        for problem in judge.problems:
+            yield self._find_slow(
+                _METRIC_RULES[problem.name],
+                str(problem),
+                judge,
+                judge.find_remedy_of(problem),
+                advice=f"to improve this, {problem.metric.remedy}",
+            )
+        if chain is not None and chain.snapshots:
+            yield from self._check_compactions(chain, report, judge)
+
+    def _find_slow(
+        self,
+        rule: DoctorRule,
+        text: str,
+        judge: "Judge",
+        remedy: "Remedy | None",
+        *,
+        advice: str = "no compaction changes these files",
+        **cost: int,
+    ) -> DoctorFinding:
+        """Return a finding that makes scans slow, with what its remedy saves and rewrites."""
+        now = judge.now
+        cost |= {"files": now.files, "bytes": now.bytes, "requests": now.requests}
+        if remedy is None:
+            return self._find(rule, Severity.WARNING, text, None, advice, **cost)
+        saved = remedy.describe_saving(now)
+        text += f"; then a scan needs {saved}" if saved else ""
+        if remedy.rewrite_files:
+            files, size = format_count(remedy.rewrite_files, "file"), remedy.rewrite_bytes
+            text += f"; rewrites {files} of {format_size(size)}"
+        cost |= {
+            "saved_requests": max(0, now.requests - remedy.after.requests),
+            "saved_bytes": max(0, now.bytes - remedy.after.bytes),
+            "rewrite_bytes": remedy.rewrite_bytes,
+        }
+        is_due = rule is DoctorRule.ROWS_NOT_VISIBLE or judge.is_worth(remedy)
+        if not is_due:
+            text += ", which saves a scan too little to be due"
+        severity = Severity.WARNING if is_due else Severity.ADVICE
+        return self._find(rule, severity, text, remedy.command, None, **cost)
 
     def _check_compactions(
-        self,
-        chain: SnapshotChain,
-        report: TableReport,
-        health: TableHealth,
-        find_remedies: "Callable[[], Remedies]",
+        self, chain: SnapshotChain, report: TableReport, judge: "Judge"
     ) -> Iterator[DoctorFinding]:
+        health = report.health
+        assert health is not None
         compaction = chain.find_newest_compaction()
         since = chain.oldest if compaction is None else compaction
         age = self._now - since.time_millis / 1000
@@ -636,18 +633,14 @@ class _Examination:
         last = f"snapshot {since.id} was the last one"
         if compaction is None:
             last = f"none since snapshot {since.id}"
-        strategy = find_remedies().find_any()
-        yield self._find(
+        yield self._find_slow(
             DoctorRule.NO_COMPACTION,
-            Severity.WARNING,
             f"no compaction for {days} ({last}): readers merge up to "
             f"{format_count(health.max_sorted_runs, 'sorted run')} in a bucket; "
             f"{format_count(health.level0_files, 'file')} of {format_size(health.level0_bytes)} "
             "in level 0",
-            _format_compaction(strategy),
-            None if strategy else "no compaction changes these files",
-            files=health.level0_files,
-            bytes=health.level0_bytes,
+            judge,
+            judge.find_compaction(),
             runs=health.max_sorted_runs,
         )
 
@@ -667,12 +660,16 @@ class _Examination:
         first = min([end, *retained.values()])
         expired = sum(number < first for number in ids)
         if expired:
+            deletes = first - ids[0]
+            more = (
+                f" --max-deletes {deletes}" if deletes > options.get(SNAPSHOT_EXPIRE_LIMIT) else ""
+            )
             yield self._find(
                 DoctorRule.EXPIRED_SNAPSHOTS,
                 Severity.WARNING,
                 f"{format_count(expired, 'snapshot')} expired by the table's options, and their "
                 "files are still stored",
-                "expire-snapshots",
+                f"expire-snapshots{more}",
                 snapshots=expired,
             )
         for path, number in sorted(retained.items()):

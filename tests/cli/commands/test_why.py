@@ -1,4 +1,4 @@
-"""The command ``why``; test_compaction_remedies.py runs the commands that it names."""
+"""The command ``why``; test_verdict.py runs the commands that it names."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ def test_the_paragraph_has_the_cost_now_and_after_the_command(run: Run, tmp_path
     assert paragraph.startswith("A scan of db.t opens 3 data files and 3 manifests: about 11 ")
     assert "It merges up to 3 sorted runs in a bucket. " in paragraph
     after = f"After paimon-orch compact {tmp_path} db.t --strategy full: about 1 request fewer, "
-    assert paragraph.endswith(f"{after}at most 1 sorted run.\n")
+    assert f"{after}at most 1 sorted run. It rewrites 3 files of " in paragraph
+    assert paragraph.endswith("No limit of doctor is exceeded.\n")
     run("compact", tmp_path, "db.t", "--strategy", "full")
     assert "sorted runs" not in run("why", tmp_path, "db.t").out

@@ -108,8 +108,9 @@ def write_many_small_files(root: Path) -> Table:
 
 def delete_most_rows(root: Path) -> Table:
     table = write_times(new_table(root, deletion_vectors__enabled="true"), 1)
+    table.upsert(table_of("k v", [(3, "c")]))
     compact(table, InProcessExecutor(), strategy="full")
-    table.delete(table_of("k", [(1,)]))
+    table.delete(table_of("k", [(1,), (3,)]))
     compact(table, InProcessExecutor())
     return table
 

@@ -1,72 +1,51 @@
-"""Which compaction improves a metric of table health, judged by what its plan would change.
-
-Doctor, checks and the command ``compact`` name a command only if it changes something now, and if
-the metric is within its limit afterwards.
-"""
+"""What a compaction would change now, and the health of the table after it; reads only metadata."""
 
 from collections.abc import Iterable
-from dataclasses import replace
-from functools import cache, partial
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from paimon_orch.errors import UnsupportedError
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.steps.compaction.compact import plan
-from paimon_orch.steps.compaction.plan import (
-    CompactionPlan,
-    CompactionUnit,
-    CompactRequest,
-)
-from paimon_orch.steps.compaction.policy import CompactionStrategy
+from paimon_orch.steps.compaction.plan import CompactionPlan, CompactionUnit, CompactRequest
 from paimon_orch.steps.inspection.bucket_metrics import SMALL_FILE_RATIO, BucketMetrics
 from paimon_orch.steps.inspection.health import TableHealth
-from paimon_orch.steps.inspection.health_metrics import HealthMetric
 from paimon_orch.table.metadata.live_buckets import LiveBuckets
 from paimon_orch.table.scan.data_evolution import has_data_evolution
 from paimon_orch.table.table import Table
 from paimon_orch.table.table_state import TableState
 
-COMPACTIONS: tuple[CompactionStrategy, ...] = ("minor", "full")
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionEffect:
+    """What a compaction rewrites, and the estimated health of the table after it."""
+
+    health: TableHealth
+    rewrite_files: int
+    rewrite_bytes: int
 
 
-class Remedies:
-    """The compactions of a table that change something now; each is planned when it is asked for."""
-
-    def __init__(
-        self, table: Table, state: TableState, live: LiveBuckets, health: TableHealth
-    ) -> None:
-        self.predict = cache(partial(_predict, table, state, live, health))
-        """Return the health after a compaction; None if it changes nothing, or is refused."""
-
-    def find_compaction(self, metric: HealthMetric, limit: float) -> CompactionStrategy | None:
-        """Return the cheapest compaction after which a metric is within its limit."""
-        for strategy in COMPACTIONS:
-            health = self.predict(strategy)
-            value = None if health is None else metric.read(health)
-            if value is not None and metric.is_within_limit(value, limit):
-                return strategy
-        return None
-
-    def find_any(self) -> CompactionStrategy | None:
-        """Return the cheapest compaction that changes something."""
-        return next((each for each in COMPACTIONS if self.predict(each) is not None), None)
-
-
-def _predict(
+def predict_compaction(
     table: Table,
     state: TableState,
     live: LiveBuckets,
     health: TableHealth,
-    strategy: CompactionStrategy,
-) -> TableHealth | None:
-    """Return the health after a compaction; None if it changes nothing, or is refused."""
+    request: CompactRequest,
+) -> CompactionEffect | None:
+    """Return the effect of a compaction; None if it changes nothing, or is refused."""
     try:
-        planned = plan(table, CompactRequest(strategy=strategy), state=state)
+        planned = plan(table, request, state=state)
     except UnsupportedError:  # the compaction itself reports this
         return None
-    has_work = planned or planned.postponed
-    return _predict_health(planned, live, health) if has_work else None
+    postponed = planned.postponed.units if planned.postponed else ()
+    if not planned and not postponed:
+        return None
+    return CompactionEffect(
+        health=_predict_health(planned, live, health),
+        rewrite_files=len(planned.inputs) + sum(len(unit.files) for unit in postponed),
+        rewrite_bytes=planned.bytes + sum(unit.bytes for unit in postponed),
+    )
 
 
 def _predict_health(planned: CompactionPlan, live: LiveBuckets, health: TableHealth) -> TableHealth:
@@ -79,8 +58,9 @@ def _predict_health(planned: CompactionPlan, live: LiveBuckets, health: TableHea
     small_size = SMALL_FILE_RATIO * target
     files, small = metrics.files.copy(), metrics.small_files.copy()
     level0, runs = metrics.level0_files.copy(), metrics.sorted_runs.copy()
-    deleted = metrics.deleted_rows.copy()
+    removed_rows, saved_bytes = 0, 0
     numbers = _number_buckets(live)
+    deleted_by_file = _count_deleted_rows(live)
     for (partition, bucket), units in _group_units(planned).items():
         number = numbers[partition, bucket]
         inputs = {file.file_name: file for unit in units for file in unit.inputs}.values()
@@ -90,18 +70,40 @@ def _predict_health(planned: CompactionPlan, live: LiveBuckets, health: TableHea
         small[number] += sum(unit.bytes < small_size for unit in units)
         level0[number] -= sum(file.level == 0 for file in inputs) if level0[number] else 0
         runs[number] -= _count_runs(inputs) - 1 if runs[number] else 0
-        if not has_data_evolution(schema):  # its compactions keep deleted rows
-            deleted[number] = sum(unit.remaining_deleted_rows for unit in units)
+        if has_data_evolution(schema):  # its compactions keep deleted rows
+            continue
+        keeps_retractions = bool(
+            schema.primary_keys
+            and len(inputs) < metrics.files[number]
+            and not schema.typed_options.has_deletion_vectors
+        )
+        for file in () if keeps_retractions else inputs:
+            gone = deleted_by_file.get(file.file_name, 0) + (file.delete_row_count or 0)
+            removed_rows += gone
+            saved_bytes += file.file_size * gone // max(1, file.row_count)
     small = np.where(files > 1, np.minimum(small, files), 0)
-    rows = int(metrics.rows.sum())
+    rows = int(metrics.rows.sum()) - removed_rows
+    deleted_rows = max(0, int(metrics.deleted_rows.sum()) - removed_rows)
     return replace(
         health,
         files=int(files.sum()),
+        bytes=health.bytes - saved_bytes,
         small_files=int(small.sum()),
         level0_files=int(level0.sum()),
         max_sorted_runs=int(runs.max(initial=0)),
-        deleted_ratio=int(deleted.sum()) / rows if rows else 0.0,
+        manifests=health.manifests + 1,
+        deleted_ratio=deleted_rows / rows if rows > 0 else 0.0,
     )
+
+
+def _count_deleted_rows(live: LiveBuckets) -> dict[str, int]:
+    """Return the number of rows that deletion vectors delete, by file."""
+    return {
+        vector.data_file: vector.cardinality or 0
+        for _, entries in live.iterate_vectors()
+        for entry in entries
+        for vector in entry.ranges or ()
+    }
 
 
 def _number_buckets(live: LiveBuckets) -> dict[tuple[bytes, int], int]:
