@@ -21,14 +21,16 @@ from paimon_orch.dagster.op_specs import DEFAULT_OP
 from paimon_orch.dagster.resources import ExecutorChoice
 from paimon_orch.dagster.run_metadata import Metadata
 from paimon_orch.dagster.spark_links import build_maintenance_executor
-from paimon_orch.errors import PaimonError
+from paimon_orch.errors import CorruptFileError, PaimonError
 from paimon_orch.orchestration.health_limits import (
+    DAMAGE,
     DEFAULT_LIMITS,
     FILE_REFERENCES,
     ICEBERG_METADATA,
     HealthOutcome,
     check_file_references,
     describe_check,
+    describe_damage,
     evaluate_health,
     reject_unknown_checks,
 )
@@ -38,6 +40,9 @@ if TYPE_CHECKING:  # runs import the library
     from paimon_orch.table.table import Table
 
 SEVERITIES = {"warn": dg.AssetCheckSeverity.WARN, "error": dg.AssetCheckSeverity.ERROR}
+
+
+_MAX_RECORDS = 10  # checks that are planned, or whose run was killed, have no evaluation
 
 
 class Limit(Attributes):
@@ -55,7 +60,11 @@ class Limit(Attributes):
 
 _DEFAULT_LIMITS: Mapping[str, Limit] = {
     name: Limit(limit=limit) for name, limit in DEFAULT_LIMITS.items()
-} | {ICEBERG_METADATA: Limit(limit=DEFAULT_LIMITS[ICEBERG_METADATA], severity="error")}
+} | {
+    name: Limit(limit=DEFAULT_LIMITS[name], severity="error") for name in (ICEBERG_METADATA, DAMAGE)
+}
+_DAMAGED_FILES = "paimon/damaged_files"
+"""The metadata by which the next evaluation of the check of damage knows the files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,10 +96,29 @@ class TableChecks:
             for name, limit in self.limits.items()
         ]
 
-    def evaluate(self, table: "Table", names: Iterable[str]) -> Iterator[dg.AssetCheckResult]:
-        """Evaluate checks, except ``file_references``, from the metadata of the newest snapshot."""
+    def evaluate(
+        self, table: "Table", names: Iterable[str], instance: dg.DagsterInstance
+    ) -> Iterator[dg.AssetCheckResult]:
+        """Evaluate checks, except ``file_references``, from the metadata of the newest snapshot.
+
+        The instance knows the damaged files that steps have met; these are read again.
+        """
         limits = {name: self.limits[name].limit for name in names}
-        return map(self._build_result, evaluate_health(table, limits))
+        damaged = self._recall_damage(instance) if DAMAGE in limits else []
+        return map(self._build_result, evaluate_health(table, limits, damaged))
+
+    def _recall_damage(self, instance: dg.DagsterInstance) -> list[str]:
+        """Return the files that were damaged in the last evaluation of the check of damage."""
+        key = dg.AssetCheckKey(self.asset_key, DAMAGE)
+        records = instance.event_log_storage.get_asset_check_execution_history(key, _MAX_RECORDS)
+        evaluations = (record.evaluation for record in records)
+        last = next(
+            (each for each in evaluations if isinstance(each, dg.AssetCheckEvaluation)), None
+        )
+        value = None if last is None else last.metadata.get(_DAMAGED_FILES)
+        if not isinstance(value, dg.JsonMetadataValue) or not isinstance(value.value, list):
+            return []
+        return [str(each) for each in value.value]
 
     def check_file_references(self, table: "Table", executor: "Executor") -> dg.AssetCheckResult:
         """Evaluate the check ``file_references``."""
@@ -98,23 +126,37 @@ class TableChecks:
         return self._build_result(check_file_references(table, limit, executor))
 
     def build_evaluations(
-        self, table: "Table", log: logging.Logger
+        self,
+        table: "Table",
+        log: logging.Logger,
+        instance: dg.DagsterInstance,
+        failure: PaimonError | None = None,
     ) -> list[dg.AssetCheckEvaluation]:
         """Evaluate all checks except ``file_references``; the events need no run of the checks.
 
         If the table cannot be read, there is a warning in place of evaluations, because the caller
-        has finished its own work.
+        has finished its own work. A damaged file that is met then, or is the ``failure`` of the
+        caller, fails the check of damage until the file can be read or is not needed any more.
         """
+        results = dict[str | None, dg.AssetCheckResult]()
         try:
-            return [self._build_evaluation(result) for result in self.evaluate(table, self.limits)]
+            for result in self.evaluate(table, self.limits, instance):
+                results[result.check_name] = result
         except PaimonError as error:
             log.warning("%s: the checks were not evaluated: %s", table.identifier, error)
-            return []
+            failure = failure or error
+        if isinstance(failure, CorruptFileError) and DAMAGE in self.limits:
+            files = dict.fromkeys([failure.path, *self._recall_damage(instance)])
+            outcome = describe_damage(table, [*files], self.limits[DAMAGE].limit)
+            results[DAMAGE] = self._build_result(outcome)
+        return [self._build_evaluation(result) for result in results.values()]
 
     def _build_result(self, outcome: HealthOutcome) -> dg.AssetCheckResult:
         limit = self.limits[outcome.name]
         metadata: Metadata = {f"paimon/{name}": value for name, value in outcome.figures.items()}
         metadata["paimon/limit"] = f"{limit.limit:g}"  # text, as a plot of a constant shows nothing
+        if outcome.damaged_files:
+            metadata[_DAMAGED_FILES] = dg.MetadataValue.json([*outcome.damaged_files])
         if outcome.iceberg is not None:
             metadata |= build_iceberg_metadata(outcome.iceberg)
         return dg.AssetCheckResult(
@@ -148,8 +190,9 @@ def build_paimon_table_checks(
 ) -> dg.AssetChecksDefinition:
     """Return checks on the asset of a table; ``limits`` override the default ones by name.
 
-    The check names are the keys of :data:`HEALTH_METRICS`, ``iceberg_metadata`` and
-    ``file_references``. The check ``iceberg_metadata`` passes if Iceberg readers see LATEST, or if
+    The check names are the keys of :data:`HEALTH_METRICS`, ``iceberg_metadata``, ``damage`` and
+    ``file_references``. The check ``damage`` fails after a run has met a damaged file, until an
+    evaluation can read the file, or the newest snapshot does not need it. The check ``iceberg_metadata`` passes if Iceberg readers see LATEST, or if
     the table is not published as Iceberg metadata.
 
     The check ``file_references`` runs only if ``limits`` contains it: it verifies all snapshots,
@@ -181,7 +224,7 @@ def build_paimon_table_checks(
         selected = {check_key.name for check_key in context.selected_asset_check_keys}
         with raise_dagster_errors(table):
             loaded = context.resources.paimon.load_table(table)
-            yield from checks.evaluate(loaded, selected)
+            yield from checks.evaluate(loaded, selected, context.instance)
             if FILE_REFERENCES in selected:
                 executor = build_maintenance_executor(
                     context, context.resources.spark, ExecutorChoice.auto

@@ -250,14 +250,16 @@ class MaintenanceAssetRun(Generic[C]):
             metadata = _run_in_groups(self)
         except PaimonError as error:
             if not (isinstance(error, CancelledError) or may_succeed_again(error)):
-                self._evaluate_checks()
+                self._evaluate_checks(error)
             raise
         self._evaluate_checks()
         return dg.MaterializeResult(metadata=metadata)
 
-    def _evaluate_checks(self) -> None:
+    def _evaluate_checks(self, failure: PaimonError | None = None) -> None:
         if self.checks is not None:
-            for evaluation in self.checks.build_evaluations(self.table, self.context.log):
+            for evaluation in self.checks.build_evaluations(
+                self.table, self.context.log, self.context.instance, failure
+            ):
                 self.context.log_event(evaluation)
 
     def refresh(self) -> "MaintenanceAssetRun[C]":

@@ -337,7 +337,7 @@ def _evaluate_checks(
     assert snapshot is not None, "the tick has seen a snapshot"
     if not _has_small_manifests(target.state, snapshot):
         return []
-    return checks.build_evaluations(target.table, context.log)
+    return checks.build_evaluations(target.table, context.log, context.instance)
 
 
 def _has_small_manifests(state: TableState, snapshot: Snapshot) -> bool:

@@ -1,6 +1,6 @@
 """Limits of the health of a table, and whether a table keeps them, from its metadata only."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -24,14 +24,16 @@ if TYPE_CHECKING:  # the limits are declared before a table is read
 
 FILE_REFERENCES = "file_references"
 ICEBERG_METADATA = "iceberg_metadata"
-CHECK_NAMES = (*HEALTH_METRICS, ICEBERG_METADATA, FILE_REFERENCES)
+DAMAGE = "damage"
+CHECK_NAMES = (*HEALTH_METRICS, ICEBERG_METADATA, DAMAGE, FILE_REFERENCES)
 """The names of all checks."""
 
-DEFAULT_LIMITS: Mapping[str, float] = {**METRIC_LIMITS, ICEBERG_METADATA: 0}
+DEFAULT_LIMITS: Mapping[str, float] = {**METRIC_LIMITS, ICEBERG_METADATA: 0, DAMAGE: 0}
 """The limits of the checks that apply to each table, by name."""
 
 _OTHER_DESCRIPTIONS = {
     ICEBERG_METADATA: "Iceberg metadata = LATEST: snapshots that Iceberg readers do not see.",
+    DAMAGE: "Damaged files that a step of the table has met.",
     FILE_REFERENCES: "Findings in all snapshots, tags and changelogs.",
 }
 _MAX_SHOWN_FINDINGS = 20
@@ -47,6 +49,8 @@ class HealthOutcome:
     """What was found and how to fix it, in Markdown."""
     figures: Mapping[str, float] = field(default_factory=dict)
     """The value that is compared with the limit, and others."""
+    damaged_files: tuple[str, ...] = ()
+    """The damaged files that the next evaluation looks at again; only of the check of damage."""
     iceberg: "IcebergStatus | None" = None
     """What Iceberg readers see; only of the check of Iceberg metadata."""
 
@@ -68,12 +72,37 @@ def describe_check(name: str, limit: float) -> str:
     return f"{text} Passes if {comparison} {limit:g}."
 
 
-def evaluate_health(table: "Table", limits: Mapping[str, float]) -> Iterator[HealthOutcome]:
-    """Evaluate the checks that have a limit, except ``file_references``, in the newest snapshot."""
+def evaluate_health(
+    table: "Table", limits: Mapping[str, float], damaged_files: Sequence[str] = ()
+) -> Iterator[HealthOutcome]:
+    """Evaluate the checks that have a limit, except ``file_references``, in the newest snapshot.
+
+    ``damaged_files`` are those that steps have met, which are read again.
+    """
+    if DAMAGE in limits:
+        from paimon_orch.steps.inspection.damage.remaining_damage import find_remaining_damage
+
+        yield describe_damage(table, find_remaining_damage(table, damaged_files), limits[DAMAGE])
     if limits.keys() & HEALTH_METRICS.keys():
         yield from _check_metrics(table, limits)
     if ICEBERG_METADATA in limits:
         yield _check_iceberg_metadata(table, limits[ICEBERG_METADATA])
+
+
+def describe_damage(table: "Table", damaged_files: Sequence[str], limit: float) -> HealthOutcome:
+    """Return the outcome of the check of damage for files that cannot be read."""
+    text = "No step has met a damaged file that the table still needs."
+    if damaged_files:
+        command = escape_markdown(table.stores.label.format_command("doctor"))
+        files = ", ".join(map(escape_markdown, damaged_files[:_MAX_SHOWN_FINDINGS]))
+        text = f"A step could not read {files}. `{command} --deep` names the repair."
+    return HealthOutcome(
+        name=DAMAGE,
+        passed=len(damaged_files) <= limit,
+        description=text,
+        figures={"value": len(damaged_files)},
+        damaged_files=tuple(damaged_files),
+    )
 
 
 def check_file_references(table: "Table", limit: float, executor: "Executor") -> HealthOutcome:

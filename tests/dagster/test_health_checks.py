@@ -4,8 +4,10 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from support.commands import Run, build_runner
 from support.dagster.spark_resources import UnavailableSparkResource, build_recorded_resource
 from support.dagster.ticks import SensorTicks
+from support.damage import data_files
 from support.docs.page_run import BLOCK
 
 from paimon_orch.dagster import (
@@ -32,6 +34,12 @@ from paimon_orch.table.table import Table
 Upsert = Callable[..., None]
 DAY = "2026-01-01"
 KEY = dg.AssetKey(["lake", "orders"])
+
+
+@pytest.fixture
+def run_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Return a function that runs a command."""
+    return build_runner(monkeypatch, capsys)
 
 
 @dg.asset(key=KEY)
@@ -182,6 +190,51 @@ def test_a_compaction_that_fails_evaluates_the_checks(
     assert len(records) == (len(DEFAULT_LIMITS) if is_checked else 0)
 
 
+def test_a_damaged_file_that_a_compaction_met_fails_a_check_until_it_is_repaired(
+    orders: Table,
+    upsert: Upsert,
+    resources: dict[str, object],
+    instance: dg.DagsterInstance,
+    run_command: Run,
+) -> None:
+    for _ in range(2):
+        upsert(orders, DAY)
+    path = data_files(orders)[0]
+    path.write_bytes(path.read_bytes()[:-10])
+    damage = [dg.AssetCheckKey(KEY, "damage")]
+
+    def evaluate() -> dg.AssetCheckEvaluation:
+        checks = build_paimon_table_checks("lake.orders")
+        selection = dg.AssetSelection.checks(*damage)
+        result = dg.materialize(
+            [orders_asset, checks], instance=instance, resources=resources, selection=selection
+        )
+        [evaluation] = result.get_asset_check_evaluations()
+        return evaluation
+
+    assert evaluate().passed, "no step has met it"
+    compaction = build_compaction_asset("lake.orders", checks={})
+    config = {"strategy": "full"}
+    failed = dg.materialize(
+        [compaction],
+        instance=instance,
+        resources=resources,
+        raise_on_error=False,
+        run_config={"ops": {"lake__orders__orders_compaction": {"config": config}}},
+    )
+    assert not failed.success
+
+    for _ in range(2):  # also the evaluation after the first one knows it
+        evaluation = evaluate()
+        assert not evaluation.passed
+        assert path.name in (evaluation.description or "")
+        assert "--deep" in (evaluation.description or "")
+    warehouse = Path(orders.paths.root).parents[1]
+    answer = run_command("repair", warehouse, "lake.orders", "--rule", "unreadable-files", "--yes")
+    assert answer.status == 0, answer
+    assert evaluate().passed
+
+
 def test_a_compaction_succeeds_although_its_checks_cannot_be_evaluated(
     orders: Table,
     upsert: Upsert,
@@ -196,7 +249,7 @@ def test_a_compaction_succeeds_although_its_checks_cannot_be_evaluated(
 
     result = dg.materialize([build_compaction_asset("lake.orders", checks={})], resources=resources)
 
-    assert evaluations(result) == {}
+    assert set(evaluations(result)) == {"damage"}, "no step has met a damaged file"
     assert len(result.get_asset_materialization_events()) == 1
     assert orders.stores.snapshots.latest_id() == 2
 
