@@ -316,15 +316,15 @@ class Catalog:
             raise AlreadyExistsError(f"table {identifier} already exists in {self.uri}")
         table = self.table(identifier)
         if created:
-            self._warn_of_refusals(identifier, table)
+            self._warn_of_refusals(table, schema)
         return table
 
-    def _warn_of_refusals(self, identifier: str, table: Table) -> None:
+    def _warn_of_refusals(self, table: Table, schema: TableSchema) -> None:
         """Log a warning for each option of a new table that is unknown or that steps refuse."""
-        schema = table.stores.get_schema()
-        warn_of_options(identifier, schema.options, has_service=table.environment.is_service)
-        for sentence in self.permissions.list_refusals(identifier, schema):
-            logger.warning("%s: %s", identifier, sentence)
+        name = table.identifier
+        warn_of_options(name, schema.options, has_service=table.environment.is_service)
+        for sentence in self.permissions.list_refusals(name, schema):
+            logger.warning("%s: %s", name, sentence)
 
     def create_database(self, database: str, *, if_not_exists: bool = False) -> None:
         """Create an empty database; :meth:`create_table` also creates the table's database.
