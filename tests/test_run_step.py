@@ -75,7 +75,11 @@ def test_a_step_that_deletes_requires_a_decision(tmp_path: Path, table: Table) -
 
 def test_steps_require_a_decision_if_their_commands_ask() -> None:
     commands = dict(walk_commands())
-    asking = {name for name in find_steps() if "--yes" in option_names(commands[name])}
+    asking = {
+        name
+        for name, entry in find_steps().items()
+        if "--yes" in option_names(commands[entry.command])
+    }
 
     assert {name for name in find_steps() if load_declaration(name).asks} == asking
 
@@ -104,9 +108,12 @@ def test_an_unexpected_error_is_reported_too(
 def test_every_step_reports_json_or_a_refusal(step: str, tmp_path: Path, table: Table) -> None:
     arguments = {
         "create-global-index": {"column": "v"},
+        "delete-tag": {"name": "kept"},
+        "drop-partitions": {"partitions": ["p=a", "p=b"]},
         "drop-global-index": {"column": "v"},
         "expire-partitions": {"expiration_time": "1 d", "strategy": "update-time"},
         "mark-done": {"partitions": ["p=a"]},
+        "repair-earliest-snapshot": {"snapshot_id": 2},
         "rescale": {"bucket_num": 2},
     }
     refused = {
@@ -114,9 +121,11 @@ def test_every_step_reports_json_or_a_refusal(step: str, tmp_path: Path, table: 
         "materialize-deletion-vectors",
         "move-postponed",
         "reassign-row-ids",
+        "repair-earliest-snapshot",
         "sync-iceberg",
         "sync-partitions",
     }
+    table.tags.create("kept", 1)
     before = rows_of(table)
     try:
         report = execute(tmp_path, step, dry_run=False, arguments=arguments.get(step, {}))
@@ -125,7 +134,8 @@ def test_every_step_reports_json_or_a_refusal(step: str, tmp_path: Path, table: 
     else:
         assert step not in refused
         assert report.keys() >= {"plan", "outcome", "duration_seconds", "attempts"}
-    assert rows_of(table) == ([] if step == "purge-files" else before)
+    removes_rows = step in {"drop-partitions", "purge-files", "truncate"}
+    assert rows_of(table) == ([] if removes_rows else before)
 
 
 def test_steps_of_other_kinds_of_tables_report_json(tmp_path: Path) -> None:

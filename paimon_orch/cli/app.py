@@ -121,9 +121,7 @@ _GROUPS: Mapping[str, IndexEntry] = MappingProxyType(
             "quarantine", Panel.EXPIRE, "List, restore and delete quarantined files."
         ),
         "tag": IndexEntry("tag", Panel.REFERENCES, "Create, list, rename and delete tags."),
-        "branch": IndexEntry(
-            "branch", Panel.REFERENCES, "Create, list, merge and delete branches."
-        ),
+        "branch": IndexEntry("branch", Panel.REFERENCES, "Create, list and delete branches."),
         "consumer": IndexEntry("consumer", Panel.REFERENCES, "List, reset and delete consumers."),
     }
 )

@@ -138,7 +138,7 @@ _REMEDIES: Mapping[str, str] = {
 
 def _check_metrics(table: "Table", limits: Mapping[str, float]) -> Iterator[HealthOutcome]:
     """Evaluate the checks of metrics; one that fails names what makes it pass."""
-    from paimon_orch.steps.inspection.verdict import open_judge
+    from paimon_orch.steps.inspection.verdict.verdict import open_judge
 
     judge = open_judge(table, limits)
     problems = {problem.name: problem for problem in judge.problems}

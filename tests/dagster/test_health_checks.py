@@ -245,7 +245,7 @@ def test_a_compaction_succeeds_although_its_checks_cannot_be_evaluated(
         raise StorageError("the store does not answer")
 
     upsert(orders, DAY)
-    monkeypatch.setattr("paimon_orch.steps.inspection.verdict.open_judge", fail)
+    monkeypatch.setattr("paimon_orch.steps.inspection.verdict.verdict.open_judge", fail)
 
     result = dg.materialize([build_compaction_asset("lake.orders", checks={})], resources=resources)
 

@@ -366,7 +366,7 @@ def _explain_nothing(table: Table, planned: compact_step.CompactionPlan) -> str:
     request = planned.request
     if not isinstance(request, CompactRequest) or request.strategy == "full":
         return _NOTHING_TO_DO
-    from paimon_orch.steps.inspection.verdict import open_judge
+    from paimon_orch.steps.inspection.verdict.verdict import open_judge
 
     judge = open_judge(table)
     full = judge.predict_compaction(replace(request, strategy="full"))

@@ -20,7 +20,7 @@ from paimon_orch.steps.inspection.inspect import inspect as inspect_table
 from paimon_orch.table.table import Table
 
 if TYPE_CHECKING:  # plans of compactions are needed only if something is wrong
-    from paimon_orch.steps.inspection.verdict import Verdict
+    from paimon_orch.steps.inspection.verdict.verdict import Verdict
 
 _MAX_SHOWN_BUCKETS = 1_000
 
@@ -68,8 +68,8 @@ def _judge(table: Table) -> tuple[TableReport, "Verdict | None"]:
     health = report.health
     if health is None or not (find_problems(health, METRIC_LIMITS) or report.rows_not_visible):
         return report, None
-    from paimon_orch.steps.inspection.remedies import Inspection
-    from paimon_orch.steps.inspection.verdict import Judge
+    from paimon_orch.steps.inspection.verdict.remedies import Inspection
+    from paimon_orch.steps.inspection.verdict.verdict import Judge
 
     inspection = Inspection(table=table, state=state, report=report, health=health)
     return report, Judge(inspection).judge()

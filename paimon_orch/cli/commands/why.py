@@ -22,7 +22,7 @@ def why(
     Shows what a scan reads now, which command saves most of it, and what a scan reads afterwards.
     The figures are estimated from metadata; nothing is changed.
     """
-    from paimon_orch.steps.inspection.verdict import judge
+    from paimon_orch.steps.inspection.verdict.verdict import judge
 
     verdict = judge(open_table(ctx, location, table))
     output.print_values(verdict.to_dict(), verdict.describe())

@@ -256,14 +256,11 @@ class _ActionFinder:
         is_idle = NO_TIME < work.newest < idle_before
         fits = limit is None or work.full_bytes <= limit
         is_hollow = decision.compact and decision.strategy == "full"
-        problems = find_problems_of(metrics)
-        if ((is_idle or problems) and fits and work.full_files) or is_hollow:
-            cause = "; ".join(map(str, problems))
-            if is_hollow or is_idle:
-                cause = decision.reason if is_hollow else f"no new file for {self.request.idle_for}"
+        can_be_full = fits and work.full_files > 0
+        if (is_idle and can_be_full) or is_hollow:
+            cause = decision.reason if is_hollow else f"no new file for {self.request.idle_for}"
             rewrite = _build_full_rewrite(decision.partition, cause, metrics, work)
-            is_preferred = is_idle or is_hollow
-            yield replace(rewrite, is_preferred=is_preferred, is_hollow=is_hollow)
+            yield replace(rewrite, is_preferred=True, is_hollow=is_hollow)
         if is_hollow:
             return
         has_same_merge = metrics.rewrite_files and any(
@@ -281,6 +278,10 @@ class _ActionFinder:
                 buckets=work.buckets,
             )
         yield from _plan_merges(decision, work, limit)
+        problems = find_problems_of(metrics)
+        if problems and can_be_full and not is_idle:
+            cause = "; ".join(map(str, problems))
+            yield _build_full_rewrite(decision.partition, cause, metrics, work)
 
     def _make_due(self, candidates: Sequence[_Rewrite], since: int) -> list[_Rewrite]:
         """Return the minor compactions as due, or all candidates if there are only full ones."""

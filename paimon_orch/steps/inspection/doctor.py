@@ -69,8 +69,8 @@ from paimon_orch.table.table_state import TableState, build_table_state
 from paimon_orch.table.table_stores import TableStores
 
 if TYPE_CHECKING:  # plans of compactions are needed only for tables that can be read
-    from paimon_orch.steps.inspection.remedies import Remedy
-    from paimon_orch.steps.inspection.verdict import Judge
+    from paimon_orch.steps.inspection.verdict.remedies import Remedy
+    from paimon_orch.steps.inspection.verdict.verdict import Judge
 
 _CLOCK_TOLERANCE_SECONDS = 300
 _MAX_COMPACTION_AGE_SECONDS = 24 * 3600
@@ -558,8 +558,8 @@ class _Examination:
         self, state: TableState, report: TableReport, chain: SnapshotChain | None
     ) -> Iterator[DoctorFinding]:
         """Yield the problems of a verdict, which finds the commands."""
-        from paimon_orch.steps.inspection.remedies import Inspection
-        from paimon_orch.steps.inspection.verdict import Judge
+        from paimon_orch.steps.inspection.verdict.remedies import Inspection
+        from paimon_orch.steps.inspection.verdict.verdict import Judge
 
         assert report.health is not None
         inspection = Inspection(

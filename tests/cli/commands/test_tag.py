@@ -40,14 +40,17 @@ def test_a_tag_is_deleted_with_files_that_only_it_references(partitioned: Table)
     before = stored_files(partitioned)
 
     output = run_on(partitioned, "tag delete", "kept", "--dry-run")
-    assert (output.startswith("would delete tag kept of db.t with"), stored_files(partitioned)) == (
+    assert (
+        output.startswith("would delete tag kept and 3 files of db.t"),
+        stored_files(partitioned),
+    ) == (
         True,
         before,
     )
     result = run_on(partitioned, "tag delete", "kept", "--yes")
 
     deleted = before - stored_files(partitioned)
-    assert result == f"deleted tag kept with {len(deleted) - 1} files"
+    assert result == f"deleted tag kept and {len(deleted) - 1} files"
     assert any("/bucket-0/data-" in path for path in deleted)
     assert unreferenced_files(partitioned) == set()
 

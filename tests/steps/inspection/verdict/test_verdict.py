@@ -24,7 +24,7 @@ from paimon_orch.steps.compaction.decide import decide
 from paimon_orch.steps.inspection.doctor import examine_opened_table
 from paimon_orch.steps.inspection.doctor_findings import DoctorRule, Severity
 from paimon_orch.steps.inspection.health_metrics import COMPACTIONS
-from paimon_orch.steps.inspection.verdict import judge
+from paimon_orch.steps.inspection.verdict.verdict import judge
 from paimon_orch.table.table import Table
 
 COMMANDS = {

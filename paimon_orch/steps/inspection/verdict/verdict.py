@@ -28,7 +28,7 @@ from paimon_orch.steps.inspection.health_metrics import (
     find_problems,
 )
 from paimon_orch.steps.inspection.inspect import inspect_newest
-from paimon_orch.steps.inspection.remedies import (
+from paimon_orch.steps.inspection.verdict.remedies import (
     Inspection,
     Remedy,
     ScanCost,

@@ -1,0 +1,1 @@
+"""The verdict on a table: what is wrong, what a scan costs, and which command helps."""
