@@ -187,7 +187,7 @@ def spoil(sound: Path, root: Path, path: Path, data: bytes | None) -> None:
         (root / path).write_bytes(data)
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_every_command_reports_damaged_files_in_one_paragraph(
     runner: Runner, sound: Path, tmp_path: Path, seed: int

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.golden import copy_warehouse, golden_tables, table_name
 from support.tables import new_table
@@ -51,6 +51,7 @@ def write(table: Table, rows: list[tuple[int, int | None, str | None]]) -> None:
     write(data.cast(schema))
 
 
+@settings(max_examples=25)
 @given(batches=BATCHES, has_key=st.booleans())
 def test_a_proved_rule_has_no_matching_row(
     batches: list[list[tuple[int, int | None, str | None]]],

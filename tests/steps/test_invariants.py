@@ -266,6 +266,7 @@ METADATA: list[Callable[[Table], object]] = [
 ]
 
 
+@pytest.mark.slow
 @FEW
 @given(kinds, operations(8), st.permutations(range(len(METADATA))))
 def test_rewriting_metadata_keeps_rows_files_and_deletion_vectors(

@@ -54,7 +54,7 @@ def _predict_health(planned: CompactionPlan, live: LiveBuckets, health: TableHea
     It is assumed that a work unit writes one file, or files of the target size.
     """
     metrics, schema = BucketMetrics(live), live.schema
-    target = max(1, schema.typed_options.target_file_size(primary_key=bool(schema.primary_keys)))
+    target = max(1, schema.target_file_size)
     small_size = SMALL_FILE_RATIO * target
     files, small = metrics.files.copy(), metrics.small_files.copy()
     level0, runs = metrics.level0_files.copy(), metrics.sorted_runs.copy()

@@ -107,9 +107,9 @@ def decide(
     idle = {path for path, time in newest.items() if idle_before and time < idle_before}
     hollow = {p for p, metrics in by_path.items() if metrics.deleted_ratio > policy.deleted_ratio}
     # the options leave these partitions as they are, although readers pay for them
-    kept = {path for path, each in by_path.items() if path not in minor and find_problems_of(each)}
-    hollow = hollow if may_be_full else set()
-    full = _plan_full_work(scan, frozenset(hollow | idle | kept))
+    kept = {p for p, metrics in by_path.items() if p not in minor and find_problems_of(metrics)}
+    selected = hollow | idle if may_be_full else set[str]()
+    full = _plan_full_work(scan, frozenset(selected | kept))
     return [
         _PartitionPolicy(
             path=path,

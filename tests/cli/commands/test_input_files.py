@@ -223,6 +223,7 @@ def test_a_dry_run_of_a_merge_counts_the_rows(
     assert stored_files(table) == before
 
 
+@pytest.mark.slow
 def test_a_merge_parses_decimal_text_exactly(
     spark: SparkSession, root: str, tmp_path: Path
 ) -> None:

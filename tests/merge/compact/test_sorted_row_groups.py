@@ -184,7 +184,7 @@ def create(root: Path, key: str, **options: str) -> Table:
     return small_batches(table, GROUP_ROWS)
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 def test_copied_row_groups_have_the_rows_and_the_metadata_of_encoded_ones(engine: str) -> None:
     copied = 0

@@ -168,7 +168,7 @@ VARIANTS: dict[str, dict[str, str]] = {
 }
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", [pytest.param(v, id=name) for name, v in VARIANTS.items()])
 def test_readers_see_the_rows_of_a_dictionary_model(variant: dict[str, str]) -> None:
     @settings(max_examples=15)

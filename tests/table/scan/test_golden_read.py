@@ -113,7 +113,7 @@ def _assert_reads(folder: Path, result: Any, expected: Entry) -> None:
     assert_rows_equal(expected_result, rows, types)
 
 
-@pytest.mark.sampled(150)
+@pytest.mark.sampled(100)
 @pytest.mark.parametrize(("name", "folder", "entry", "snapshot"), list(_snapshot_cases()))
 def test_a_snapshot_has_the_rows_that_its_writer_read(
     warehouse_of: Warehouses, name: str, folder: Path, entry: Entry, snapshot: Entry

@@ -37,7 +37,7 @@ ASKED = [
 ]
 
 
-@pytest.mark.sampled(40)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda f: f"{f.parent.name}/{f.name}")
 def test_statistics_enclose_the_values(folder: Path) -> None:
     for _, of, entry in READ:

@@ -112,6 +112,7 @@ def run_on_table(run: Run, root: Path, table: Table, command: str) -> None:
     assert table.stores.snapshots.latest_id() != before, command
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("name", "seed"), CASES)
 def test_each_command_that_doctor_names_changes_the_table_and_ends_the_finding(
     run: Run, tmp_path: Path, name: str, seed: int
@@ -132,6 +133,7 @@ def test_each_command_that_doctor_names_changes_the_table_and_ends_the_finding(
         pytest.fail("doctor has a finding after each command")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("name", "seed"), CASES)
 def test_each_compaction_that_the_sensor_requests_changes_the_table(
     run: Run, tmp_path: Path, name: str, seed: int
@@ -145,6 +147,7 @@ def test_each_compaction_that_the_sensor_requests_changes_the_table(
             run_on_table(run, tmp_path, table, " ".join(["compact", *strategy, *partition]))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("name", "seed"), CASES)
 def test_the_command_that_why_names_saves_about_what_it_says(
     run: Run, tmp_path: Path, name: str, seed: int
@@ -171,6 +174,7 @@ def test_the_command_that_why_names_saves_about_what_it_says(
     assert (answer["command"], answer["now"]["files"]) == (None, len(files))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("name", "seed"), CASES)
 def test_all_tools_name_one_compaction(run: Run, tmp_path: Path, name: str, seed: int) -> None:
     table = build_table(run, tmp_path, KINDS[name], seed)
@@ -201,6 +205,7 @@ def test_all_tools_name_one_compaction(run: Run, tmp_path: Path, name: str, seed
         assert "with --strategy full" in text
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("name", "seed"), CASES)
 def test_the_autopilot_ends_what_doctor_calls_due(
     run: Run, tmp_path: Path, name: str, seed: int
