@@ -248,7 +248,7 @@ def test_notes_of_an_os_error_are_printed(
         error.add_note("the write is committed as snapshot 3")
         raise error
 
-    monkeypatch.setattr(cli_inspect, "inspect_table", fail)
+    monkeypatch.setattr(cli_inspect, "inspect_newest", fail)
     Catalog(str(tmp_path)).create_table("db.t", "id INT")
 
     answer = run("inspect", tmp_path, "db.t")
@@ -280,7 +280,7 @@ def test_a_signal_ends_a_command_with_one_line(
     status: int,
     word: str,
 ) -> None:
-    monkeypatch.setattr(cli_inspect, "inspect_table", lambda *_: os.kill(os.getpid(), number))
+    monkeypatch.setattr(cli_inspect, "inspect_newest", lambda *_: os.kill(os.getpid(), number))
 
     answer = run("inspect", warehouse, "db.t")
 
@@ -316,7 +316,7 @@ def test_a_canceled_job_ends_like_an_interrupt(
     def cancel(*_: object) -> None:
         raise CancelledError("compact: canceled before it finished; nothing was committed.")
 
-    monkeypatch.setattr(cli_inspect, "inspect_table", cancel)
+    monkeypatch.setattr(cli_inspect, "inspect_newest", cancel)
 
     answer = run("inspect", warehouse, "db.t")
 

@@ -181,7 +181,7 @@ def test_inspect_shows_the_records_that_are_not_visible(tmp_path: Path) -> None:
     report = json.loads(run_command("inspect", str(tmp_path), "db.t", "--json"))
 
     assert report["totals"]["rows_not_visible"] == 3
-    assert "3 records are not visible" in run_command("inspect", str(tmp_path), "db.t")
+    assert "batch readers do not see 3 records" in run_command("inspect", str(tmp_path), "db.t")
 
 
 def test_a_write_that_is_not_visible_is_logged_with_the_command_to_run(
