@@ -16,9 +16,11 @@ from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.format.arrays import Indices
 from paimon_orch.format.manifest.columnar_manifest import Manifest
 from paimon_orch.format.manifest.file_fields import build_file_fields
+from paimon_orch.format.options.core_options import SCAN_FALLBACK_BRANCH
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.predicate import Predicate, collect_columns
+from paimon_orch.table.chain.chain_branches import find_chain_branches
 from paimon_orch.table.filter.bind import bind_filter
 from paimon_orch.table.scan.data_evolution import has_data_evolution
 from paimon_orch.table.scan.file_pruner import FilePruner
@@ -60,11 +62,13 @@ def evaluate_row_rules(table: "Table", rules: Mapping[str, str]) -> Iterator[Rul
 
     Raises :class:`InputError` for a filter that does not fit the table, and
     :class:`UnsupportedError` if the values of a column are in no single file: for tables with data
-    evolution, and for columns that the merge engine combines.
+    evolution, and for columns that the merge engine combines; and for tables of which readers also
+    see rows of other branches.
     """
     state = table.load(with_lists=True)
     schema = state.get_schema()
     state.check_step(StepKind.READ, schema)
+    _check_reads_one_branch(table.identifier, schema, state.paths.branch)
     tallies = {
         name: _Tally(FilePruner(schema, _bind(name, text, schema), state.schemas.get))
         for name, text in rules.items()
@@ -100,6 +104,17 @@ class _Tally:
         if len(selected):
             counts = np.array(build_file_fields(manifest, selected).get("_ROW_COUNT"), np.int64)
             self.rows += int(counts.sum())
+
+
+def _check_reads_one_branch(identifier: str, schema: TableSchema, branch: str) -> None:
+    """Raise :class:`UnsupportedError` if readers also see rows of other branches."""
+    fallback = (schema.typed_options.get(SCAN_FALLBACK_BRANCH) or "").strip()
+    if find_chain_branches(schema, branch) is not None or fallback not in ("", branch):
+        raise UnsupportedError(
+            f"{identifier}: readers also see rows of other branches (chain tables, and tables with "
+            f"{SCAN_FALLBACK_BRANCH.key!r}), so the files of this branch do not prove a rule; "
+            "check the other branches, for example db.t$branch_delta"
+        )
 
 
 def _bind(name: str, text: str, schema: TableSchema) -> Predicate:

@@ -9,12 +9,14 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.chains import DELTA, FULL, chain_table
 from support.golden import copy_warehouse, golden_tables, table_name
 from support.tables import new_table
 
 from paimon_orch import Catalog
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.orchestration.row_rules import RuleOutcome, evaluate_row_rules
+from paimon_orch.table.schema_change.schema_changes import SetOption
 from paimon_orch.table.table import Table
 
 COLUMNS = "id INT, v INT, s STRING"
@@ -146,3 +148,25 @@ def test_a_filter_that_does_not_fit_the_table_is_refused(tmp_path: Path) -> None
     table = new_table(tmp_path, COLUMNS, key=[], bucket="-1")
     with pytest.raises(InputError, match="nothing"):
         evaluate(table, value="nothing < 0")
+
+
+def test_rules_on_tables_of_which_readers_see_rows_of_other_branches_are_refused(
+    tmp_path: Path,
+) -> None:
+    table = new_table(tmp_path, COLUMNS, key=["id", "s"], partition_by=["s"])
+    table.branches.create("stream")
+    catalog = Catalog(str(tmp_path))
+    write(catalog.table("db.t$branch_stream"), [(1, -1, "a")])
+    assert evaluate(table, value="v < 0")["value"].is_proved
+    catalog.alter_table("db.t", [SetOption("scan.fallback-branch", "stream")])
+    table = catalog.table("db.t")
+    assert table.scan(filter="v < 0").count() == 1
+    with pytest.raises(UnsupportedError, match="rows of other branches"):
+        evaluate(table, value="v < 0")
+    assert not evaluate(catalog.table("db.t$branch_stream"), value="v < 0")["value"].is_proved
+
+
+def test_rules_on_chain_tables_are_refused(tmp_path: Path) -> None:
+    table = chain_table(tmp_path, FULL, DELTA)
+    with pytest.raises(UnsupportedError, match="rows of other branches"):
+        evaluate(table, value="v = 'b'")
