@@ -128,7 +128,8 @@ class MaintenanceOp:
         figures, stale = self._count(plan.to_dict()), Metadata()
         mode = "dry run" if config.dry_run else "plan"
         context.log.info("%s (%s): %s", name, mode, figures)
-        shown = _show_plan(plan.describe())
+        planned = plan.describe()
+        work = planned.action if plan else "nothing to do"
         if not config.dry_run:
             progress = build_progress_logger(context, name)
             outcome = declaration.run(table, plan, executor, progress=progress)
@@ -137,10 +138,10 @@ class MaintenanceOp:
             stale = report_stale_options(context, table.stores)
             context.log.info("%s: %s", name, figures)
         return {
-            "paimon/summary": _summarize(self.action, figures, dry_run=config.dry_run),
+            "paimon/summary": _summarize(self.action, figures, work, dry_run=config.dry_run),
             **name_figures(self.action, figures, dry_run=config.dry_run),
             "paimon/dry_run": config.dry_run,
-            **shown,
+            **_show_plan(planned),
             **build_spark_link_metadata(spark),
             **stale,
         }
@@ -245,12 +246,12 @@ def _show_plan(report: PlanReport) -> Metadata:
     return {"paimon/plan": build_metadata_table(rows, dict.fromkeys(columns, "string"))}
 
 
-def _summarize(action: str, figures: Mapping[str, int | float], *, dry_run: bool) -> str:
-    """Return the counts that are not 0 as a sentence."""
+def _summarize(action: str, figures: Mapping[str, int | float], work: str, *, dry_run: bool) -> str:
+    """Return the counts that are not 0 as a sentence; without any, what was planned."""
     counts = [
         format_count(value, name.removesuffix("s"), name).replace("_", " ")
         for name, value in figures.items()
         if value and isinstance(value, int) and not is_snapshot_id(name)
     ]
     mode = "Dry run of" if dry_run else "Executed"
-    return f"{mode} {action}: {', '.join(counts) or 'nothing to do'}."
+    return f"{mode} {action}: {', '.join(counts) or work}."

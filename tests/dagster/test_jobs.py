@@ -138,6 +138,28 @@ def test_column_statistics_are_computed_by_a_job(resources: Mapping[str, object]
 
     assert planned["paimon/analyze_planned_buckets_to_read"] == 1
     assert done["paimon/analyze_snapshot_id"] == "13"
+    assert done["paimon/summary"] == "Executed analyze: read 1 bucket."
+
+
+def test_a_summary_without_numbers_says_what_was_planned(
+    snapshots: Table, resources: Mapping[str, object]
+) -> None:
+    snapshots.tags.create("old")
+    job = build_step_job("delete-tag", "lake.orders", config={"name": "old"})
+    action = "delete_tag: delete tag old and 0 files."
+    summaries = [
+        read_observation(run(job, resources, dry_run=dry_run))["paimon/summary"]
+        for dry_run in (True, False)
+    ]
+    assert summaries == [f"Dry run of {action}", f"Executed {action}"]
+
+
+def test_a_summary_says_that_there_is_nothing_to_do(
+    snapshots: Table, resources: Mapping[str, object]
+) -> None:
+    snapshots.truncate()
+    done = read_observation(run(build_step_job("truncate", "lake.orders"), resources))
+    assert done["paimon/summary"] == "Dry run of truncate: nothing to do."
 
 
 def test_the_plan_of_a_declared_step_is_shown_as_a_table(
