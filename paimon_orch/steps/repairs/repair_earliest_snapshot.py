@@ -45,9 +45,12 @@ class EarliestSnapshotPlan(Displayable):
 
     def describe(self) -> PlanReport:
         """Return the plan as text."""
-        loss = describe_loss({"older snapshot": self.older_snapshots})
+        action = self.describe_change()
+        if self.older_snapshots:
+            loss = describe_loss({"older snapshot": self.older_snapshots})
+            action += f" and no longer keep {loss}"
         return PlanReport(
-            action=f"{self.describe_change()} and no longer keep {loss}",
+            action=action,
             asks=self.older_snapshots > 0,
         )
 

@@ -30,3 +30,5 @@ def test_the_earliest_snapshot_is_set_after_a_gap(partitioned: Table) -> None:
     output = run_on(partitioned, "repair-earliest-snapshot", "--snapshot", "4", "--yes")
     assert output == "set the earliest snapshot from 1 to 4"
     assert store.earliest_id() == 4
+    output = run_on(partitioned, "repair-earliest-snapshot", "--snapshot", "4", "--dry-run")
+    assert output == "would set the earliest snapshot from 4 to 4 of db.t; nothing was changed"
