@@ -14,7 +14,6 @@ from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.format.display import format_count
 from paimon_orch.format.manifest.live_files import NO_TIME
 from paimon_orch.format.options.core_options import (
-    CONSUMER_CHANGELOG_ONLY,
     DATA_EVOLUTION_ENABLED,
     MANIFEST_TARGET_FILE_SIZE,
     SOURCE_SPLIT_OPEN_FILE_COST,
@@ -46,6 +45,7 @@ from paimon_orch.steps.expiration.retention import (
     Retention,
     RetentionRequest,
     find_first_retained_snapshot,
+    read_retaining_consumers,
 )
 from paimon_orch.steps.inspection.health import has_index_options
 from paimon_orch.steps.maintenance import compact_manifests
@@ -351,9 +351,7 @@ class _ActionFinder:
         now = self.request.now
         seconds = time.time() if now is None else now.timestamp()
         retention = Retention.of_snapshots(options, int(seconds * 1000), RetentionRequest())
-        consumers = self.state.open_consumers().read_next_snapshots()
-        if options.get(CONSUMER_CHANGELOG_ONLY):
-            consumers = {}
+        consumers = read_retaining_consumers(self.state)
         end = find_first_retained_snapshot(snapshots, retention, consumers.values())
         expired = 0 if end is None else sum(number < end for number in snapshots.ids())
         kind = ActionKind.SNAPSHOT_EXPIRATION

@@ -16,6 +16,7 @@ from paimon_orch.format.options.core_options import (
     CHANGELOG_NUM_RETAINED_MAX,
     CHANGELOG_NUM_RETAINED_MIN,
     CHANGELOG_TIME_RETAINED,
+    CONSUMER_CHANGELOG_ONLY,
     SNAPSHOT_EXPIRE_LIMIT,
     SNAPSHOT_NUM_RETAINED_MAX,
     SNAPSHOT_NUM_RETAINED_MIN,
@@ -25,6 +26,7 @@ from paimon_orch.format.times import parse_cutoff
 from paimon_orch.steps.common.argument import CUTOFF_HELP, TABLE_OPTION, Argument, ParsedRequest
 from paimon_orch.storage.concurrency import map_concurrently
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
+from paimon_orch.table.table_state import TableState
 
 _SNAPSHOT, _CHANGELOG = "snapshot", "changelog"
 
@@ -149,6 +151,13 @@ def is_changelog_decoupled(options: Options, retention: Retention) -> bool:
         or changelog_min > retention.retain_min
         or options.get(CHANGELOG_TIME_RETAINED, snapshot_time) > snapshot_time
     )
+
+
+def read_retaining_consumers(state: TableState) -> Mapping[str, int]:
+    """Return the next snapshot of each consumer that retains snapshots, by its path."""
+    if state.schema.typed_options.get(CONSUMER_CHANGELOG_ONLY):
+        return {}
+    return state.open_consumers().read_next_snapshots()
 
 
 def find_first_retained_snapshot(

@@ -34,6 +34,7 @@ from paimon_orch.steps.expiration.retention import (
     Retention,
     RetentionRequest,
     find_first_retained_snapshot,
+    read_retaining_consumers,
 )
 from paimon_orch.steps.inspection.damage.unreadable_files import (
     UnreadableFile,
@@ -655,7 +656,7 @@ class _Examination:
         end = find_first_retained_snapshot(self._snapshots, retention)
         if end is None:
             return
-        consumers = state.open_consumers().read_next_snapshots()
+        consumers = read_retaining_consumers(state)
         retained = {path: number for path, number in consumers.items() if number < end}
         first = min([end, *retained.values()])
         expired = sum(number < first for number in ids)

@@ -17,6 +17,7 @@ from paimon_orch.steps.expiration.retention import (
     Retention,
     RetentionRequest,
     find_first_retained_snapshot,
+    read_retaining_consumers,
 )
 from paimon_orch.steps.inspection.health import TableHealth
 from paimon_orch.steps.inspection.health_metrics import (
@@ -198,7 +199,7 @@ def _predict_expiration(inspection: Inspection) -> Remedy | None:
     # as many as expire, because a run that stops at snapshot.expire.limit is continued by others
     limits = RetentionRequest(max_deletes=snapshots.latest_id())
     retention = Retention.of_snapshots(options, int(now * 1000), limits)
-    consumers = inspection.state.open_consumers().read_next_snapshots()
+    consumers = read_retaining_consumers(inspection.state)
     end = find_first_retained_snapshot(snapshots, retention, consumers.values())
     if end is None:
         return None

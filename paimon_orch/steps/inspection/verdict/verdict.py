@@ -186,9 +186,10 @@ class Judge:
         return " ".join([self._inspection.table.stores.label.format_command(name), *options])
 
     def is_worth(self, remedy: Remedy) -> bool:
-        """Return whether one scan saves the cost of the rewrite, as the autopilot computes it."""
+        """Return whether a rewrite is due: it shows rows, or saves one scan what it costs."""
         if (
             not remedy.rewrite_bytes
+            or (self._report.rows_not_visible and remedy.command in COMPACTIONS)
             or self._health.deleted_ratio > CompactionPolicy().deleted_ratio
         ):
             return True

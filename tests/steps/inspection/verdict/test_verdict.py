@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -284,6 +285,19 @@ def test_why_names_a_compaction_for_rows_that_readers_do_not_see(run: Run, tmp_p
     assert f"After paimon-orch compact {tmp_path} db.t: all rows visible. " in paragraph
 
 
+def test_a_compaction_that_shows_rows_is_due_for_all_that_it_heals(tmp_path: Path) -> None:
+    table = new_table(tmp_path, deletion_vectors__enabled="true")
+    table.upsert(table_of("k v", [(1, "a")]))
+
+    findings = examine_opened_table(table, now=time.time() + 3 * 24 * 3600)
+
+    assert {finding.rule: finding.severity for finding in findings} == {
+        DoctorRule.ROWS_NOT_VISIBLE: Severity.WARNING,
+        DoctorRule.NO_COMPACTION: Severity.WARNING,
+    }
+    assert len({finding.command for finding in findings}) == 1
+
+
 def test_a_compaction_that_saves_too_little_is_advice(tmp_path: Path) -> None:
     table = new_table(tmp_path, deletion_vectors__enabled="true")
     table.upsert(table_of("k v", [(number, "a") for number in range(100)]))
@@ -325,6 +339,23 @@ def test_a_check_names_no_expiration_that_retains_the_snapshots(tmp_path: Path) 
 
     assert not outcome.passed
     assert outcome.description.startswith("To fix this, lower snapshot.num-retained.min ")
+
+
+def test_consumers_that_retain_only_changelogs_hold_no_expiration(run: Run, tmp_path: Path) -> None:
+    options = {"snapshot__num_retained__min": "1", "snapshot__num_retained__max": "1"}
+    table = new_table(tmp_path, **options, consumer__changelog_only="true")
+    for number in range(3):
+        table.upsert(table_of("k v", [(number, "a")]))
+    table.stores.open_consumers().record("reader", 1)
+
+    [finding] = examine_opened_table(table)
+    [outcome] = evaluate_health(table, {"snapshot_count": 1})
+
+    assert finding.command == "expire-snapshots"
+    assert outcome.description == "To fix this, run expire_snapshots."
+    assert run("expire-snapshots", tmp_path, "db.t").status == 0
+    assert table.stores.snapshots.ids() == [3]
+    assert examine_opened_table(table) == []
 
 
 def test_partitions_that_are_beyond_a_limit_only_together_are_compacted_in_one_action(
