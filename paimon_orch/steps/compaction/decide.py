@@ -1,5 +1,6 @@
 """Decides whether to compact a partition: read amplification against bytes to rewrite."""
 
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -274,7 +275,7 @@ class _PartitionPolicy:
         problems, full = find_problems_of(metrics), self.full_work
         if not problems or not full:
             return f"nothing to compact: {_describe_state(metrics)}"
-        partition = f" --partitions {self.path}" if self.path else ""
+        partition = f" --partitions {shlex.quote(self.path)}" if self.path else ""
         return (
             f"nothing to compact by the table's options, although {'; '.join(map(str, problems))}: "
             f"`paimon-orch compact --strategy full{partition}` would rewrite "

@@ -392,3 +392,14 @@ def test_the_sensor_names_the_command_for_a_partition_that_the_options_leave_bey
         "nothing to compact by the table's options, although readers merge up to 11 sorted runs in "
         "a bucket (limit 10): `paimon-orch compact --strategy full` would rewrite 11 files of "
     )
+
+
+def test_the_command_of_the_sensor_quotes_the_partition(tmp_path: Path) -> None:
+    options = {"num_sorted_run__compaction_trigger": "100"}
+    table = new_table(tmp_path, "p STRING, k INT", key=("p", "k"), partition_by=["p"], **options)
+    for number in range(11):
+        table.upsert(table_of("p k", [("a b", number)]))
+
+    [decision] = decide(table)
+
+    assert "`paimon-orch compact --strategy full --partitions 'p=a b'` would" in decision.reason
