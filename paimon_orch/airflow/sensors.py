@@ -8,7 +8,11 @@ from airflow.configuration import conf
 from airflow.sdk import BaseSensorOperator, Context, PokeReturnValue
 
 from paimon_orch.airflow.hooks import DEFAULT_CONNECTION, PaimonHook
-from paimon_orch.airflow.task_errors import build_failure, raise_airflow_errors
+from paimon_orch.airflow.task_errors import (
+    build_failure,
+    describe_with_next_step,
+    raise_airflow_errors,
+)
 from paimon_orch.airflow.triggers import (
     PaimonPartitionDoneTrigger,
     PaimonPartitionTrigger,
@@ -16,6 +20,8 @@ from paimon_orch.airflow.triggers import (
     PaimonTableHealthTrigger,
     PaimonWaitTrigger,
 )
+from paimon_orch.errors import PaimonError
+from paimon_orch.orchestration.error_handling import may_succeed_again
 
 
 class PaimonTableSensor(BaseSensorOperator):
@@ -52,9 +58,15 @@ class PaimonTableSensor(BaseSensorOperator):
 
     def poke(self, context: Context) -> PokeReturnValue:  # noqa: ARG002 - Airflow's signature
         """Return whether the condition holds, and what was found."""
-        with raise_airflow_errors():
-            catalog = PaimonHook(self.paimon_conn_id).get_conn()
-            payload = self._build_trigger().poll(catalog)
+        payload = None
+        try:
+            with raise_airflow_errors():
+                catalog = PaimonHook(self.paimon_conn_id).get_conn()
+                payload = self._build_trigger().poll(catalog)
+        except (PaimonError, OSError) as error:
+            if not may_succeed_again(error):
+                raise
+            self.log.warning("%s: %s", self.table, describe_with_next_step(error))
         if payload is None:
             return PokeReturnValue(is_done=False)
         return PokeReturnValue(is_done=True, xcom_value=self.get_result(payload))

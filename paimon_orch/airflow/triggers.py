@@ -168,15 +168,16 @@ class PaimonWaitTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Yield one event: what was found, or the error that ends the wait."""
         try:
-            catalog = await open_catalog_in_thread(self.paimon_conn_id)
-            payload = await self._wait(catalog)
-        except PaimonError as error:
+            payload = await self._wait()
+        except (PaimonError, OSError) as error:
             payload = {"error": describe_with_next_step(error)}
         yield TriggerEvent(payload)
 
-    async def _wait(self, catalog: Catalog) -> dict[str, Any]:
+    async def _wait(self) -> dict[str, Any]:
+        catalog = None
         while True:
             try:
+                catalog = catalog or await open_catalog_in_thread(self.paimon_conn_id)
                 payload = await asyncio.to_thread(self.poll, catalog)
             except (PaimonError, OSError) as error:
                 if not may_succeed_again(error):

@@ -17,6 +17,8 @@ except ImportError:  # before Airflow 3.2
     from airflow.exceptions import TaskDeferred
 
 from paimon_orch import Catalog
+from paimon_orch.airflow import triggers
+from paimon_orch.airflow.hooks import PaimonHook
 from paimon_orch.airflow.sensors import (
     PaimonPartitionDoneSensor,
     PaimonPartitionSensor,
@@ -26,6 +28,7 @@ from paimon_orch.airflow.sensors import (
 )
 from paimon_orch.airflow.task_errors import build_failure
 from paimon_orch.airflow.triggers import PaimonWaitTrigger
+from paimon_orch.errors import TransientError
 from paimon_orch.steps import compact, mark_done
 from paimon_orch.table.schema_change.schema_changes import SetOption
 from paimon_orch.table.table import Table
@@ -116,6 +119,37 @@ def test_a_deferred_sensor_waits_in_its_trigger(orders: Table, upsert: Upsert, k
 @pytest.mark.parametrize("kind", ["snapshot", "partition", "done", "health"])
 def test_a_missing_table_is_waited_for(catalog: Catalog, kind: str) -> None:
     assert not make_sensor(kind).poke({}).is_done
+
+
+def test_a_catalog_that_does_not_answer_is_waited_for(
+    orders: Table, upsert: Upsert, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upsert(orders, DAY)
+    upsert(orders, NEXT_DAY)
+    failures = [TransientError("no answer"), OSError("no route"), TransientError("no answer")]
+    get_conn = PaimonHook.get_conn
+
+    def fail_at_first(hook: PaimonHook) -> Catalog:
+        if failures:
+            raise failures.pop()
+        return get_conn(hook)
+
+    open_connection = triggers.open_catalog_in_thread
+
+    async def fail_in_the_triggerer(connection: str) -> Catalog:
+        if failures:
+            raise failures.pop()
+        return await open_connection(connection)
+
+    monkeypatch.setattr(PaimonHook, "get_conn", fail_at_first)
+    sensor = make_sensor("snapshot", deferrable=True)
+    with pytest.raises(TaskDeferred) as deferred:
+        sensor.execute({})
+    assert len(failures) == 2
+
+    monkeypatch.setattr(triggers, "open_catalog_in_thread", fail_in_the_triggerer)
+    event = asyncio.run(asyncio.wait_for(anext(deferred.value.trigger.run()), 20))
+    assert (event.payload, failures) == ({"snapshot_id": 2}, [])
 
 
 def test_one_of_two_partition_columns_selects_all_partitions(catalog: Catalog) -> None:
