@@ -8,14 +8,16 @@ use, as steps need different parts of the library; ``__init__.pyi`` has them, fo
 import ast
 from functools import cache
 from importlib import import_module
-from pathlib import Path
+from pkgutil import get_data
 from typing import Any
 
 
 @cache
 def _find_modules() -> dict[str, str]:
     """Return the modules of the exported names."""
-    stub = ast.parse(Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
+    source = get_data(__name__, "__init__.pyi")  # works in the archive of Spark's workers too
+    assert source is not None
+    stub = ast.parse(source)
     return {
         alias.name: str(statement.module)
         for statement in stub.body

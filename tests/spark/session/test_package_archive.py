@@ -26,10 +26,12 @@ def test_the_archive_contains_the_package(tmp_path: Path, repository: Path) -> N
     assert not [name for name in names if name.endswith(".pyc")]
 
 
-@pytest.mark.slow
 def test_python_imports_the_package_from_the_archive(tmp_path: Path) -> None:
     archive = package_archive(tmp_path)
-    code = f"import sys; sys.path.insert(0, {str(archive)!r}); import paimon_orch.steps.compaction.compact as c; print(c.__file__)"
+    code = (
+        f"import sys; sys.path.insert(0, {str(archive)!r}); from paimon_orch.steps import "
+        "run_compaction; print(sys.modules[run_compaction.__module__].__file__)"
+    )
 
     process = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path
