@@ -170,7 +170,7 @@ CASES: dict[DoctorRule, tuple[Callable[[Path], Table], Severity, str | None]] = 
     DoctorRule.DELETED_ROWS: (
         delete_most_rows,
         Severity.WARNING,
-        "paimon-orch compact /lake db.t --strategy full",
+        "paimon-orch compact /lake db.t",
     ),
     DoctorRule.MISSING_FILE_INDEXES: (
         add_an_index_option,
