@@ -147,7 +147,7 @@ class PaimonPartitionSensor(PaimonTableSensor):
         return PaimonPartitionTrigger(partition=self.partition, **common)
 
 
-class PaimonPartitionDoneSensor(PaimonTableSensor):
+class PaimonPartitionDoneSensor(PaimonPartitionSensor):
     """Waits until a partition is marked as done, as the step ``mark-done`` and Java Paimon do.
 
     Returns the path of the ``partition``. The marks that can be read are those of the actions
@@ -157,12 +157,6 @@ class PaimonPartitionDoneSensor(PaimonTableSensor):
     :param partition: a spec of all partition columns, such as ``dt=2026-01-01/hour=10``
     :param deferrable: wait in the triggerer, without a worker slot
     """
-
-    template_fields = ("table", "partition", "paimon_conn_id")
-
-    def __init__(self, *, partition: str | Mapping[str, object], **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.partition = partition
 
     def make_trigger(self, **common: Any) -> PaimonWaitTrigger:
         """Return the trigger of the mark."""

@@ -233,19 +233,13 @@ class PaimonPartitionTrigger(PaimonWaitTrigger):
         return None if found is None else found.to_dict()
 
 
-class PaimonPartitionDoneTrigger(PaimonWaitTrigger):
+class PaimonPartitionDoneTrigger(PaimonPartitionTrigger):
     """Fires when a partition is marked as done; the payload has the path of the ``partition``.
 
     See :func:`~paimon_orch.orchestration.table_conditions.find_done_partition`.
 
     :param partition: a spec of all partition columns, such as ``dt=2026-01-01/hour=10``
     """
-
-    argument_names = ("partition",)
-
-    def __init__(self, *, partition: str | Mapping[str, object], **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.partition = partition
 
     def find(self, table: Table) -> dict[str, Any] | None:
         """Return the path of the partition if it is marked as done."""

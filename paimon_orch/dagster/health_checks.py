@@ -40,8 +40,6 @@ if TYPE_CHECKING:  # runs import the library
     from paimon_orch.table.table import Table
 
 SEVERITIES = {"warn": dg.AssetCheckSeverity.WARN, "error": dg.AssetCheckSeverity.ERROR}
-
-
 _MAX_RECORDS = 10  # checks that are planned, or whose run was killed, have no evaluation
 
 
@@ -192,8 +190,9 @@ def build_paimon_table_checks(
 
     The check names are the keys of :data:`HEALTH_METRICS`, ``iceberg_metadata``, ``damage`` and
     ``file_references``. The check ``damage`` fails after a run has met a damaged file, until an
-    evaluation can read the file, or the newest snapshot does not need it. The check ``iceberg_metadata`` passes if Iceberg readers see LATEST, or if
-    the table is not published as Iceberg metadata.
+    evaluation can read the file, or the newest snapshot does not need it. The check
+    ``iceberg_metadata`` passes if Iceberg readers see LATEST, or if the table is not published as
+    Iceberg metadata.
 
     The check ``file_references`` runs only if ``limits`` contains it: it verifies all snapshots,
     tags and changelogs of the table, and its limit is the number of findings, usually 0. The

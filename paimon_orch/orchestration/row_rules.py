@@ -19,16 +19,14 @@ from paimon_orch.format.manifest.file_fields import build_file_fields
 from paimon_orch.format.options.core_options import SCAN_FALLBACK_BRANCH
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.table_kind import TableKind
 from paimon_orch.format.types.predicate import Predicate, collect_columns
 from paimon_orch.table.chain.chain_branches import find_chain_branches
 from paimon_orch.table.filter.bind import bind_filter
-from paimon_orch.table.scan.data_evolution import has_data_evolution
 from paimon_orch.table.scan.file_pruner import FilePruner
 
 if TYPE_CHECKING:
     from paimon_orch.table.table import Table
-
-_KEEPS_ROWS = ("deduplicate", "first-row")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,18 +120,17 @@ def _bind(name: str, text: str, schema: TableSchema) -> Predicate:
     predicate = bind_filter(text, schema)
     if predicate is None:
         raise InputError(f"the rule {name!r} has no filter")
-    if has_data_evolution(schema):
+    if schema.kind is TableKind.DATA_EVOLUTION:
         raise UnsupportedError(
             f"the rule {name!r}: the columns of a row are in several files of a table with "
             "'data-evolution.enabled', so the statistics of a file do not prove a rule"
         )
-    engine = schema.typed_options.merge_engine
-    keys = {*schema.primary_keys, *schema.partition_keys}
+    options, keys = schema.typed_options, schema.identifying_names
     combined = sorted(collect_columns(predicate) - keys)
-    if schema.primary_keys and engine not in _KEEPS_ROWS and combined:
+    if schema.kind is TableKind.PRIMARY_KEY and options.combines_rows and combined:
         raise UnsupportedError(
-            f"the rule {name!r} names {', '.join(combined)}: the merge engine {engine} combines "
-            "the values of several files, so their statistics do not prove a rule; only rules on "
-            f"the keys {', '.join(sorted(keys))} are proved"
+            f"the rule {name!r} names {', '.join(combined)}: the merge engine "
+            f"{options.merge_engine} combines the values of several files, so their statistics do "
+            f"not prove a rule; only rules on the keys {', '.join(sorted(keys))} are proved"
         )
     return predicate

@@ -509,7 +509,7 @@ class Table:
         if (committed := builder.find_committed()) is not None:
             builder.report_commit(committed)
             return committed
-        planned = _plan_partition_drop(state, requested)
+        planned = plan_partition_drop(state, requested)
         return state.drop_partitions(
             StepKind.WRITE_ROWS,
             build_any_partition_matcher(planned.specs, state.schema),
@@ -517,10 +517,6 @@ class Table:
             has_rows=bool(planned.partitions),
             commit_id=commit_id,
         )
-
-    def plan_partition_drop(self, partitions: Iterable[str | PartitionSpec]) -> "PartitionDropPlan":
-        """Return what :meth:`drop_partitions` deletes; changes nothing, and raises its errors."""
-        return _plan_partition_drop(self.load(), partitions)
 
 
 def _select_snapshot(
@@ -544,9 +540,10 @@ class PartitionDropPlan:
     """The partitions to drop from the table's catalog, if it lists partitions."""
 
 
-def _plan_partition_drop(
+def plan_partition_drop(
     state: TableState, partitions: Iterable[str | PartitionSpec]
 ) -> PartitionDropPlan:
+    """Return what :meth:`Table.drop_partitions` deletes; changes nothing, and raises its errors."""
     schema = state.schema
     state.check_step(StepKind.WRITE_ROWS)
     specs = parse_partition_specs(partitions, schema)

@@ -1,12 +1,21 @@
 """Filters that no row may match are asset checks that metadata proves."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 import dagster as dg
+import pyarrow as pa
 import pytest
+from support.dagster.spark_resources import NoSessionSparkResource
 
-from paimon_orch.dagster import PaimonCatalogResource, build_paimon_quality_checks
+from paimon_orch import Catalog
+from paimon_orch.dagster import (
+    PaimonCatalogResource,
+    build_paimon_quality_checks,
+    build_table_asset,
+)
 from paimon_orch.errors import InputError
+from paimon_orch.steps.ingest import IngestResult
+from paimon_orch.table.schema_change.schema_changes import AddColumn
 from paimon_orch.table.table import Table
 
 KEY = dg.AssetKey(["lake", "orders"])
@@ -69,3 +78,35 @@ def test_a_filter_that_does_not_fit_the_table_fails_the_run(
 def test_checks_without_a_filter_are_refused() -> None:
     with pytest.raises(InputError, match="no quality check for lake"):
         build_paimon_quality_checks("lake.orders", {})
+
+
+@pytest.mark.filterwarnings("ignore::dagster.BetaWarning")
+def test_the_checks_of_dagster_see_the_row_count_and_the_columns_of_an_asset(
+    create: Callable[..., Table], paimon: PaimonCatalogResource, instance: dg.DagsterInstance
+) -> None:
+    table = create("lake.orders", ())
+
+    def load(_catalog: Catalog, _session: object, _keys: Sequence[str]) -> Iterator[IngestResult]:
+        snapshot = table.upsert(pa.table({"dt": ["2026-01-01"], "id": [1], "amount": [1]}))
+        assert snapshot
+        yield IngestResult(
+            snapshot_id=snapshot.id, rows=1, files=1, bytes=100, duration_seconds=0.5
+        )
+
+    asset = build_table_asset("lake.orders", load)
+    checks = [
+        *dg.build_metadata_bounds_checks(
+            assets=[asset], metadata_key="dagster/row_count", min_value=2
+        ),
+        *dg.build_column_schema_change_checks(assets=[asset]),
+    ]
+    resources = {"paimon": paimon, "spark": NoSessionSparkResource()}
+
+    def run_all() -> dict[str, bool]:
+        result = dg.materialize([asset, *checks], resources=resources, instance=instance)
+        return {each.check_name: each.passed for each in result.get_asset_check_evaluations()}
+
+    run_all()
+    assert run_all() == {"dagster_row_count_bounds_check": False, "column_schema_change": True}
+    paimon.catalog().alter_table("lake.orders", [AddColumn(column="v", type="INT")])
+    assert not run_all()["column_schema_change"]

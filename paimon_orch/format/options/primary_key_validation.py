@@ -147,7 +147,7 @@ def _check_clustering_override(options: Options) -> None:
     name = "'pk-clustering-override'"
     if not options.clustering_columns:
         raise InputError(f"{name} needs 'clustering.columns'")
-    if options.merge_engine not in ("deduplicate", "first-row"):
+    if options.combines_rows:
         raise InputError(
             f"{name} cannot be combined with 'merge-engine' = {options.merge_engine!r}"
         )

@@ -91,6 +91,11 @@ class Options:
         return self.get(MERGE_ENGINE)
 
     @property
+    def combines_rows(self) -> bool:
+        """Return whether a merged row may have values of several rows of its key."""
+        return self.merge_engine not in ("deduplicate", "first-row")
+
+    @property
     def changelog_producer(self) -> str:
         """Return ``none``, ``input``, ``full-compaction`` or ``lookup``."""
         return self.get(CHANGELOG_PRODUCER)

@@ -27,7 +27,7 @@ def drop_ignored_rows(rows: pa.Table, schema: TableSchema) -> pa.Table:
 def should_drop_retracts(schema: TableSchema) -> bool:
     """Return whether a merge drops retracts that were written before they were ignored."""
     options = schema.typed_options
-    return options.ignores_delete and options.merge_engine in ("deduplicate", "first-row")
+    return options.ignores_delete and not options.combines_rows
 
 
 def find_retracts(step: MergeBatch) -> Mask:

@@ -122,6 +122,7 @@ def decide(
             is_idle=path in idle,
             may_become_idle=idle_before is not None and path in newest,
             skips_level_0=Visibility(schema).skips_level_0,
+            command=state.label.format_command("compact"),
         ).decide(may_be_full=may_be_full)
         for path, metrics in by_path.items()
     ]
@@ -246,6 +247,8 @@ class _PartitionPolicy:
     is_idle: bool
     may_become_idle: bool
     skips_level_0: bool
+    command: str
+    """The command line of a compaction of the table."""
 
     def decide(self, *, may_be_full: bool) -> CompactionDecision:
         work = self.work
@@ -278,7 +281,7 @@ class _PartitionPolicy:
         partition = f" --partitions {shlex.quote(self.path)}" if self.path else ""
         return (
             f"nothing to compact by the table's options, although {'; '.join(map(str, problems))}: "
-            f"`paimon-orch compact --strategy full{partition}` would rewrite "
+            f"`{self.command} --strategy full{partition}` would rewrite "
             f"{format_count(full.files, 'file')} of {format_size(full.bytes)}"
         )
 

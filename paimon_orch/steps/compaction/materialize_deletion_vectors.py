@@ -60,6 +60,7 @@ from paimon_orch.table.scan.data_evolution import (
 )
 from paimon_orch.table.scan.split_generator import restrict_vectors_to_files
 from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import TableState
 from paimon_orch.table.write.commit_message import CommitMessage
 
 
@@ -93,12 +94,16 @@ class MaterializeUnit(CompactionUnit):
             return CommitMessage(entries=entries).encode()
 
 
-def plan(table: Table, request: PartitionRequest) -> CompactionPlan:
+def plan(
+    table: Table, request: PartitionRequest, *, state: TableState | None = None
+) -> CompactionPlan:
     """Find the ranges of row ids with deleted rows; reads only metadata.
+
+    ``state`` is the table, if the caller has loaded it.
 
     Raises :class:`UnsupportedError` for tables without data evolution or deletion vectors.
     """
-    state = table.load()
+    state = state or table.load()
     state.check_step(StepKind.COMPACT)
     schema, snapshot = state.schema, state.snapshot
     if not has_data_evolution(schema) or not schema.typed_options.has_deletion_vectors:

@@ -223,12 +223,16 @@ class FileIndexRewriteResult(StepOutcome):
 _COUNTS = ("files", "embedded", "index_files", "removed", "embedded_bytes")
 
 
-def plan(table: Table, request: RewriteFileIndexRequest) -> FileIndexRewritePlan:
+def plan(
+    table: Table, request: RewriteFileIndexRequest, *, state: TableState | None = None
+) -> FileIndexRewritePlan:
     """Find the files of the latest snapshot whose indexes differ from the table's options.
 
     Reads only the heads of index files.
+
+    ``state`` is the table, if the caller has loaded it.
     """
-    state = table.load()
+    state = state or table.load()
     state.check_step(StepKind.COMPACT)
     schema = state.schema
     specs = _build_index_specs(schema)

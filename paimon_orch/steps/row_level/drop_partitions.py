@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.steps.common.argument import Argument, ParsedRequest
 from paimon_orch.steps.common.partition_selection import PARTITION_METAVAR, split_partitions
 from paimon_orch.steps.common.step import build_metadata_step
@@ -12,7 +11,7 @@ from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.steps.common.step_report import describe_loss
 from paimon_orch.steps.row_level.removal import RemovalPlan, RemovalResult
 from paimon_orch.table.filter.partition_spec import PartitionSpec, format_partition
-from paimon_orch.table.table import Table
+from paimon_orch.table.table import Table, plan_partition_drop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +34,7 @@ def plan(table: Table, request: DropPartitionsRequest) -> RemovalPlan:
     Raises :class:`NotFoundError` for a partition that neither the table nor its catalog has.
     """
     state = table.load()
-    state.check_step(StepKind.WRITE_ROWS)
-    planned = table.plan_partition_drop(request.partitions)
+    planned = plan_partition_drop(state, request.partitions)
     dropped = set(planned.partitions)
     rows = [split.row_count for split in state.files() if split.partition in dropped]
     names = sorted(format_partition(partition, state.schema) for partition in dropped)

@@ -110,7 +110,7 @@ class FilePruner:
         An engine that combines the rows of a key may produce values that are in no file, so its
         sections are never skipped.
         """
-        combines = self.schema.typed_options.merge_engine not in ("deduplicate", "first-row")
+        combines = self.schema.typed_options.combines_rows
         for section in plan_merge_sections(files, self.schema):
             merged = [file for run in section for file in run]
             if len(section) == 1:

@@ -494,11 +494,8 @@ class Scan(BaseScan):
         yield from filter_batches(batches, self.predicate, self.arrow_schema, self.variant_columns)
 
     def _find_variant_values(self) -> dict[str, list[VariantValue]]:
-        """Return the needed values of the VARIANT columns that are not read as a whole.
-
-        Other merge engines than these may combine values of several rows.
-        """
-        if self.schema.typed_options.merge_engine not in ("deduplicate", "first-row"):
+        """Return the needed values of the VARIANT columns that are not read as a whole."""
+        if self.schema.typed_options.combines_rows:
             return {}
         leaves = () if self.predicate is None else iterate_leaves(self.predicate)
         needed = [(leaf.column, leaf.variant) for leaf in leaves if leaf.variant is not None]

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 
 from paimon_orch.errors import UnsupportedError
 from paimon_orch.format.display import Displayable, format_count, format_size
@@ -100,7 +101,7 @@ class Remedy:
         return ", ".join(parts)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Inspection:
     """A table that was inspected: its health and its live files."""
 
@@ -113,13 +114,13 @@ class Inspection:
 
     def compute_cost(self, health: TableHealth) -> ScanCost:
         """Return what a scan of the table costs with these metrics."""
+        return ScanCost.of(health, self.state.schema, self._vector_files)
+
+    @cached_property
+    def _vector_files(self) -> int:
         live = self.report.live
-        vectors = {
-            entry.file_name
-            for _, entries in (() if live is None else live.iterate_vectors())
-            for entry in entries
-        }
-        return ScanCost.of(health, self.state.schema, len(vectors))
+        vectors = () if live is None else live.iterate_vectors()
+        return len({entry.file_name for _, entries in vectors for entry in entries})
 
     def build_remedy(
         self, command: str, health: TableHealth, files: int = 0, size: int = 0
@@ -167,7 +168,9 @@ def _predict_full_compaction(inspection: Inspection) -> Remedy | None:
 
 
 def _predict_materialization(inspection: Inspection) -> Remedy | None:
-    planned = materialize_deletion_vectors.plan(inspection.table, PartitionRequest())
+    planned = materialize_deletion_vectors.plan(
+        inspection.table, PartitionRequest(), state=inspection.state
+    )
     if not planned:
         return None
     manifests = inspection.health.manifests + 1
@@ -186,7 +189,9 @@ def _predict_merged_manifests(inspection: Inspection) -> Remedy | None:
 
 
 def _predict_indexes(inspection: Inspection) -> Remedy | None:
-    planned = rewrite_file_index.plan(inspection.table, RewriteFileIndexRequest())
+    planned = rewrite_file_index.plan(
+        inspection.table, RewriteFileIndexRequest(), state=inspection.state
+    )
     if not planned:
         return None
     health = replace(inspection.health, index_coverage=1.0)

@@ -390,7 +390,8 @@ def test_the_sensor_names_the_command_for_a_partition_that_the_options_leave_bey
     assert not decision.compact
     assert decision.reason.startswith(
         "nothing to compact by the table's options, although readers merge up to 11 sorted runs in "
-        "a bucket (limit 10): `paimon-orch compact --strategy full` would rewrite 11 files of "
+        f"a bucket (limit 10): `paimon-orch compact {tmp_path} db.t --strategy full` would rewrite "
+        "11 files of "
     )
 
 
@@ -402,4 +403,5 @@ def test_the_command_of_the_sensor_quotes_the_partition(tmp_path: Path) -> None:
 
     [decision] = decide(table)
 
-    assert "`paimon-orch compact --strategy full --partitions 'p=a b'` would" in decision.reason
+    command = f"paimon-orch compact {tmp_path} db.t --strategy full --partitions 'p=a b'"
+    assert f"`{command}` would" in decision.reason
