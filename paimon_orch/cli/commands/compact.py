@@ -368,7 +368,7 @@ def _explain_nothing(table: Table, planned: compact_step.CompactionPlan) -> str:
         return _NOTHING_TO_DO
     from paimon_orch.steps.inspection.verdict.verdict import open_judge
 
-    judge = open_judge(table)
+    judge = open_judge(table, state=planned.state)
     full = judge.predict_compaction(replace(request, strategy="full"))
     if full is None:
         return _NOTHING_TO_DO

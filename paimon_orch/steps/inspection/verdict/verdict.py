@@ -36,6 +36,7 @@ from paimon_orch.steps.inspection.verdict.remedies import (
     predict_compaction_of,
 )
 from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import TableState
 
 _MANY_DELETED = 0.1  # of the rows
 _ENOUGH = 0.5  # of what a full compaction saves; a minor one rewrites much less
@@ -257,12 +258,17 @@ class Judge:
         )
 
 
-def open_judge(table: Table, limits: Mapping[str, float] = METRIC_LIMITS) -> Judge:
-    """Inspect a table, and return its judge.
+def open_judge(
+    table: Table,
+    limits: Mapping[str, float] = METRIC_LIMITS,
+    *,
+    state: TableState | None = None,
+) -> Judge:
+    """Inspect a table, and return its judge. ``state`` is the table, if the caller has loaded it.
 
     Raises :class:`CorruptFileError` for damaged metadata.
     """
-    state = table.load(with_lists=True)
+    state = state or table.load(with_lists=True)
     report = inspect_newest(state)
     if report.problem is not None or report.health is None:
         raise CorruptFileError(table.paths.root, str(report.problem))
