@@ -136,7 +136,7 @@ class LiveFiles:
                 optional[name] = np.stack(words, axis=1)
         names = None
         if "names" in table.schema.names:
-            names = pa.concat_arrays(table["names"].chunks or [pa.array([], pa.string())])
+            names = pa.concat_arrays(table["names"].chunks or [pa.nulls(0, pa.string())])
         return cls(
             manifests=manifests,
             partitions=encoded.dictionary.to_pylist(),
@@ -296,7 +296,7 @@ class _LiveFileCollector:
     _parts: dict[str, list[AnyArray]] = field(
         default_factory=lambda: {name: [np.zeros(0, np.int64)] for name in _ARRAYS}
     )
-    _names: list[pa.Array] = field(default_factory=lambda: [pa.array([], pa.string())])
+    _names: list[pa.Array] = field(default_factory=lambda: [pa.nulls(0, pa.string())])
     _indexed: list[Mask] = field(default_factory=lambda: [np.zeros(0, bool)])
     _row_ids: list[Int64Array] = field(default_factory=lambda: [np.zeros(0, np.int64)])
     _keys: dict[str, list[UInt64Array]] = field(
