@@ -197,7 +197,8 @@ class Table:
 
         ``columns`` may include ``_ROW_ID`` and ``_SEQUENCE_NUMBER`` in tables with row tracking, and
         values of VARIANT columns, such as ``variant_get(v, '$.age', 'INT') AS age``.
-        ``filter`` is an SQL condition or an expression of :func:`paimon_orch.col`. ``order_by`` is
+        ``filter`` is an SQL condition or an expression of :func:`paimon_orch.col`; no comparison
+        finds NaN, but ``isnan(column)`` does. ``order_by`` is
         for example ``"price desc nulls last, id"``; ``limit`` returns the first rows in that order.
 
         At most one of ``snapshot_id``, ``tag``, ``timestamp`` (epoch milliseconds, ISO 8601, a date

@@ -94,9 +94,11 @@ def _evaluate_leaf(leaf: Leaf, bounds: ColumnBounds, row_counts: Indices) -> _Po
     if leaf.op == Operator.IS_NULL:
         is_unknown = bounds.null_counts == UNKNOWN_COUNT
         return _PossibleOutcomes(is_unknown | (bounds.null_counts > 0), has_values)
+    if leaf.op == Operator.IS_NAN:  # statistics do not tell whether a column has NaN
+        return _PossibleOutcomes(has_values, has_values)
     operands = _load_operands(leaf)
     is_float = pa.types.is_floating(leaf.values[0].type)
-    if is_float and np.isnan(operands).any():
+    if is_float and np.isnan(operands).any():  # of partitions; filters have no NaN
         return _PossibleOutcomes(has_values, has_values)
     interval = _Interval(bounds)
     if leaf.op == Operator.LIKE:

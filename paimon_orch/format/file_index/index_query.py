@@ -173,6 +173,9 @@ def _plan_queries(leaf: Leaf, data_type: AtomicType, *, negated: bool) -> list[I
     op = leaf.op
     if op == Operator.IS_NULL:
         return [IndexQuery(Operator.IS_NOT_NULL if negated else Operator.IS_NULL)]
+    if op == Operator.IS_NAN:
+        nan = _NAN_KEYS.get(data_type.name)
+        return None if nan is None or negated else [IndexQuery(Operator.EQUAL, (nan,))]
     if op == Operator.LIKE:
         if any(char in leaf.values[0].as_py() for char in "%_\\"):
             return None
@@ -216,8 +219,6 @@ def _plan_float_queries(
 
     An index distinguishes zeros and sorts NaN as the largest number.
     """
-    if nan in keys:
-        return None
     zeros = (-1, 0)  # the keys of -0.0 and 0.0
     has_zero = any(key in zeros for key in keys)
     query_op = _NEGATED_OPERATORS[op] if negated else op

@@ -1,7 +1,7 @@
 """Predicates on columns: a tree that is evaluated on Arrow data and on statistics.
 
 Comparisons follow SQL: comparing null gives unknown. Floating-point numbers compare as in IEEE 754:
-comparisons with NaN are false, and ``-0.0`` equals ``0.0``.
+a test of NaN is false except ``<>`` and ``IS_NAN``, and ``-0.0`` equals ``0.0``.
 """
 
 import math
@@ -18,7 +18,7 @@ from paimon_orch.format.types.literals import cast_exactly, describe_literal
 
 
 class Operator(StrEnum):
-    """Tests of a column. A :class:`Leaf` has a comparison, ``IN``, ``LIKE`` or ``IS_NULL``.
+    """Tests of a column. A :class:`Leaf` has one of those above ``NOT_IN``.
 
     The other three operators are used only for file indexes.
     """
@@ -32,6 +32,7 @@ class Operator(StrEnum):
     IN = "in"
     LIKE = "like"
     IS_NULL = "is null"
+    IS_NAN = "isnan"
     NOT_IN = "not in"
     IS_NOT_NULL = "is not null"
     BETWEEN = "between"
@@ -42,6 +43,9 @@ _LEAF_OPERATORS = frozenset(Operator) - {
     Operator.IS_NOT_NULL,
     Operator.BETWEEN,
 }
+
+
+_WITHOUT_VALUES = frozenset((Operator.IS_NULL, Operator.IS_NAN))
 
 
 class _PredicateOperators:
@@ -89,7 +93,7 @@ class VariantValue:
 
 @dataclass(frozen=True, slots=True)
 class Leaf(_PredicateOperators):
-    """One test of one column: a comparison, ``in``, ``like`` or ``is null``.
+    """One test of one column: a comparison, ``in``, ``like``, ``is null`` or ``isnan``.
 
     Rows whose map has no value for ``key``, or whose variant has no value at its path, count as
     null.
@@ -207,11 +211,13 @@ def _leaf_to_arrow_expression(leaf: Leaf) -> pc.Expression:
     match leaf.op:
         case Operator.IS_NULL:
             return column.is_null()
+        case Operator.IS_NAN:
+            return column.is_nan()
         case Operator.IN:
             constants = pa.array(leaf.values, leaf.values[0].type)
             if pa.types.is_floating(constants.type):
-                # isin distinguishes -0.0 from 0.0 and treats NaN as equal to NaN, but = does neither
-                numbers = [value for value in constants.to_pylist() if not math.isnan(value)]
+                # isin distinguishes -0.0 from 0.0, but = does not; only partitions have NaN here
+                numbers = constants.to_pylist()
                 zeros = [-0.0, 0.0] if 0.0 in numbers else []
                 constants = pa.array([*zeros, *numbers], constants.type)
             is_in = column.isin(constants)
@@ -274,7 +280,7 @@ def bind_predicate(predicate: Predicate, type_of: Callable[[Leaf], pa.DataType])
         count = len(leaf.values)
         if leaf.op not in _LEAF_OPERATORS:
             raise InputError(f"{str(leaf.op)!r} is not an operator of a column test")
-        if count != (0 if leaf.op == Operator.IS_NULL else 1) and (
+        if count != (0 if leaf.op in _WITHOUT_VALUES else 1) and (
             leaf.op != Operator.IN or not count
         ):
             raise InputError(
@@ -282,9 +288,16 @@ def bind_predicate(predicate: Predicate, type_of: Callable[[Leaf], pa.DataType])
             )
         if leaf.op == Operator.LIKE and not pa.types.is_string(target):
             raise InputError(f"LIKE needs a text column; {leaf.name!r} is {target}")
+        if leaf.op == Operator.IS_NAN and not pa.types.is_floating(target):
+            raise InputError(f"isnan needs a FLOAT or DOUBLE column; {leaf.name!r} is {target}")
         values = leaf.values
         if any(value.type != target or not value.is_valid for value in values):
             values = tuple(_cast_literal(value, target, leaf) for value in values)
+        if pa.types.is_floating(target) and any(math.isnan(value.as_py()) for value in values):
+            raise InputError(
+                f"no value equals NaN, is below it or above it; test column {leaf.name!r} with "
+                f"isnan({leaf.name}), or col({leaf.name!r}).is_nan()"
+            )
         return replace(leaf, values=values)
 
     return map_leaves(predicate, bind_leaf)

@@ -96,6 +96,10 @@ class ColumnExpression:
         """Test for null."""
         return self._build_leaf(Operator.IS_NULL)
 
+    def is_nan(self) -> Leaf:
+        """Test for NaN, which no comparison finds."""
+        return self._build_leaf(Operator.IS_NAN)
+
     def is_not_null(self) -> Predicate:
         """Test for a value other than null."""
         return Not(self.is_null())

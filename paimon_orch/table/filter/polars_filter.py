@@ -106,7 +106,10 @@ def _evaluate(node: Mapping[str, Any]) -> pa.Array:
 
     if "Literal" not in node:
         raise _UnknownExpressionError
-    literal = pl.Expr.deserialize(StringIO(json.dumps(node)), format="json")
+    try:
+        literal = pl.Expr.deserialize(StringIO(json.dumps(node)), format="json")
+    except pl.exceptions.ComputeError:  # NaN and the infinities are null in the JSON form
+        raise _UnknownExpressionError from None
     values: pa.Array = pl.select(literal).to_series().to_arrow()
     if len(values) != 1:
         raise _UnknownExpressionError

@@ -63,7 +63,8 @@ _WIDE = Context(prec=100, Emin=-1000, Emax=1000)
 VARIANT_GET = "variant_get"
 _VARIANT_GET_FORM = f"{VARIANT_GET}(column, 'path', 'type')"
 _SUPPORTED_SYNTAX = (
-    f"=, <>, <, <=, >, >=, IN, BETWEEN, LIKE, IS NULL, AND, OR, NOT and {_VARIANT_GET_FORM}"
+    f"=, <>, <, <=, >, >=, IN, BETWEEN, LIKE, IS NULL, isnan(column), AND, OR, NOT and "
+    f"{_VARIANT_GET_FORM}"
 )
 _VARIANT_GET_ARGUMENTS = 3
 
@@ -152,7 +153,7 @@ class _FilterTranslator:
 
     def _translate_condition(self, node: exp.Expr) -> Predicate:
         match node:
-            case exp.Is():
+            case exp.Is() | exp.IsNan():
                 return self._translate_is(node)
             case exp.In():
                 return self._translate_in(node)
@@ -177,7 +178,9 @@ class _FilterTranslator:
             return self._build_leaf(first, op, second)
         raise self._build_error(f"{node.sql()!r} is not supported")
 
-    def _translate_is(self, node: exp.Is) -> Predicate:
+    def _translate_is(self, node: exp.Is | exp.IsNan) -> Predicate:
+        if isinstance(node, exp.IsNan):
+            return self._resolve_column(node.this).build_leaf(Operator.IS_NAN)
         if isinstance(node.expression, exp.Null):
             return self._resolve_column(node.this).build_leaf(Operator.IS_NULL)
         raise self._build_error(f"{node.sql()!r} is not supported")

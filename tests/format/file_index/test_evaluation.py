@@ -202,10 +202,12 @@ def test_a_negated_comparison_finds_nan() -> None:
     ) == {0, 2}
 
 
-def test_a_comparison_with_nan_uses_no_index() -> None:
-    nan = pa.scalar(float("nan"))
-    for op in (Operator.EQUAL, Operator.NOT_EQUAL, Operator.LESS, Operator.GREATER_OR_EQUAL):
-        assert rows_for("DOUBLE", [float("nan"), 1.0], "range-bitmap", leaf(op, nan)) is None
+@pytest.mark.parametrize("kind", ["range-bitmap", "bitmap"])
+def test_nan_is_found_in_an_index_but_not_excluded_by_it(kind: str) -> None:
+    rows = [float("nan"), 1.0, None]
+    assert rows_for("DOUBLE", rows, kind, leaf(Operator.IS_NAN)) == {0}
+    assert rows_for("DOUBLE", rows, kind, Not(leaf(Operator.IS_NAN))) is None
+    assert rows_for("INT", [1, 2], kind, leaf(Operator.IS_NAN)) is None
 
 
 def test_timestamps_of_the_same_microsecond_share_an_index_key() -> None:

@@ -63,8 +63,24 @@ def test_predicates_that_do_not_fit_the_column_are_refused(leaf: Leaf) -> None:
 
 
 @pytest.mark.parametrize("op", [Operator.EQUAL, Operator.IN])
-def test_positive_and_negative_zero_are_equal_and_nan_equals_no_value(op: Operator) -> None:
+def test_positive_and_negative_zero_are_equal(op: Operator) -> None:
     rows = pa.table({"f": [0.0, -0.0, math.nan, None]})
     assert rows.filter(to_arrow_expression(_leaf("f", op, -0.0))).num_rows == 2
-    assert rows.filter(to_arrow_expression(_leaf("f", op, math.nan))).num_rows == 0
     assert rows.filter(to_arrow_expression(Not(_leaf("f", op, 0.0)))).num_rows == 1
+
+
+@pytest.mark.parametrize("op", [Operator.EQUAL, Operator.NOT_EQUAL, Operator.LESS, Operator.IN])
+def test_a_comparison_with_nan_is_refused_and_names_the_test_of_nan(op: Operator) -> None:
+    with pytest.raises(InputError, match=r"test column 'f' with isnan\(f\), or col\('f'\).is_nan"):
+        bind_predicate(_leaf("f", op, math.nan), _type_of)
+
+
+def test_isnan_selects_nan_and_its_negation_the_other_numbers() -> None:
+    rows = pa.table({"f": [0.0, math.nan, None]})
+    test = bind_predicate(Leaf("f", Operator.IS_NAN), _type_of)
+    assert rows.filter(to_arrow_expression(test))["f"].to_pylist() == pytest.approx(
+        [math.nan], nan_ok=True
+    )
+    assert rows.filter(to_arrow_expression(Not(test)))["f"].to_pylist() == [0.0]
+    with pytest.raises(InputError, match="isnan needs a FLOAT or DOUBLE column; 'i' is int32"):
+        bind_predicate(Leaf("i", Operator.IS_NAN), _type_of)

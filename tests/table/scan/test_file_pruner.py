@@ -93,7 +93,8 @@ def _leaf(name: str, op: Operator, values: list[Any]) -> Leaf:
 
 
 def _known(name: str) -> st.SearchStrategy[Any]:
-    return st.sampled_from([value for value in VALUES[name] if value is not None])
+    values = [value for value in VALUES[name] if value is not None]
+    return st.sampled_from([v for v in values if not isinstance(v, float) or not math.isnan(v)])
 
 
 def _leaves(name: str) -> st.SearchStrategy[Predicate]:
@@ -117,6 +118,8 @@ def _leaves(name: str) -> st.SearchStrategy[Predicate]:
         ),
         st.just(Leaf(name, Operator.IS_NULL)),
     ]
+    if name == "f":
+        leaves.append(st.just(Leaf(name, Operator.IS_NAN)))
     if name in ("p", "s"):
         patterns = ["a%", "%", "a", "_b", "b\\%", LONG + "%", "?%", "%b"]
         leaves.append(
@@ -154,21 +157,19 @@ def _holds(predicate: Predicate, row: dict[str, Any]) -> bool | None:
         return value is None
     if value is None:
         return None
-    match predicate.op:
-        case Operator.IN:
-            return any(value == item for item in constants)
-        case Operator.LIKE:
-            return _like(value, constants[0])
-    (other,) = constants
-    comparison = {
+    other = constants[0] if constants else None
+    tests: dict[Operator, Callable[[Any, Any], Any]] = {
+        Operator.IS_NAN: lambda value, _: math.isnan(value),
+        Operator.IN: lambda value, _: value in constants,
+        Operator.LIKE: _like,
         Operator.EQUAL: operator.eq,
         Operator.NOT_EQUAL: operator.ne,
         Operator.LESS: operator.lt,
         Operator.LESS_OR_EQUAL: operator.le,
         Operator.GREATER: operator.gt,
         Operator.GREATER_OR_EQUAL: operator.ge,
-    }[predicate.op]
-    return bool(comparison(value, other))
+    }
+    return bool(tests[predicate.op](value, other))
 
 
 def _like(value: str, pattern: str) -> bool:

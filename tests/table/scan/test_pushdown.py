@@ -92,6 +92,8 @@ POLARS_TESTS = [
     (pl.col("f") > 3.0, 5),
     (pl.col("f") != 3.0, 5),
     (~(pl.col("f") < 3.0), 5),
+    (pl.lit(math.nan) == pl.col("f"), 5),
+    (pl.col("f").is_between(3.0, math.inf) & (pl.col("id") < 5), 1),
     (pl.col("b") & (pl.col("id") < 20), 1),
     (pl.col("b") | (pl.col("id") < 20), 4),
     (~pl.col("b"), 2),
