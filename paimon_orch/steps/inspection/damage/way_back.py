@@ -59,6 +59,15 @@ def find_way_back(table: Table) -> WayBack | None:
     return next((each for each in reversed(candidates) if is_readable(stores, each.snapshot)), None)
 
 
+def try_to_find_way_back(table: Table) -> WayBack | None:
+    """Return what :func:`find_way_back` returns; None if it fails."""
+    try:
+        return find_way_back(table)
+    except (PaimonError, OSError) as error:
+        raise_if_temporary(error)
+        return None
+
+
 def _list_candidates(stores: TableStores) -> Iterator[WayBack]:
     store = stores.snapshots
     for number in store.list_retained_ids():

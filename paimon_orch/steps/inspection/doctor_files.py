@@ -1,0 +1,152 @@
+"""Rules of files: missing, unreadable and damaged ones, and those of lost commits."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from paimon_orch.errors import (
+    CorruptFileError,
+)
+from paimon_orch.format.display import format_count, format_size
+from paimon_orch.format.manifest.manifest_entry import ManifestEntry
+from paimon_orch.steps.inspection.damage.unreadable_files import (
+    UnreadableFile,
+    find_unreadable_files,
+)
+from paimon_orch.steps.inspection.damage.unreadable_references import (
+    describe_reference,
+    find_unreadable_references,
+)
+from paimon_orch.steps.inspection.damage.way_back import (
+    find_unreadable_snapshots,
+)
+from paimon_orch.steps.inspection.doctor_findings import (
+    DoctorFinding,
+    DoctorRule,
+    Severity,
+)
+from paimon_orch.steps.inspection.snapshot_chain import MAX_SNAPSHOTS
+
+if TYPE_CHECKING:  # plans of compactions are needed only for tables that can be read
+    pass
+from paimon_orch.steps.inspection.doctor_rules.rule_context import (
+    READ_CHECK,
+    RESTORE_OR_ROLL_BACK,
+    RuleContext,
+)
+
+
+def _check_lost_commits(context: RuleContext) -> Iterator[DoctorFinding]:
+    from paimon_orch.steps.inspection.lost_commits import find_lost_files
+
+    lost = find_lost_files(context.table, context.now)
+    if lost is not None:
+        time = datetime.fromtimestamp(lost.time, UTC)
+        yield context.find(
+            DoctorRule.LOST_COMMIT,
+            Severity.WARNING,
+            f"{format_count(lost.files, 'data file')} of {format_size(lost.bytes)} with "
+            f"{format_count(lost.rows, 'row')} were committed until {time:%Y-%m-%d %H:%M} UTC, "
+            "but no snapshot has them: another writer has overwritten their snapshot, for "
+            "example on a store without exclusive creation, or the commit was interrupted or "
+            "rolled back",
+            advice="no command decides this: if the job reported success, run it again; "
+            "otherwise `paimon-orch remove-orphan-files` deletes the files",
+            files=lost.files,
+            bytes=lost.bytes,
+            rows=lost.rows,
+        )
+
+
+def check_all_files(context: RuleContext, *, deep: bool) -> Iterator[DoctorFinding]:
+    """Verify that all referenced files exist, and with ``deep`` read them."""
+    from paimon_orch.steps.inspection.check_table import check
+    from paimon_orch.steps.repairs.remove_unexisting_files import find_missing_files
+
+    yield from _check_lost_commits(context)
+    described = set[str]()
+    for error in find_unreadable_references(context.stores):
+        described.add(error.path)
+        yield _describe_reference(context, error)
+    findings = check(context.table, deep=deep).findings
+    if not findings:
+        return
+    snapshots = find_unreadable_snapshots(context.table)
+    for number in snapshots:
+        path = context.snapshots.path(number)
+        described |= {f"{path}:", f"snapshot {number}:", f"snapshot {number} "}
+    yield from _describe_old_snapshots(context, snapshots)
+    state = context.table.load()
+    missing = find_missing_files(state)
+    if missing:
+        yield _describe_missing(context, list(missing.values()))
+    texts = "\n".join(map(str, findings))
+    unreadable = find_unreadable_files(state, lambda name: name in texts)
+    for file in unreadable:
+        yield _describe_unreadable_file(context, file)
+    described |= {path.rpartition("/")[2] for path in missing}
+    described |= {file.name for file in unreadable}
+    others = [
+        finding
+        for finding in findings
+        if not any(name in str(finding) for name in described)
+        # a gap is a finding of its own, and an unreadable snapshot looks like one
+        and (finding.rule, finding.where) != ("gap", context.table.paths.snapshot_dir)
+    ]
+    if others:
+        yield context.find(
+            DoctorRule.DAMAGED_FILES,
+            Severity.ERROR,
+            f"{format_count(len(others), 'finding')} of check in all snapshots; the first: "
+            f"{others[0]}",
+            advice=READ_CHECK + RESTORE_OR_ROLL_BACK,
+            findings=len(others),
+        )
+
+
+def _describe_old_snapshots(context: RuleContext, unreadable: list[int]) -> Iterator[DoctorFinding]:
+    """Yield a finding for snapshots before the newest ones, which are always examined."""
+    first_examined = (context.snapshots.latest_id() or 0) - MAX_SNAPSHOTS + 1
+    old = [number for number in unreadable if number < first_examined]
+    if old:
+        count = format_count(len(old), "older snapshot")
+        yield context.describe_unreadable_snapshot(f"{count}, the first is {old[0]}")
+
+
+def _describe_reference(context: RuleContext, error: CorruptFileError) -> DoctorFinding:
+    return context.find(
+        DoctorRule.UNREADABLE_REFERENCES,
+        Severity.ERROR,
+        f"{describe_reference(error.path)} cannot be read, so that expiration and orphan cleanup "
+        f"delete nothing: {error}",
+        "repair --rule unreadable-references",
+    )
+
+
+def _describe_missing(context: RuleContext, missing: list[ManifestEntry]) -> DoctorFinding:
+    size = sum(entry.file.file_size for entry in missing)
+    rows = sum(entry.file.row_count for entry in missing)
+    return context.find(
+        DoctorRule.MISSING_FILES,
+        Severity.ERROR,
+        f"{format_count(len(missing), 'data file')} of {format_size(size)} with "
+        f"{format_count(rows, 'row')} {'is' if len(missing) == 1 else 'are'} missing; the "
+        f"first: {missing[0].file.file_name}",
+        "repair",
+        files=len(missing),
+        bytes=size,
+        rows=rows,
+    )
+
+
+def _describe_unreadable_file(context: RuleContext, file: UnreadableFile) -> DoctorFinding:
+    return context.find(
+        DoctorRule.UNREADABLE_FILES,
+        Severity.ERROR,
+        f"{file}: scans and compactions that read it fail. If a backup has the file, restore it "
+        "instead of a repair",
+        "repair --rule unreadable-files",
+        files=1,
+        bytes=file.entry.file.file_size,
+        rows=file.entry.file.row_count,
+    )
