@@ -18,7 +18,7 @@ from paimon_orch.format.manifest.avro_blocks import AVRO_MAGIC
 from paimon_orch.steps.autopilot.decisions import DecisionState
 from paimon_orch.steps.autopilot.maintenance_plan import plan_maintenance
 from paimon_orch.steps.autopilot.maintenance_request import MaintenanceRequest
-from paimon_orch.steps.inspection.doctor import examine_catalog
+from paimon_orch.steps.inspection.doctor.doctor import examine_catalog
 from paimon_orch.table.table import Table
 
 ROWS = [(1, "a"), (2, "b")]

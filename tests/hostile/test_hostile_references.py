@@ -18,7 +18,7 @@ from support.tables import new_table, rows_of, table_of
 from paimon_orch import Catalog
 from paimon_orch.errors import PaimonError
 from paimon_orch.steps import compact, create_tags, sync_iceberg
-from paimon_orch.steps.inspection.doctor import examine_opened_table
+from paimon_orch.steps.inspection.doctor.doctor import examine_opened_table
 from paimon_orch.storage import LocalFileIO
 from paimon_orch.table.table import Table
 

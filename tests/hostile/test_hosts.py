@@ -13,8 +13,8 @@ from support.tables import table_of
 from paimon_orch import Catalog
 from paimon_orch.catalog.rest.rest_client import RestClient
 from paimon_orch.errors import NotAllowedError, PaimonError, StorageError, UnsupportedError
-from paimon_orch.steps.inspection.doctor import examine_table
-from paimon_orch.steps.inspection.doctor_findings import DoctorRule
+from paimon_orch.steps.inspection.doctor.doctor import examine_table
+from paimon_orch.steps.inspection.doctor.doctor_findings import DoctorRule
 from paimon_orch.table.iceberg.iceberg_rest_client import open_rest_catalog, read_rest_properties
 from paimon_orch.table.table import Table
 

@@ -29,7 +29,7 @@ from paimon_orch.safe_text import (
     note_secret_options,
     note_secrets,
 )
-from paimon_orch.steps.inspection.doctor_findings import DoctorRule
+from paimon_orch.steps.inspection.doctor.doctor_findings import DoctorRule
 from paimon_orch.steps.inspection.inspect import inspect
 from paimon_orch.table.table import Table
 

@@ -11,7 +11,7 @@ from support.data_evolution import change_an_indexed_table
 from support.peers.peers import Peer
 from support.tables import rows_of
 
-from paimon_orch.steps.inspection.doctor_findings import DoctorRule
+from paimon_orch.steps.inspection.doctor.doctor_findings import DoctorRule
 from paimon_orch.steps.repairs.repair import RepairRequest, plan, repair
 
 

@@ -24,7 +24,7 @@ from paimon_orch.format.manifest.index_manifest import HASH_INDEX, IndexManifest
 from paimon_orch.merge.compact.bucket_deletion_vectors import read_deletion_vectors
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
-from paimon_orch.steps.inspection.doctor_findings import DoctorRule
+from paimon_orch.steps.inspection.doctor.doctor_findings import DoctorRule
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.dynamic_bucket import BucketAssigner, HashIndex
 

@@ -246,7 +246,7 @@ def _inspect(warehouse: Warehouse, _: Any) -> None:
 
 
 def _doctor(warehouse: Warehouse, _: Any) -> None:
-    from paimon_orch.steps.inspection.doctor import examine_catalog
+    from paimon_orch.steps.inspection.doctor.doctor import examine_catalog
 
     report = examine_catalog(warehouse.catalog(), [NAME])
     assert report.tables[0].files == 2 * SNAPSHOTS

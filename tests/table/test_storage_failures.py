@@ -25,8 +25,8 @@ from paimon_orch.files.uncommitted_files import delete_unused_files
 from paimon_orch.steps.autopilot.maintenance_plan import plan_maintenance
 from paimon_orch.steps.autopilot.maintenance_request import MaintenanceRequest
 from paimon_orch.steps.inspection.check_table import check
-from paimon_orch.steps.inspection.doctor import examine_catalog, examine_table
-from paimon_orch.steps.inspection.doctor_findings import DoctorRule
+from paimon_orch.steps.inspection.doctor.doctor import examine_catalog, examine_table
+from paimon_orch.steps.inspection.doctor.doctor_findings import DoctorRule
 from paimon_orch.steps.inspection.inspect import inspect
 from paimon_orch.steps.repairs.repair import RepairRequest
 from paimon_orch.steps.repairs.repair import plan as plan_repair

@@ -24,9 +24,9 @@ from paimon_orch.cli.screen import LINES, print_lines
 from paimon_orch.errors import NotFoundError
 from paimon_orch.format.display import format_count
 from paimon_orch.safe_text import escape_name
-from paimon_orch.steps.inspection.doctor import examine_catalog
-from paimon_orch.steps.inspection.doctor_findings import DoctorReport, Severity
-from paimon_orch.steps.inspection.doctor_page import build_page
+from paimon_orch.steps.inspection.doctor.doctor import examine_catalog
+from paimon_orch.steps.inspection.doctor.doctor_findings import DoctorReport, Severity
+from paimon_orch.steps.inspection.doctor.doctor_page import build_page
 
 _Pattern = Annotated[
     str,

@@ -21,7 +21,7 @@ from paimon_orch.cli.registration import register_command
 from paimon_orch.cli.screen import LINES
 from paimon_orch.errors import InputError
 from paimon_orch.steps.common.step import run_step
-from paimon_orch.steps.inspection.doctor_findings import DoctorRule
+from paimon_orch.steps.inspection.doctor.doctor_findings import DoctorRule
 from paimon_orch.steps.repairs import repair as repair_step
 from paimon_orch.steps.repairs.tag_before import describe_tag
 

@@ -29,8 +29,8 @@ from paimon_orch.steps.inspection.damage.unreadable_references import (
     find_unreadable_references,
 )
 from paimon_orch.steps.inspection.damage.way_back import find_unreadable_snapshots
-from paimon_orch.steps.inspection.doctor import examine_opened_table
-from paimon_orch.steps.inspection.doctor_findings import DoctorFinding, DoctorRule, Severity
+from paimon_orch.steps.inspection.doctor.doctor import examine_opened_table
+from paimon_orch.steps.inspection.doctor.doctor_findings import DoctorFinding, DoctorRule, Severity
 from paimon_orch.steps.maintenance import rollback_as_latest
 from paimon_orch.steps.publication import sync_iceberg, sync_partitions
 from paimon_orch.steps.repairs import (

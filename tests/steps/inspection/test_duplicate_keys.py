@@ -21,7 +21,7 @@ from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.common.step import EmptyRequest
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.inspection.check_table import check
-from paimon_orch.steps.inspection.doctor_findings import DoctorRule
+from paimon_orch.steps.inspection.doctor.doctor_findings import DoctorRule
 from paimon_orch.steps.inspection.duplicate_keys import DuplicateKeyFinder
 from paimon_orch.steps.repairs import delete_duplicate_keys
 from paimon_orch.steps.repairs.repair import RepairPlan, RepairRequest, plan, repair

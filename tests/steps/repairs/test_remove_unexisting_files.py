@@ -16,7 +16,7 @@ from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.common.step import EmptyRequest, run_step
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.inspection.check_table import check
-from paimon_orch.steps.inspection.doctor_findings import DoctorRule
+from paimon_orch.steps.inspection.doctor.doctor_findings import DoctorRule
 from paimon_orch.steps.maintenance.rollback_as_latest import rollback_as_latest
 from paimon_orch.steps.repairs import repair as repair_step
 from paimon_orch.steps.repairs.remove_unexisting_files import (

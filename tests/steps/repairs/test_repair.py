@@ -22,8 +22,8 @@ from paimon_orch.steps.cleanup.quarantine import Quarantine
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.inspection.check_table import check
-from paimon_orch.steps.inspection.doctor import examine_opened_table
-from paimon_orch.steps.inspection.doctor_findings import DoctorRule, Severity
+from paimon_orch.steps.inspection.doctor.doctor import examine_opened_table
+from paimon_orch.steps.inspection.doctor.doctor_findings import DoctorRule, Severity
 from paimon_orch.steps.repairs.repair import REPAIRABLE_RULES, RepairRequest, plan, repair
 from paimon_orch.table.iceberg.publish import IcebergPublisher
 from paimon_orch.table.table import Table

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from paimon_orch.errors import CorruptFileError
 from paimon_orch.steps.inspection.damage.unreadable_files import find_unreadable_files
-from paimon_orch.steps.inspection.doctor import examine_opened_table
-from paimon_orch.steps.inspection.doctor_findings import Severity
+from paimon_orch.steps.inspection.doctor.doctor import examine_opened_table
+from paimon_orch.steps.inspection.doctor.doctor_findings import Severity
 from paimon_orch.table.table import Table
 from paimon_orch.table.table_state import TableState
 

@@ -22,8 +22,8 @@ from paimon_orch.steps.autopilot.maintenance_request import MaintenanceRequest
 from paimon_orch.steps.autopilot.run_maintenance import run_maintenance
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.compaction.decide import decide
-from paimon_orch.steps.inspection.doctor import examine_opened_table
-from paimon_orch.steps.inspection.doctor_findings import DoctorRule, Severity
+from paimon_orch.steps.inspection.doctor.doctor import examine_opened_table
+from paimon_orch.steps.inspection.doctor.doctor_findings import DoctorRule, Severity
 from paimon_orch.steps.inspection.health_metrics import COMPACTIONS
 from paimon_orch.steps.inspection.verdict.verdict import judge
 from paimon_orch.table.table import Table

@@ -17,8 +17,8 @@ from paimon_orch.format.parquet import page_check
 from paimon_orch.steps.cleanup.quarantine import Quarantine
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
-from paimon_orch.steps.inspection.doctor import examine_table
-from paimon_orch.steps.inspection.doctor_findings import DoctorFinding, DoctorRule
+from paimon_orch.steps.inspection.doctor.doctor import examine_table
+from paimon_orch.steps.inspection.doctor.doctor_findings import DoctorFinding, DoctorRule
 from paimon_orch.steps.repairs.repair import RepairRequest, plan
 from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.table import Table

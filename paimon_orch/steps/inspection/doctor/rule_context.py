@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from paimon_orch.steps.inspection.doctor_findings import DoctorFinding, DoctorRule, Severity
+from paimon_orch.steps.inspection.doctor.doctor_findings import DoctorFinding, DoctorRule, Severity
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 from paimon_orch.table.table import Table
 from paimon_orch.table.table_stores import TableStores

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from paimon_orch.format.options.blocking_options import describe_options
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.steps.inspection.doctor_findings import DoctorFinding, DoctorRule, Severity
-from paimon_orch.steps.inspection.doctor_rules.rule_context import RuleContext
+from paimon_orch.steps.inspection.doctor.doctor_findings import DoctorFinding, DoctorRule, Severity
+from paimon_orch.steps.inspection.doctor.rule_context import RuleContext
 
 _CHANGE_OPTION = (
     "no command can decide this: correct the option with `paimon-orch alter --set KEY=VALUE`, or, if no "

@@ -24,22 +24,22 @@ from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.steps.inspection.damage.way_back import (
     try_to_find_way_back,
 )
-from paimon_orch.steps.inspection.doctor_context import RESTORE_FILE, RuleContext
-from paimon_orch.steps.inspection.doctor_copies import (
+from paimon_orch.steps.inspection.doctor.copy_rules import (
     check_catalog_partitions,
     check_iceberg,
 )
-from paimon_orch.steps.inspection.doctor_files import check_all_files
-from paimon_orch.steps.inspection.doctor_findings import (
+from paimon_orch.steps.inspection.doctor.doctor_findings import (
     DoctorFinding,
     DoctorReport,
     DoctorRule,
     ExaminedTable,
     Severity,
 )
-from paimon_orch.steps.inspection.doctor_layout import check_layout
-from paimon_orch.steps.inspection.doctor_options import check_options
-from paimon_orch.steps.inspection.doctor_snapshots import (
+from paimon_orch.steps.inspection.doctor.file_rules import check_all_files
+from paimon_orch.steps.inspection.doctor.layout_rules import check_layout
+from paimon_orch.steps.inspection.doctor.option_rules import check_options
+from paimon_orch.steps.inspection.doctor.rule_context import RESTORE_FILE, RuleContext
+from paimon_orch.steps.inspection.doctor.snapshot_rules import (
     check_chain,
     check_retention,
     check_snapshot_files,

@@ -10,7 +10,7 @@ from paimon_orch.errors import (
 )
 from paimon_orch.format.display import format_count, format_size
 from paimon_orch.steps.inspection.damage.way_back import try_to_find_way_back
-from paimon_orch.steps.inspection.doctor_findings import (
+from paimon_orch.steps.inspection.doctor.doctor_findings import (
     DoctorFinding,
     DoctorRule,
     Severity,
@@ -25,7 +25,7 @@ from paimon_orch.table.table_state import TableState
 if TYPE_CHECKING:  # plans of compactions are needed only for tables that can be read
     from paimon_orch.steps.inspection.verdict.remedies import Remedy
     from paimon_orch.steps.inspection.verdict.verdict import Judge
-from paimon_orch.steps.inspection.doctor_rules.rule_context import (
+from paimon_orch.steps.inspection.doctor.rule_context import (
     READ_CHECK,
     RESTORE_FILE,
     RESTORE_OR_ROLL_BACK,

@@ -20,7 +20,7 @@ from paimon_orch.steps.inspection.damage.unreadable_references import (
 from paimon_orch.steps.inspection.damage.way_back import (
     find_unreadable_snapshots,
 )
-from paimon_orch.steps.inspection.doctor_findings import (
+from paimon_orch.steps.inspection.doctor.doctor_findings import (
     DoctorFinding,
     DoctorRule,
     Severity,
@@ -29,7 +29,7 @@ from paimon_orch.steps.inspection.snapshot_chain import MAX_SNAPSHOTS
 
 if TYPE_CHECKING:  # plans of compactions are needed only for tables that can be read
     pass
-from paimon_orch.steps.inspection.doctor_rules.rule_context import (
+from paimon_orch.steps.inspection.doctor.rule_context import (
     READ_CHECK,
     RESTORE_OR_ROLL_BACK,
     RuleContext,
@@ -37,7 +37,7 @@ from paimon_orch.steps.inspection.doctor_rules.rule_context import (
 
 
 def _check_lost_commits(context: RuleContext) -> Iterator[DoctorFinding]:
-    from paimon_orch.steps.inspection.lost_commits import find_lost_files
+    from paimon_orch.steps.inspection.doctor.lost_commits import find_lost_files
 
     lost = find_lost_files(context.table, context.now)
     if lost is not None:

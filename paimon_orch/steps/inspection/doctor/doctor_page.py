@@ -10,7 +10,7 @@ from itertools import groupby
 
 from paimon_orch.format.display import format_count, format_size
 from paimon_orch.safe_text import clean_line
-from paimon_orch.steps.inspection.doctor_findings import (
+from paimon_orch.steps.inspection.doctor.doctor_findings import (
     DoctorFinding,
     DoctorReport,
     ExaminedTable,

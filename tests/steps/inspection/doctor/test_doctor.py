@@ -18,17 +18,17 @@ from support.tables import catalog_of, new_table, table_of
 from paimon_orch import Catalog
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
-from paimon_orch.steps.inspection import doctor
-from paimon_orch.steps.inspection.doctor import examine_catalog, examine_table
-from paimon_orch.steps.inspection.doctor_findings import (
+from paimon_orch.steps.inspection.doctor import doctor
+from paimon_orch.steps.inspection.doctor.doctor import examine_catalog, examine_table
+from paimon_orch.steps.inspection.doctor.doctor_findings import (
     DoctorFinding,
     DoctorReport,
     DoctorRule,
     ExaminedTable,
     Severity,
 )
-from paimon_orch.steps.inspection.doctor_page import build_page
-from paimon_orch.steps.inspection.lost_commits import find_lost_files
+from paimon_orch.steps.inspection.doctor.doctor_page import build_page
+from paimon_orch.steps.inspection.doctor.lost_commits import find_lost_files
 from paimon_orch.table.iceberg.publish import IcebergPublisher
 from paimon_orch.table.table import Table
 
@@ -382,7 +382,7 @@ def test_names_in_a_page_are_escaped(tmp_path: Path) -> None:
 
 
 def read_page() -> str:
-    return (Path(doctor.__file__).parents[3] / "docs" / "doctor.md").read_text(encoding="utf-8")
+    return (Path(doctor.__file__).parents[4] / "docs" / "doctor.md").read_text(encoding="utf-8")
 
 
 def test_every_rule_is_documented() -> None:

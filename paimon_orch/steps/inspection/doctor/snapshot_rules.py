@@ -17,7 +17,7 @@ from paimon_orch.steps.expiration.retention import (
     find_first_retained_snapshot,
     read_retaining_consumers,
 )
-from paimon_orch.steps.inspection.doctor_findings import (
+from paimon_orch.steps.inspection.doctor.doctor_findings import (
     DoctorFinding,
     DoctorRule,
     Severity,
@@ -28,7 +28,7 @@ from paimon_orch.table.table_state import TableState
 
 if TYPE_CHECKING:  # plans of compactions are needed only for tables that can be read
     pass
-from paimon_orch.steps.inspection.doctor_rules.rule_context import RuleContext
+from paimon_orch.steps.inspection.doctor.rule_context import RuleContext
 
 _CLOCK_TOLERANCE_SECONDS = 300
 _SET_CLOCK = (

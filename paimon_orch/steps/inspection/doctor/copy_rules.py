@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from paimon_orch.format.display import format_count
-from paimon_orch.steps.inspection.doctor_findings import (
+from paimon_orch.steps.inspection.doctor.doctor_findings import (
     DoctorFinding,
     DoctorRule,
     Severity,
@@ -15,7 +15,7 @@ from paimon_orch.table.table_state import TableState
 
 if TYPE_CHECKING:  # plans of compactions are needed only for tables that can be read
     pass
-from paimon_orch.steps.inspection.doctor_rules.rule_context import RuleContext
+from paimon_orch.steps.inspection.doctor.rule_context import RuleContext
 
 
 def check_iceberg(context: RuleContext, state: TableState) -> Iterator[DoctorFinding]:
