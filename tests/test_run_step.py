@@ -173,7 +173,7 @@ def test_postponed_rows_are_moved(tmp_path: Path) -> None:
     [
         ("x", "the step is not JSON"),
         ("[]", "the step is not a JSON object"),
-        ("{}", "missing arguments: step, catalog, table"),
+        ("{}", "missing arguments: step, table"),
         ('{"step": "compact", "catalog": "c", "table": "t", "executor": "x"}', "auto or local or"),
         (
             '{"step": "compact", "catalog": "c", "table": "t", "storage_options": {"a": 1}}',

@@ -22,17 +22,17 @@ class OpDetails:
     """Plans the step in place of the function of the declaration."""
     uncounted: frozenset[str] = frozenset()
     """Lists in the plan or the outcome whose lengths are not metrics."""
-    count_outcome: Callable[[Any], Mapping[str, object]] | None = None
+    count_outcome: Callable[[Mapping[str, Any]], Mapping[str, object]] | None = None
     """Returns the metrics of an outcome, which are otherwise its JSON values."""
 
 
-def _count_manifests(outcome: Any) -> Mapping[str, object]:
-    plan = outcome.plan
+def _count_manifests(outcome: Mapping[str, Any]) -> Mapping[str, object]:
+    manifests, size = outcome["manifests"], outcome["bytes"]
     return {
-        "manifests_before": plan.manifests,
-        "manifests_after": plan.manifests - outcome.merged_files + outcome.written_files,
-        "bytes_before": plan.bytes,
-        "bytes_after": plan.bytes - outcome.merged_bytes + outcome.written_bytes,
+        "manifests_before": manifests,
+        "manifests_after": manifests - outcome["merged_files"] + outcome["written_files"],
+        "bytes_before": size,
+        "bytes_after": size - outcome["merged_bytes"] + outcome["written_bytes"],
     }
 
 
