@@ -12,6 +12,7 @@ from paimon_orch.dagster.maintenance_assets import (
     Work,
 )
 from paimon_orch.dagster.names import TableAssetKind
+from paimon_orch.dagster.resources import ExecutorChoice
 from paimon_orch.dagster.run_config import report_stale_options
 from paimon_orch.dagster.run_metadata import Metadata, build_row_count_metadata, to_metadata
 from paimon_orch.dagster.spark_links import build_progress_logger
@@ -87,13 +88,20 @@ def _compact(
     if arguments is not None:
         arguments["strategy"] = run.config.strategy.value
         report, links = run.remote.run(
-            "compact", run.table, arguments, executor=run.config.executor
+            "compact", run.table, arguments, executor=_choose_executor(run)
         )
         compaction = ReportedCompaction.of(report)
     if compaction.snapshot_id is None:
         return before, before, compaction, links
     snapshot = run.state.snapshots.get(compaction.snapshot_id)
     return before, inspect_snapshot(run.state, snapshot), compaction, links
+
+
+def _choose_executor(run: MaintenanceAssetRun[Any]) -> ExecutorChoice:
+    """Return where another process runs the work; ``auto`` is Spark if there is a cluster."""
+    auto, choice = ExecutorChoice.auto, run.config.executor
+    choice = run.spark.executor if choice is auto else choice
+    return ExecutorChoice.spark if choice is auto and run.spark.cluster else choice
 
 
 def _select_partitions(
@@ -220,7 +228,7 @@ def _rewrite_indexes_elsewhere(
         plan = {"snapshot_id": present.snapshot_id, "skipped_files": 0}
         return plan, FileIndexRewriteResult().to_dict(), [], {}
     report, links = run.remote.run(
-        "rewrite-file-index", run.table, arguments, executor=run.config.executor
+        "rewrite-file-index", run.table, arguments, executor=_choose_executor(run)
     )
     return report["plan"], report["outcome"], report["plan"]["units"], links
 

@@ -1,19 +1,18 @@
 """Maintenance ops: their configs, functions and metadata come from the declarations of steps.
 
 An op makes a plan, reports the plan, and executes this plan; a dry run ends after the report.
-:mod:`paimon_orch.dagster.op_details` has what some ops have in addition.
+:data:`OP_DETAILS` has what some ops have in addition.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
-from types import NoneType
+from types import MappingProxyType, NoneType
 from typing import Any, Literal, get_args, get_origin
 
 import dagster as dg
 from pydantic import Field, ValidationError, create_model
 
-from paimon_orch.dagster.op_details import NO_DETAILS, OP_DETAILS, OpDetails
 from paimon_orch.dagster.remote_runs import RemoteSteps
 from paimon_orch.dagster.resources import (
     MAINTENANCE_EXECUTOR_HELP,
@@ -33,6 +32,7 @@ from paimon_orch.dagster.spark_links import (
 )
 from paimon_orch.errors import InputError
 from paimon_orch.format.display import format_count
+from paimon_orch.format.times import parse_duration
 from paimon_orch.orchestration.run_reports import ReportTable
 from paimon_orch.orchestration.step_runs import (
     NO_ACTION,
@@ -40,7 +40,8 @@ from paimon_orch.orchestration.step_runs import (
     name_figures,
     tabulate_plan,
 )
-from paimon_orch.steps.common.argument import DeclaredField
+from paimon_orch.steps.cleanup import remove_orphan_files
+from paimon_orch.steps.common.argument import Argument, DeclaredField
 from paimon_orch.steps.common.step_declaration import StepDeclaration
 from paimon_orch.steps.common.step_registry import find_steps, load_declaration
 from paimon_orch.table.table import Table
@@ -60,6 +61,59 @@ class WorkUnitsConfig(MaintenanceConfig):
     executor: ExecutorChoice = Field(
         default=ExecutorChoice.auto, description=MAINTENANCE_EXECUTOR_HELP
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpDetails:
+    """What an op has in addition to the declaration of its step."""
+
+    defaults: Mapping[str, object] = field(default_factory=dict)
+    """Defaults of arguments that differ from those of the command; the launchpad shows them."""
+    aliases: Mapping[str, tuple[str, Argument]] = field(default_factory=dict)
+    """Other names of arguments, with what they accept."""
+    plan: Callable[..., Any] | None = None
+    """Plans the step in place of the function of the declaration."""
+    uncounted: frozenset[str] = frozenset()
+    """Lists in the plan or the outcome whose lengths are not metrics."""
+    count_outcome: Callable[[Mapping[str, Any]], Mapping[str, object]] | None = None
+    """Returns the metrics of an outcome, which are otherwise its JSON values."""
+
+
+def _count_manifests(outcome: Mapping[str, Any]) -> Mapping[str, object]:
+    manifests, size = outcome["manifests"], outcome["bytes"]
+    return {
+        "manifests_before": manifests,
+        "manifests_after": manifests - outcome["merged_files"] + outcome["written_files"],
+        "bytes_before": size,
+        "bytes_after": size - outcome["merged_bytes"] + outcome["written_bytes"],
+    }
+
+
+NO_DETAILS = OpDetails()
+OP_DETAILS: Mapping[str, OpDetails] = MappingProxyType(
+    {
+        "compact-manifests": OpDetails(count_outcome=_count_manifests),
+        "expire-snapshots": OpDetails(
+            aliases={
+                "retain_for": (
+                    "older_than",
+                    Argument(
+                        "Retain snapshots younger than this, for example '24 h'.",
+                        parse=parse_duration,
+                    ),
+                )
+            },
+            uncounted=frozenset({"held_by"}),
+        ),
+        "mark-done": OpDetails(uncounted=frozenset({"actions"})),
+        "remove-orphan-files": OpDetails(
+            defaults={"older_than": "3 d"},  # the slowest writers commit within this time
+            plan=remove_orphan_files.plan,  # executor: spark is for small work too
+            uncounted=frozenset({"paths", "skipped_external_paths"}),
+        ),
+    }
+)
+"""The details by the names of steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -229,7 +229,10 @@ class RemoteSteps:
         executor: ExecutorChoice,
         dry_run: bool = False,
     ) -> RemoteReport:
-        """Run a step, and return its report; raises the error of a failed step."""
+        """Run a step, and return its report; raises the error of a failed step.
+
+        Only the executor ``spark`` uses the cluster of the resource ``spark``.
+        """
         request = self._build_request(table, executor) | {
             "step": step,
             "arguments": arguments,
@@ -241,6 +244,7 @@ class RemoteSteps:
             if run_on.client == _SUBPROCESS
             else getattr(context.resources, run_on.resource)
         )
+        context.log.info("%s of %s runs on %s", step, table.identifier, run_on.client)
         invocation = client.run(
             context=context,
             extras={STEP_EXTRA: request},
@@ -254,7 +258,6 @@ class RemoteSteps:
                 allow_retries=False,
             )
         report = reports[-1]
-        context.log.info("%s of %s on %s: %s", step, table.identifier, run_on.client, report)
         if "error" in report:
             raise_reported_error(report["error"])
         return RemoteReport(report, dict(invocation.metadata))
@@ -262,9 +265,8 @@ class RemoteSteps:
     def _build_request(self, table: Table, executor: ExecutorChoice) -> dict[str, Any]:
         """Return the catalog, the table and the executor as ``run_step`` takes them."""
         spark, paimon = self.spark, self.paimon
-        is_cluster = not spark.master.startswith("local")
         catalog = paimon.catalog_name or paimon.warehouse
-        master = spark.remote or (spark.master if is_cluster else None)
+        master = spark.cluster if executor is ExecutorChoice.spark else None
         options, storage = paimon.list_options(), paimon.storage_options
         texts = {"warehouse": catalog or "", "spark": master or "", **options, **storage}
         self.run_on.check_secrets(texts)
@@ -274,7 +276,7 @@ class RemoteSteps:
             "storage_options": dict(storage),
             "table": table.identifier,
             "master": master,
-            "executor": (spark.executor if executor is ExecutorChoice.auto else executor).value,
+            "executor": executor.value,
             "allow_stale_external": table.allowances.stale_external,
             "allow_unknown_options": table.allowances.unknown_options,
         }

@@ -171,12 +171,17 @@ class SparkSessionResource(dg.ConfigurableResource):  # type: ignore[type-arg]  
         """
         if choice is None or choice is ExecutorChoice.auto:
             choice = self.executor
-        is_cluster = not (self.remote or self.master).startswith("local")
         return ChoosingExecutor(
             make_spark=self._make_spark_executor,
             kind=ExecutorKind(choice.value),
-            has_master=is_cluster and choice is not ExecutorChoice.local,
+            has_master=self.cluster is not None and choice is not ExecutorChoice.local,
         )
+
+    @property
+    def cluster(self) -> str | None:
+        """The address of a cluster, or None if Spark runs in this process."""
+        address = self.remote or self.master
+        return None if address.startswith("local") else address
 
     def _make_spark_executor(self) -> Executor:
         from paimon_orch.spark import SparkExecutor

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 import dagster as dg
 from dagster.components.resolved.core_models import OpSpec
-from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from paimon_orch.catalog.catalog_fields import check_catalog_fields, merge_catalog_options
 from paimon_orch.dagster.components.attribute_rules import Attributes, KeyRule, TextRule
@@ -267,12 +267,11 @@ class TableAttributes(CatalogAttributes):
         "template with a function of what the run will do.",
     )
     run_on: Annotated[
-        RunOn | None,
+        RunOn | str | None,
         dg.Resolver(
             lambda context, value: RunOn.parse(context.resolve_value(value)),
             model_field_type=str | dict[str, Any] | None,
         ),
-        BeforeValidator(RunOn.parse),
         RUN_ON_RULE,
     ] = Field(
         default=None,
