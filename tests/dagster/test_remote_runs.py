@@ -532,6 +532,27 @@ def test_secrets_are_not_sent_to_a_cluster(
     assert "s3cr3t" not in str(refused.value)
 
 
+def test_secrets_are_sent_to_a_subprocess_in_a_private_directory() -> None:
+    RunOn("subprocess").check_secrets({"token": "s3cr3t"})
+
+    extras = {STEP_EXTRA: {"storage_options": {"secret": "s3cr3t"}}}
+
+    @dg.op
+    def step(context: dg.OpExecutionContext) -> None:
+        with dg.open_pipes_session(
+            context=context,
+            extras=extras,
+            context_injector=dg.PipesSubprocessClient().context_injector,
+            message_reader=dg.PipesTempFileMessageReader(),
+        ) as session:
+            path = Path(session.context_injector_params["path"])
+            assert "s3cr3t" in path.read_text(encoding="utf-8")
+            assert path.parent.stat().st_mode & 0o077 == 0
+            assert "s3cr3t" not in str(session.get_bootstrap_env_vars())
+
+    assert dg.GraphDefinition("run", node_defs=[step]).execute_in_process().success
+
+
 def test_the_process_gets_the_executor_the_allowances_and_the_cluster(
     orders: Table, upsert: Upsert, paimon: PaimonCatalogResource, client: InProcessPipesClient
 ) -> None:
