@@ -190,8 +190,10 @@ class RunOn:
 
 def list_resources(run_on: RunOn | None) -> set[str]:
     """Return the keys of the resources that runs require."""
-    has_client = run_on is not None and run_on.client != _SUBPROCESS
-    return {"paimon", "spark", *([run_on.resource] if run_on is not None and has_client else [])}
+    keys = {"paimon", "spark"}
+    if run_on is not None and run_on.client != _SUBPROCESS:
+        keys.add(run_on.resource)
+    return keys
 
 
 class RemoteReport(NamedTuple):
