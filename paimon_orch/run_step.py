@@ -3,7 +3,8 @@
 The step is a JSON object, on standard input if there is no argument; :class:`StepRun` has its keys.
 The report is one JSON object on standard output, also of a failed step. The exit status and the
 messages on standard error are those of the command line. If a client of Dagster Pipes has started
-the process, Dagster gets the report too.
+the process, Dagster gets the report too. With the attribute ``run_on`` of Dagster's components, the
+step is an extra of Dagster Pipes.
 
 >>> echo '{"step": "compact", "catalog": "/lake", "table": "db.orders"}' \
 ...     | python -m paimon_orch.run_step
@@ -21,17 +22,19 @@ from paimon_orch.catalog.open_catalog import open_catalog
 from paimon_orch.cli.app import configure_logs, run_process
 from paimon_orch.cli.common import build_executor
 from paimon_orch.cli.screen import print_json
-from paimon_orch.errors import InputError
+from paimon_orch.errors import CancelledError, InputError, PaimonError
 from paimon_orch.format.options.blocking_options import Allowances
 from paimon_orch.optional_packages import require_package
 from paimon_orch.orchestration.error_handling import find_next_step, may_succeed_again
-from paimon_orch.orchestration.step_runs import name_figures, run_declared_step
-from paimon_orch.safe_text import clean_values
+from paimon_orch.orchestration.step_runs import STEP_EXTRA, name_figures, run_declared_step
+from paimon_orch.safe_text import clean_values, get_logger
 from paimon_orch.steps.common.argument import Argument, convert_arguments
 from paimon_orch.steps.common.executor_choice import ExecutorKind
 
 if TYPE_CHECKING:
     from dagster_pipes import PipesContext
+
+logger = get_logger(__name__)
 
 _PIPES_VARIABLE = "DAGSTER_PIPES_CONTEXT"
 
@@ -41,10 +44,11 @@ class StepRun:
     """A step of a table, where it runs, and what it may do."""
 
     step: Annotated[str, Argument("Name of the step, as on the command line.")]
-    catalog: Annotated[
-        str, Argument("Directory or URL of a warehouse, or the name of a configured catalog.")
-    ]
     table: Annotated[str, Argument("Name of the table with its database.")]
+    catalog: Annotated[
+        str | None,
+        Argument("Directory or URL of a warehouse, or the name of a configured catalog."),
+    ] = None
     arguments: Annotated[Mapping[str, Any], Argument("Arguments of the step by name.")] = field(
         default_factory=dict
     )
@@ -80,9 +84,14 @@ class StepRun:
             raise InputError(f"the step is not JSON: {error}") from None
         if not isinstance(values, dict):
             raise InputError('the step is not a JSON object, such as {"step": "compact", ...}')
+        return cls.of(values)
+
+    @classmethod
+    def of(cls, values: Mapping[str, object]) -> "StepRun":
+        """Return the run of a JSON object. Raises :class:`InputError` for wrong values."""
         return cls(**convert_arguments(cls, values))
 
-    def execute(self) -> dict[str, object]:
+    def execute(self, *, with_table: bool = False) -> dict[str, object]:
         """Run the step; return the report of :func:`run_declared_step`."""
         catalog = open_catalog(
             self.catalog,
@@ -94,26 +103,39 @@ class StepRun:
         )
         executor = build_executor(ExecutorKind(self.executor), self.master)
         table = catalog.table(self.table)
-        return run_declared_step(self.step, table, self.arguments, executor, dry_run=self.dry_run)
+        return run_declared_step(
+            self.step,
+            table,
+            self.arguments,
+            executor,
+            dry_run=self.dry_run,
+            with_table=with_table,
+        )
 
-    def describe_error(self, error: Exception) -> dict[str, object]:
-        """Return the report of a failed step."""
-        return {
-            "step": self.step,
-            "table": self.table,
-            "error": {
-                "type": type(error).__name__,
-                "message": str(error),
-                "may_succeed_again": may_succeed_again(error),
-                "next_step": find_next_step(error),
-            },
-        }
+
+def _describe_error(step: object, table: object, error: Exception) -> dict[str, object]:
+    """Return the report of a failed step."""
+    return {
+        "step": step,
+        "table": table,
+        "error": {
+            "type": type(error).__name__,
+            "message": str(error),
+            "may_succeed_again": may_succeed_again(error),
+            "next_step": find_next_step(error),
+        },
+    }
 
 
 @contextmanager
 def _open_pipes() -> Iterator["PipesContext | None"]:
-    """Connect to Dagster if a client of Dagster Pipes has started this process; else yield None."""
-    if _PIPES_VARIABLE not in os.environ:
+    """Connect to Dagster if a client of Dagster Pipes has started this process; else yield None.
+
+    A program that has connected before it calls :func:`main` chooses the place of the messages.
+    """
+    pipes_module = sys.modules.get("dagster_pipes")
+    is_connected = pipes_module is not None and pipes_module.PipesContext.is_initialized()
+    if _PIPES_VARIABLE not in os.environ and not is_connected:
         yield None
         return
     name = "dagster-pipes"
@@ -139,11 +161,32 @@ def _send_report(pipes: "PipesContext", report: Mapping[str, Any]) -> None:
         pipes.report_asset_materialization(metadata, asset_key=key)
 
 
+def _run_requested(pipes: "PipesContext", values: Mapping[str, Any]) -> None:
+    """Run the step that the orchestrator has sent, and send the report, also of a failed step.
+
+    The orchestrator raises its error. This process ends normally, because a client of Dagster Pipes
+    returns only the messages of a successful process.
+    """
+    try:
+        report = StepRun.of(values).execute(with_table=True)
+    except CancelledError:
+        raise
+    except Exception as error:
+        logger.exception("the step failed", exc_info=not isinstance(error, PaimonError))
+        report = _describe_error(values.get("step"), values.get("table"), error)
+    print_json(report)
+    pipes.report_custom_message(clean_values(report))
+
+
 def main() -> None:
-    """Run the step of the argument, or of standard input, and print its report."""
+    """Run the step of Dagster, of the argument, or of standard input, and print its report."""
     configure_logs()
-    run = StepRun.parse(sys.argv[1] if len(sys.argv) > 1 else sys.stdin.read())
     with _open_pipes() as pipes:
+        requested = None if pipes is None else pipes.extras.get(STEP_EXTRA)
+        if pipes is not None and requested is not None:
+            _run_requested(pipes, requested)
+            return
+        run = StepRun.parse(sys.argv[1] if len(sys.argv) > 1 else sys.stdin.read())
 
         def send(report: Mapping[str, Any]) -> None:
             print_json(report)
@@ -153,7 +196,7 @@ def main() -> None:
         try:
             report = run.execute()
         except Exception as error:
-            send(run.describe_error(error))
+            send(_describe_error(run.step, run.table, error))
             raise
         send(report)
 

@@ -73,6 +73,26 @@ def test_a_step_that_deletes_requires_a_decision(tmp_path: Path, table: Table) -
     assert table.stores.snapshots.ids() == [2]
 
 
+def test_a_step_needs_a_warehouse_or_a_metastore() -> None:
+    with pytest.raises(InputError, match="a catalog needs a warehouse or the name of"):
+        StepRun.parse('{"step": "compact", "table": "db.t"}').execute()
+    with pytest.raises(InputError, match="'warehouse'"):
+        StepRun.parse(
+            '{"step": "compact", "table": "db.t", "catalog_options": {"metastore": "filesystem"}}'
+        ).execute()
+
+
+def test_the_plan_of_a_report_is_the_executed_one(tmp_path: Path) -> None:
+    options = {"bucket": "-2", "postpone__batch_write_fixed_bucket": "false"}
+    table = new_table(tmp_path, "k INT, v STRING", key=("k",), **options)
+    table.upsert(table_of("k v", [(1, "a")]))
+
+    report = execute(tmp_path, "compact", arguments={"strategy": "full"})
+
+    # the rows were moved to a bucket before it
+    assert [unit["bucket"] for unit in report["plan"]["units"]] == [0]
+
+
 def test_steps_require_a_decision_if_their_commands_ask() -> None:
     commands = dict(walk_commands())
     asking = {
@@ -173,7 +193,7 @@ def test_postponed_rows_are_moved(tmp_path: Path) -> None:
     [
         ("x", "the step is not JSON"),
         ("[]", "the step is not a JSON object"),
-        ("{}", "missing arguments: step, catalog, table"),
+        ("{}", "missing arguments: step, table"),
         ('{"step": "compact", "catalog": "c", "table": "t", "executor": "x"}', "auto or local or"),
         (
             '{"step": "compact", "catalog": "c", "table": "t", "storage_options": {"a": 1}}',

@@ -42,6 +42,7 @@ from paimon_orch.dagster.maintenance_assets import (
 )
 from paimon_orch.dagster.names import TableAssetKind
 from paimon_orch.dagster.quality_checks import build_paimon_quality_checks
+from paimon_orch.dagster.remote_runs import RunOn
 from paimon_orch.dagster.resources import PaimonCatalogResource, SparkSessionResource
 from paimon_orch.dagster.schedules import (
     build_compaction_schedule,
@@ -65,6 +66,7 @@ __all__ = [
     "PaimonTableComponent",
     "PaimonWarehouseComponent",
     "PartitionKeys",
+    "RunOn",
     "SparkSessionResource",
     "TableAssetKind",
     "build_compact_manifests_job",

@@ -12,10 +12,13 @@ from paimon_orch.dagster.maintenance_assets import (
     Work,
 )
 from paimon_orch.dagster.names import TableAssetKind
+from paimon_orch.dagster.resources import ExecutorChoice
 from paimon_orch.dagster.run_config import report_stale_options
 from paimon_orch.dagster.run_metadata import Metadata, build_row_count_metadata, to_metadata
 from paimon_orch.dagster.spark_links import build_progress_logger
+from paimon_orch.orchestration.reported_steps import ReportedCompaction
 from paimon_orch.orchestration.run_reports import (
+    CompactionOutcome,
     build_compaction_report,
     build_index_report,
     filter_result,
@@ -42,10 +45,8 @@ def compact_partitions(
 ) -> dict[str, Metadata]:
     """Compact partitions in one commit, and return their metadata by key."""
     partition_keys, name = run.get_partition_keys(keys), " ".join([run.table.identifier, *keys])
-    specs = [partition_keys.parse(key) for key in keys] if partition_keys else None
-    request = CompactRequest(partitions=specs, strategy=run.config.strategy.value)
-    before, after, result = _compact(run, name, request)
-    external = _report_compaction(run, name, result)
+    before, after, result, links = _compact(run, name, keys)
+    external = links | _report_compaction(run, name, result)
     external |= report_iceberg_snapshot(run.context, run.state)
     external |= report_missing_partitions(run.context, run.state)
     if partition_keys is None:
@@ -70,14 +71,63 @@ def compact_partitions(
 
 
 def _compact(
-    run: MaintenanceAssetRun[CompactionConfig], name: str, request: CompactRequest
-) -> tuple[TableReport, TableReport, CompactionResult]:
-    """Plan a compaction, log the plan, and execute it; moves postponed rows first.
+    run: MaintenanceAssetRun[CompactionConfig], name: str, keys: Sequence[str]
+) -> tuple[TableReport, TableReport, CompactionOutcome, Metadata]:
+    """Compact partitions in this process or elsewhere.
 
-    Returns the files of the table before and after it, and its result.
+    Returns the files of the table before and after it, its result, and links to its process.
     """
+    before, links = inspect_snapshot(run.state, run.state.snapshot), Metadata()
+    if run.remote is None:
+        result = _plan_and_compact(run, name, keys)
+        if result.snapshot is None:
+            return before, before, result, links
+        return before, inspect_snapshot(run.state, result.snapshot), result, links
+    compaction = ReportedCompaction()
+    arguments = _select_partitions(run, before, keys)
+    if arguments is not None:
+        arguments["strategy"] = run.config.strategy.value
+        report, links = run.remote.run(
+            "compact", run.table, arguments, executor=_choose_executor(run)
+        )
+        compaction = ReportedCompaction.of(report)
+    if compaction.snapshot_id is None:
+        return before, before, compaction, links
+    snapshot = run.state.snapshots.get(compaction.snapshot_id)
+    return before, inspect_snapshot(run.state, snapshot), compaction, links
+
+
+def _choose_executor(run: MaintenanceAssetRun[Any]) -> ExecutorChoice:
+    """Return where another process runs the work; ``auto`` is Spark if there is a cluster."""
+    auto, choice = ExecutorChoice.auto, run.config.executor
+    choice = run.spark.executor if choice is auto else choice
+    return ExecutorChoice.spark if choice is auto and run.spark.cluster else choice
+
+
+def _select_partitions(
+    run: MaintenanceAssetRun[Any], present: TableReport, keys: Sequence[str]
+) -> dict[str, object] | None:
+    """Return the argument ``partitions`` of a step, or None if no partition has files.
+
+    The step refuses partitions without files. Without keys, it processes the whole table.
+    """
+    partition_keys = run.get_partition_keys(keys)
+    if partition_keys is None:
+        return {}
+    specs = [
+        partition_keys.parse(key)
+        for key in keys
+        if present.select_partition(partition_keys.path_of(key)).file_count
+    ]
+    return {"partitions": specs} if specs else None
+
+
+def _plan_and_compact(
+    run: MaintenanceAssetRun[CompactionConfig], name: str, keys: Sequence[str]
+) -> CompactionResult:
+    """Plan a compaction, log the plan, and execute it; moves postponed rows first."""
     table, executor, state = run.table, run.executor, run.state
-    before = inspect_snapshot(state, state.snapshot)
+    request = CompactRequest(partitions=_parse_keys(run, keys), strategy=run.config.strategy.value)
     progress = build_progress_logger(run.context, f"compact {name}")
     plan = plan_compaction(table, request, executor=executor, state=state)
     if plan.postponed:
@@ -92,14 +142,17 @@ def _compact(
             plan.bytes,
             plan.snapshot_id,
         )
-    result = run_compaction(table, plan, executor, progress=progress)
-    if result.snapshot is None:
-        return before, before, result
-    return before, inspect_snapshot(state, result.snapshot), result
+    return run_compaction(table, plan, executor, progress=progress)
+
+
+def _parse_keys(run: MaintenanceAssetRun[Any], keys: Sequence[str]) -> list[dict[str, str]] | None:
+    """Return the specs of the partitions of a run, or None for the whole table."""
+    partition_keys = run.get_partition_keys(keys)
+    return None if partition_keys is None else [partition_keys.parse(key) for key in keys]
 
 
 def _report_compaction(
-    run: MaintenanceAssetRun[CompactionConfig], name: str, result: CompactionResult
+    run: MaintenanceAssetRun[CompactionConfig], name: str, result: CompactionOutcome
 ) -> Metadata:
     """Log the result of a compaction; return metadata about stale external systems."""
     if result.snapshot_id is None:
@@ -120,33 +173,64 @@ def rewrite_partition_indexes(
     run: MaintenanceAssetRun[FileIndexConfig], keys: Sequence[str]
 ) -> dict[str, Metadata]:
     """Add file indexes to the files of partitions, and return their metadata by key."""
-    context, table, partition_keys = run.context, run.table, run.get_partition_keys(keys)
-    specs = [partition_keys.parse(key) for key in keys] if partition_keys else None
-    plan = plan_index(table, RewriteFileIndexRequest(partitions=specs))
-    name = " ".join([table.identifier, *keys])
-    if plan:
-        text = "%s: plan to rewrite the indexes of %d files of snapshot %d"
-        context.log.info(text, name, sum(len(unit.files) for unit in plan.units), plan.snapshot_id)
-        progress = build_progress_logger(context, f"rewrite file indexes of {name}")
-        result = run_step(REWRITE_FILE_INDEX, table, plan, run.executor, progress=progress)
-        context.log.info("%s: added file indexes to %d files", name, result.files)
-        external = report_stale_options(context, run.state)
-    else:
-        result, external = FileIndexRewriteResult(), {}
+    context, partition_keys = run.context, run.get_partition_keys(keys)
+    name = " ".join([run.table.identifier, *keys])
+    rewrite = _rewrite_indexes_here if run.remote is None else _rewrite_indexes_elsewhere
+    plan, outcome, units, external = rewrite(run, name, keys)
+    if outcome["snapshot_id"] is None:
         context.log.info("%s: all files have the indexes of the table's options", name)
+    else:
+        context.log.info("%s: added file indexes to %d files", name, outcome["files"])
+        external = external | report_stale_options(context, run.state)
     external |= report_iceberg_snapshot(context, run.state)
     external |= report_missing_partitions(context, run.state)
     if partition_keys is None:
-        return {"": to_metadata(build_index_report(plan, result)) | external}
+        return {"": to_metadata(build_index_report(plan, outcome, units)) | external}
     return {
         key: to_metadata(
             build_index_report(
-                plan, result, partition_keys.path_of(key), include_totals=len(keys) == 1
+                plan, outcome, units, partition_keys.path_of(key), include_totals=len(keys) == 1
             )
         )
         | external
         for key in keys
     }
+
+
+_IndexRewrite = tuple[Mapping[str, Any], Mapping[str, Any], Sequence[Mapping[str, Any]], Metadata]
+"""The plan, the outcome and its units as JSON values, and links to the process."""
+
+
+def _rewrite_indexes_here(
+    run: MaintenanceAssetRun[FileIndexConfig], name: str, keys: Sequence[str]
+) -> _IndexRewrite:
+    """Plan a rewrite, log the plan, and execute it."""
+    context, table = run.context, run.table
+    plan = plan_index(table, RewriteFileIndexRequest(partitions=_parse_keys(run, keys)))
+    result = FileIndexRewriteResult()
+    if plan:
+        text = "%s: plan to rewrite the indexes of %d files of snapshot %d"
+        context.log.info(text, name, sum(len(unit.files) for unit in plan.units), plan.snapshot_id)
+        progress = build_progress_logger(context, f"rewrite file indexes of {name}")
+        result = run_step(REWRITE_FILE_INDEX, table, plan, run.executor, progress=progress)
+    return plan.to_dict(), result.to_dict(), [unit.to_dict() for unit in result.units], {}
+
+
+def _rewrite_indexes_elsewhere(
+    run: MaintenanceAssetRun[FileIndexConfig],
+    _name: str,
+    keys: Sequence[str],
+) -> _IndexRewrite:
+    assert run.remote is not None
+    present = inspect_snapshot(run.state, run.state.snapshot)
+    arguments = _select_partitions(run, present, keys)
+    if arguments is None:
+        plan = {"snapshot_id": present.snapshot_id, "skipped_files": 0}
+        return plan, FileIndexRewriteResult().to_dict(), [], {}
+    report, links = run.remote.run(
+        "rewrite-file-index", run.table, arguments, executor=_choose_executor(run)
+    )
+    return report["plan"], report["outcome"], report["plan"]["units"], links
 
 
 WORK: Mapping[TableAssetKind, Work[Any]] = MappingProxyType(

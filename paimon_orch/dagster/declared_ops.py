@@ -1,19 +1,19 @@
 """Maintenance ops: their configs, functions and metadata come from the declarations of steps.
 
 An op makes a plan, reports the plan, and executes this plan; a dry run ends after the report.
-:mod:`paimon_orch.dagster.op_details` has what some ops have in addition.
+:data:`OP_DETAILS` has what some ops have in addition.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
-from types import NoneType
+from types import MappingProxyType, NoneType
 from typing import Any, Literal, get_args, get_origin
 
 import dagster as dg
 from pydantic import Field, ValidationError, create_model
 
-from paimon_orch.dagster.op_details import NO_DETAILS, OP_DETAILS, OpDetails
+from paimon_orch.dagster.remote_runs import RemoteSteps
 from paimon_orch.dagster.resources import (
     MAINTENANCE_EXECUTOR_HELP,
     ExecutorChoice,
@@ -32,11 +32,18 @@ from paimon_orch.dagster.spark_links import (
 )
 from paimon_orch.errors import InputError
 from paimon_orch.format.display import format_count
-from paimon_orch.orchestration.step_runs import is_snapshot_id, name_figures
-from paimon_orch.steps.common.argument import DeclaredField
+from paimon_orch.format.times import parse_duration
+from paimon_orch.orchestration.run_reports import ReportTable
+from paimon_orch.orchestration.step_runs import (
+    NO_ACTION,
+    is_snapshot_id,
+    name_figures,
+    tabulate_plan,
+)
+from paimon_orch.steps.cleanup import remove_orphan_files
+from paimon_orch.steps.common.argument import Argument, DeclaredField
 from paimon_orch.steps.common.step_declaration import StepDeclaration
 from paimon_orch.steps.common.step_registry import find_steps, load_declaration
-from paimon_orch.steps.common.step_report import PlanReport
 from paimon_orch.table.table import Table
 
 DRY_RUN_HELP = "Report what the run would do, without changing the table."
@@ -54,6 +61,59 @@ class WorkUnitsConfig(MaintenanceConfig):
     executor: ExecutorChoice = Field(
         default=ExecutorChoice.auto, description=MAINTENANCE_EXECUTOR_HELP
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpDetails:
+    """What an op has in addition to the declaration of its step."""
+
+    defaults: Mapping[str, object] = field(default_factory=dict)
+    """Defaults of arguments that differ from those of the command; the launchpad shows them."""
+    aliases: Mapping[str, tuple[str, Argument]] = field(default_factory=dict)
+    """Other names of arguments, with what they accept."""
+    plan: Callable[..., Any] | None = None
+    """Plans the step in place of the function of the declaration."""
+    uncounted: frozenset[str] = frozenset()
+    """Lists in the plan or the outcome whose lengths are not metrics."""
+    count_outcome: Callable[[Mapping[str, Any]], Mapping[str, object]] | None = None
+    """Returns the metrics of an outcome, which are otherwise its JSON values."""
+
+
+def _count_manifests(outcome: Mapping[str, Any]) -> Mapping[str, object]:
+    manifests, size = outcome["manifests"], outcome["bytes"]
+    return {
+        "manifests_before": manifests,
+        "manifests_after": manifests - outcome["merged_files"] + outcome["written_files"],
+        "bytes_before": size,
+        "bytes_after": size - outcome["merged_bytes"] + outcome["written_bytes"],
+    }
+
+
+NO_DETAILS = OpDetails()
+OP_DETAILS: Mapping[str, OpDetails] = MappingProxyType(
+    {
+        "compact-manifests": OpDetails(count_outcome=_count_manifests),
+        "expire-snapshots": OpDetails(
+            aliases={
+                "retain_for": (
+                    "older_than",
+                    Argument(
+                        "Retain snapshots younger than this, for example '24 h'.",
+                        parse=parse_duration,
+                    ),
+                )
+            },
+            uncounted=frozenset({"held_by"}),
+        ),
+        "mark-done": OpDetails(uncounted=frozenset({"actions"})),
+        "remove-orphan-files": OpDetails(
+            defaults={"older_than": "3 d"},  # the slowest writers commit within this time
+            plan=remove_orphan_files.plan,  # executor: spark is for small work too
+            uncounted=frozenset({"paths", "skipped_external_paths"}),
+        ),
+    }
+)
+"""The details by the names of steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,35 +175,70 @@ class MaintenanceOp:
         config: MaintenanceConfig,
         table: Table,
         spark: SparkSessionResource,
+        remote: RemoteSteps | None = None,
     ) -> Metadata:
         """Plan the step, log the plan, and, unless this is a dry run, execute it.
 
-        Returns the metadata of the observation.
+        ``remote`` does this in another process. Returns the metadata of the observation.
         """
+        if remote is not None:
+            return self._execute_elsewhere(context, config, table, remote)
         name, declaration = f"{self.action} of {table.identifier}", self.declaration
-        choice = config.executor if isinstance(config, WorkUnitsConfig) else ExecutorChoice.auto
-        executor = build_maintenance_executor(context, spark, choice)
+        executor = build_maintenance_executor(context, spark, _get_executor(config))
         request = declaration.build_request(table, self._list_arguments(config))
         plan = (self.details.plan or declaration.plan)(table, request, executor=executor)
         figures, stale = self._count(plan.to_dict()), Metadata()
         mode = "dry run" if config.dry_run else "plan"
         context.log.info("%s (%s): %s", name, mode, figures)
         planned = plan.describe()
-        work = planned.action if plan else "nothing to do"
+        shown = tabulate_plan(planned)
         if not config.dry_run:
             progress = build_progress_logger(context, name)
             outcome = declaration.run(table, plan, executor, progress=progress)
-            count = self.details.count_outcome
-            figures = self._count(outcome.to_dict() if count is None else count(outcome))
+            figures = self._count_outcome(outcome.to_dict())
             stale = report_stale_options(context, table.stores)
             context.log.info("%s: %s", name, figures)
+        metadata = self._build_metadata(
+            figures, shown, planned.action if plan else NO_ACTION, dry_run=config.dry_run
+        )
+        return metadata | build_spark_link_metadata(spark) | stale
+
+    def _execute_elsewhere(
+        self,
+        context: dg.OpExecutionContext,
+        config: MaintenanceConfig,
+        table: Table,
+        remote: RemoteSteps,
+    ) -> Metadata:
+        report, links = remote.run(
+            self.action.replace("_", "-"),
+            table,
+            self._list_arguments(config),
+            executor=_get_executor(config),
+            dry_run=config.dry_run,
+        )
+        figures, stale = self._count(report["plan"]), Metadata()
+        if not config.dry_run:
+            figures = self._count_outcome(report["outcome"])
+            stale = report_stale_options(context, table.stores)
+        context.log.info("%s of %s: %s", self.action, table.identifier, figures)
+        shown = ReportTable.of(report["items"], report["columns"])
+        metadata = self._build_metadata(figures, shown, report["action"], dry_run=config.dry_run)
+        return metadata | links | stale
+
+    def _build_metadata(
+        self, figures: Mapping[str, int | float], shown: ReportTable, action: str, *, dry_run: bool
+    ) -> Metadata:
+        """Return the metadata of a run, with the items of its plan."""
         return {
-            "paimon/summary": _summarize(self.action, figures, work, dry_run=config.dry_run),
-            **name_figures(self.action, figures, dry_run=config.dry_run),
-            "paimon/dry_run": config.dry_run,
-            **_show_plan(planned),
-            **build_spark_link_metadata(spark),
-            **stale,
+            "paimon/summary": _summarize(self.action, figures, action, dry_run=dry_run),
+            **name_figures(self.action, figures, dry_run=dry_run),
+            "paimon/dry_run": dry_run,
+            **(
+                {"paimon/plan": build_metadata_table(shown.rows, shown.columns)}
+                if shown.columns
+                else {}
+            ),
         }
 
     def _list_arguments(self, config: MaintenanceConfig) -> dict[str, Any]:
@@ -165,6 +260,10 @@ class MaintenanceOp:
                     argument.parse(alias, value)
                 values[name] = value
         return values
+
+    def _count_outcome(self, outcome: Mapping[str, Any]) -> dict[str, int | float]:
+        count = self.details.count_outcome
+        return self._count(outcome if count is None else count(outcome))
 
     def _count(self, values: Mapping[str, object]) -> dict[str, int | float]:
         """Return the numbers, and the lengths of lists, because metadata has numbers."""
@@ -234,16 +333,9 @@ def get_default(declared: DeclaredField) -> Any:
     return list(default) if isinstance(default, tuple) else default
 
 
-def _show_plan(report: PlanReport) -> Metadata:
-    """Return the items, the work units or the lines of a plan as a table."""
-    if report.columns:
-        return {"paimon/plan": build_metadata_table(report.items, report.columns)}
-    columns = list(report.header) or ["item"]
-    lines = report.rows or [[line] for line in report.lines]
-    if not lines:
-        return {}
-    rows = (dict(zip(columns, line, strict=True)) for line in lines)
-    return {"paimon/plan": build_metadata_table(rows, dict.fromkeys(columns, "string"))}
+def _get_executor(config: MaintenanceConfig) -> ExecutorChoice:
+    """Return where the work of a run is done; steps without work units have no choice."""
+    return config.executor if isinstance(config, WorkUnitsConfig) else ExecutorChoice.auto
 
 
 def _summarize(action: str, figures: Mapping[str, int | float], work: str, *, dry_run: bool) -> str:

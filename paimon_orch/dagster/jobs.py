@@ -24,7 +24,7 @@ from paimon_orch.dagster.names import (
     table_asset_key,
 )
 from paimon_orch.dagster.op_specs import DEFAULT_OP
-from paimon_orch.dagster.resources import PaimonCatalogResource, SparkSessionResource
+from paimon_orch.dagster.remote_runs import RemoteSteps, RunOn, list_resources
 from paimon_orch.errors import InputError
 
 ACTION_TAG = "paimon/action"
@@ -44,6 +44,8 @@ class JobOptions(TypedDict, total=False):
     """The name, tags, description and pool of the op."""
     run_tags: Mapping[str, str]
     """Tags of all runs of the job, such as ``dagster-k8s/config``."""
+    run_on: RunOn | str | None
+    """Where runs do their work; by default, in their own process."""
 
 
 def build_step_job(step: str, table: str, **options: Unpack[JobOptions]) -> dg.JobDefinition:
@@ -55,7 +57,8 @@ def build_step_job(step: str, table: str, **options: Unpack[JobOptions]) -> dg.J
     ``spark``. Raises :class:`NotFoundError` for an unknown step, and :class:`InputError` for a
     config that it does not accept.
 
-    :param options: ``config``, ``key_prefix``, ``op`` and ``run_tags``; see :class:`JobOptions`
+    :param options: ``config``, ``key_prefix``, ``op``, ``run_tags`` and ``run_on``; see
+        :class:`JobOptions`
     """
     scope = JobScope.of_table(table, options.get("key_prefix", ()))
     return build_maintenance_job(
@@ -64,6 +67,7 @@ def build_step_job(step: str, table: str, **options: Unpack[JobOptions]) -> dg.J
         options.get("config") or {},
         op=options.get("op", DEFAULT_OP),
         run_tags=options.get("run_tags", {}),
+        run_on=options.get("run_on"),
     )
 
 
@@ -186,12 +190,13 @@ def build_maintenance_job(
     *,
     op: OpSpec = DEFAULT_OP,
     run_tags: Mapping[str, str] = NO_TAGS,
+    run_on: RunOn | str | None = None,
 ) -> dg.JobDefinition:
     """Return the job of an op for one table, or for several tables as its partitions."""
     maintenance_op = base_op.with_policy(policy)
     if op.backfill_policy is not None:
         raise InputError(f"{base_op.action}: only the ops of assets have a backfill policy")
-    action = maintenance_op.action
+    action, place = maintenance_op.action, RunOn.parse(run_on)
     name = join_definition_name(action, *scope.name)
     description = op.description or maintenance_op.description.format(table=scope.title)
     # An op has one pool, so the runs of several tables are limited by their tag.
@@ -204,15 +209,15 @@ def build_maintenance_job(
         config_schema=maintenance_op.config.to_fields_dict(),
         tags=op.tags,
         pool=op.pool or pool,
+        required_resource_keys=list_resources(place),
     )
-    def perform(
-        context: dg.OpExecutionContext, paimon: PaimonCatalogResource, spark: SparkSessionResource
-    ) -> None:
-        table = scope.get_table(context)
+    def perform(context: dg.OpExecutionContext) -> None:
+        table, resources = scope.get_table(context), context.resources
         config = maintenance_op.config(**context.op_config)
         with raise_dagster_errors(table, context):
-            loaded = config.load_table(paimon, table)
-            metadata = maintenance_op.execute(context, config, loaded, spark)
+            loaded = config.load_table(resources.paimon, table)
+            remote = RemoteSteps.of(place, context)
+            metadata = maintenance_op.execute(context, config, loaded, resources.spark, remote)
         asset = table_asset_key(table, scope.key_prefix)
         context.log_event(dg.AssetObservation(asset, description=action, metadata=metadata))
 

@@ -24,12 +24,8 @@ from paimon_orch.dagster.names import (
 )
 from paimon_orch.dagster.op_specs import DEFAULT_OP, get_backfill_policy
 from paimon_orch.dagster.partitions_definitions import build_partition_keys
-from paimon_orch.dagster.resources import (
-    RUN_EXECUTOR_HELP,
-    ExecutorChoice,
-    PaimonCatalogResource,
-    SparkSessionResource,
-)
+from paimon_orch.dagster.remote_runs import RemoteSteps, RunOn, list_resources
+from paimon_orch.dagster.resources import RUN_EXECUTOR_HELP, ExecutorChoice, SparkSessionResource
 from paimon_orch.dagster.run_config import (
     AllowanceConfig,
     build_allowance_config,
@@ -149,6 +145,7 @@ def build_compaction_asset(  # noqa: PLR0913 - keywords of a factory
     checks: Mapping[str, Limit] | None = None,
     execute: "ExecuteFunction | None" = None,
     op: OpSpec = DEFAULT_OP,
+    run_on: RunOn | str | None = None,
     spec: dg.AssetSpec | None = None,
 ) -> dg.AssetsDefinition:
     """Return the asset ``[*key_prefix, database, table, <table>_compaction]``.
@@ -160,8 +157,9 @@ def build_compaction_asset(  # noqa: PLR0913 - keywords of a factory
     :func:`~paimon_orch.dagster.build_paimon_table_checks`, a run evaluates these checks of the
     table, except ``file_references``. ``execute`` replaces
     :func:`execute_asset_run`, which it may call. ``op`` has the name, tags, description, pool and
-    backfill policy of the op, and ``spec`` replaces that of :func:`build_compaction_spec`. Runs
-    require the resources ``paimon`` and ``spark``.
+    backfill policy of the op, and ``spec`` replaces that of :func:`build_compaction_spec`.
+    ``run_on`` is where the compaction runs; by default, in the process of the run. Runs require the
+    resources ``paimon`` and ``spark``.
     """
     return _build_maintenance_asset(
         TableAssetKind.COMPACTION,
@@ -177,6 +175,7 @@ def build_compaction_asset(  # noqa: PLR0913 - keywords of a factory
             checks=None if checks is None else TableChecks.of(table, checks, key_prefix),
             execute=execute or execute_asset_run,
             op=op,
+            run_on=RunOn.parse(run_on),
         ),
         config_class=CompactionConfig,
     )
@@ -195,6 +194,7 @@ def build_file_index_asset(  # noqa: PLR0913 - keywords of a factory
     checks: Mapping[str, Limit] | None = None,
     execute: "ExecuteFunction | None" = None,
     op: OpSpec = DEFAULT_OP,
+    run_on: RunOn | str | None = None,
     spec: dg.AssetSpec | None = None,
 ) -> dg.AssetsDefinition:
     """Return the asset ``[*key_prefix, database, table, <table>_file_index]``.
@@ -202,8 +202,8 @@ def build_file_index_asset(  # noqa: PLR0913 - keywords of a factory
     It is downstream of the compaction unless ``deps`` are given. A run adds the indexes that the
     table's options configure to the files of its partitions, or of the whole table without
     ``partitions_def``. If all files have these indexes, the run commits nothing. ``allowances`` are
-    the defaults of the run config; ``checks``, ``execute``, ``op`` and ``spec`` are those of
-    :func:`build_compaction_asset`. Runs require the resources ``paimon`` and ``spark``.
+    the defaults of the run config; ``checks``, ``execute``, ``op``, ``run_on`` and ``spec`` are
+    those of :func:`build_compaction_asset`. Runs require the resources ``paimon`` and ``spark``.
     """
     return _build_maintenance_asset(
         TableAssetKind.FILE_INDEX,
@@ -219,6 +219,7 @@ def build_file_index_asset(  # noqa: PLR0913 - keywords of a factory
             checks=None if checks is None else TableChecks.of(table, checks, key_prefix),
             execute=execute or execute_asset_run,
             op=op,
+            run_on=RunOn.parse(run_on),
         ),
         config_class=FileIndexConfig,
     )
@@ -240,6 +241,8 @@ class MaintenanceAssetRun(Generic[C]):
     max_partitions_per_commit: int
     checks: TableChecks | None
     work: "Work[C]"
+    remote: RemoteSteps | None = None
+    """Runs the steps in another process; by default, this process runs them."""
 
     def execute(self) -> dg.MaterializeResult:  # type: ignore[type-arg]  # there is no value
         """Process the partitions of the run, evaluate the checks, and return the result.
@@ -301,6 +304,7 @@ class _RunOptions:
     checks: TableChecks | None
     execute: ExecuteFunction
     op: OpSpec
+    run_on: RunOn | None
 
 
 Work = Callable[[MaintenanceAssetRun[C], Sequence[str]], dict[str, Metadata]]
@@ -322,29 +326,33 @@ def _build_maintenance_asset(
     run_config_class = _get_run_config(config_class, options.allowances)
 
     @asset_decorator(
-        table, spec, options.op, options.max_partitions_per_run, config=run_config_class
+        table,
+        spec,
+        options.op,
+        options.max_partitions_per_run,
+        config=run_config_class,
+        resources=list_resources(options.run_on),
     )
     def maintenance_asset(
         context: dg.AssetExecutionContext,
-        paimon: PaimonCatalogResource,
-        spark: SparkSessionResource,
     ) -> Iterator[dg.MaterializeResult]:  # type: ignore[type-arg]  # there is no value
         from paimon_orch.dagster.asset_work import WORK  # definitions load without the steps
 
         run_config = run_config_class(**context.op_execution_context.op_config)
         with raise_dagster_errors(table, context, options.retry_policy):
-            opened = run_config.load_table(paimon, table)
+            opened = run_config.load_table(context.resources.paimon, table)
             run = MaintenanceAssetRun(
                 kind=kind,
                 context=context,
                 config=run_config,
                 table=opened,
                 state=opened.load(),
-                spark=spark,
+                spark=context.resources.spark,
                 partitions_def=spec.partitions_def,
                 max_partitions_per_commit=options.max_partitions_per_run,
                 checks=options.checks,
                 work=WORK[kind],
+                remote=RemoteSteps.of(options.run_on, context),
             )
             yield from options.execute(context, run)
 
@@ -439,6 +447,7 @@ def asset_decorator(
     op: OpSpec = DEFAULT_OP,
     max_partitions_per_run: int = MAX_PARTITIONS_PER_RUN,
     config: type[dg.Config] | None = None,
+    resources: Iterable[str] = (),
 ) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
     """Return the decorator of the function that computes an asset of a table."""
     check_table_name(table)
@@ -446,6 +455,7 @@ def asset_decorator(
     arguments: dict[str, Any] = {
         "op_tags": op.tags,
         "pool": op.pool or pool_name(table),
+        "required_resource_keys": set(resources) or None,
         "backfill_policy": None if spec.partitions_def is None else policy,
     }
     with warnings.catch_warnings():

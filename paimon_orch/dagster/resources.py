@@ -98,11 +98,11 @@ class PaimonCatalogResource(dg.ConfigurableResource):  # type: ignore[type-arg] 
     def _check_fields(self) -> Self:
         """Check which fields are set; their values may still be names of variables."""
         check_catalog_fields(
-            name=self.catalog_name, warehouse=self.warehouse, options=self._list_options()
+            name=self.catalog_name, warehouse=self.warehouse, options=self.list_options()
         )
         return self
 
-    def _list_options(self) -> dict[str, str]:
+    def list_options(self) -> dict[str, str]:
         """Return the options of the catalog except its warehouse."""
         return merge_catalog_options(
             {"metastore": self.metastore, "uri": self.uri, "token": self.token},
@@ -114,7 +114,7 @@ class PaimonCatalogResource(dg.ConfigurableResource):  # type: ignore[type-arg] 
         return open_catalog(
             self.warehouse,
             name=self.catalog_name,
-            catalog_options=self._list_options(),
+            catalog_options=self.list_options(),
             storage_options=self.storage_options,
             allowances=Allowances(
                 stale_external=self.allow_stale_external, unknown_options=self.allow_unknown_options
@@ -171,12 +171,17 @@ class SparkSessionResource(dg.ConfigurableResource):  # type: ignore[type-arg]  
         """
         if choice is None or choice is ExecutorChoice.auto:
             choice = self.executor
-        is_cluster = not (self.remote or self.master).startswith("local")
         return ChoosingExecutor(
             make_spark=self._make_spark_executor,
             kind=ExecutorKind(choice.value),
-            has_master=is_cluster and choice is not ExecutorChoice.local,
+            has_master=self.cluster is not None and choice is not ExecutorChoice.local,
         )
+
+    @property
+    def cluster(self) -> str | None:
+        """The address of a cluster, or None if Spark runs in this process."""
+        address = self.remote or self.master
+        return None if address.startswith("local") else address
 
     def _make_spark_executor(self) -> Executor:
         from paimon_orch.spark import SparkExecutor

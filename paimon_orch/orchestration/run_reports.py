@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from paimon_orch.format.display import format_count
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.orchestration.reported_steps import ReportedCompaction, ReportedUnit
 from paimon_orch.steps.compaction.policy import CompactionDecision
 from paimon_orch.table.scan.unseen_rows import Visibility
 from paimon_orch.table.table import Table
@@ -16,11 +17,9 @@ from paimon_orch.table.write.postpone_bucket import has_postpone_buckets
 if TYPE_CHECKING:  # definitions load without the steps
     from paimon_orch.steps.compaction.compact import CompactionResult, CompactionUnit
     from paimon_orch.steps.inspection.inspect import TableReport
-    from paimon_orch.steps.maintenance.rewrite_file_index import (
-        FileIndexRewritePlan,
-        FileIndexRewriteResult,
-    )
 
+CompactionOutcome: TypeAlias = "CompactionResult | ReportedCompaction"
+"""A compaction by this process or by another one."""
 MAX_TABLE_ROWS = 50
 
 _PLAN_COLUMNS = {
@@ -130,10 +129,11 @@ class RunReport:
     before_after: ReportTable | None = None
 
 
-def filter_result(result: "CompactionResult", path: str) -> "CompactionResult":
+def filter_result(result: CompactionOutcome, path: str) -> CompactionOutcome:
     """Return a result with the plan of one partition; its totals are those of the whole commit."""
-    units = tuple(unit for unit in result.plan.units if unit.partition_text == path)
-    return replace(result, plan=replace(result.plan, units=units))
+    units: Any = tuple(unit for unit in result.plan.units if unit.partition_text == path)
+    plan: Any = replace(result.plan, units=units)
+    return replace(result, plan=plan)
 
 
 def build_table_report(report: "TableReport") -> RunReport:
@@ -175,7 +175,7 @@ def _can_have_rows_not_visible(schema: TableSchema) -> bool:
 def build_compaction_report(
     before: "TableReport",
     after: "TableReport",
-    result: "CompactionResult",
+    result: CompactionOutcome,
     *,
     partition: bool,
     include_totals: bool = True,
@@ -217,7 +217,7 @@ def build_compaction_report(
 
 
 def _summarize_compaction(
-    before: "TableReport", after: "TableReport", result: "CompactionResult"
+    before: "TableReport", after: "TableReport", result: CompactionOutcome
 ) -> str:
     units = result.plan.units
     if not units:
@@ -242,7 +242,9 @@ def _build_before_after_table(before: RunReport, after: RunReport) -> ReportTabl
     return ReportTable.of(rows, {"figure": "string", "before": "float", "after": "float"})
 
 
-def build_plan_table(units: "Sequence[CompactionUnit]", *, partition: bool) -> ReportTable:
+def build_plan_table(
+    units: "Sequence[CompactionUnit | ReportedUnit]", *, partition: bool
+) -> ReportTable:
     """Return the largest units of a compaction plan as a table, largest first.
 
     :param partition: whether all units belong to one partition, which then has no column
@@ -268,35 +270,37 @@ def build_decisions_table(decisions: Sequence[CompactionDecision]) -> ReportTabl
 
 
 def build_index_report(
-    plan: "FileIndexRewritePlan",
-    result: "FileIndexRewriteResult",
+    plan: Mapping[str, Any],
+    outcome: Mapping[str, Any],
+    units: Iterable[Mapping[str, Any]],
     partition: str | None = None,
     *,
     include_totals: bool = True,
 ) -> RunReport:
     """Return the effect of a rewrite of file indexes on a partition, or on the whole table.
 
+    The plan, the outcome and its units are JSON values.
+
     :param include_totals: False if the totals of the result also cover other partitions
     """
-    units = [unit.to_dict() for unit in result.units]
     rows = [row for row in units if partition in (None, row["partition"])]
-    indexed_files = sum(int(str(row["files"])) for row in rows)
+    indexed_files = sum(row["files"] for row in rows)
     report = RunReport(
         summary=f"Added file indexes to {format_count(indexed_files, 'file')} in "
-        f"{result.duration_seconds:.1f} s."
+        f"{outcome['duration_seconds']:.1f} s."
         if indexed_files
         else "All files have the indexes of the table's options.",
-        snapshot_id=result.snapshot_id or plan.snapshot_id,
+        snapshot_id=outcome["snapshot_id"] or plan["snapshot_id"],
         indexed_files=indexed_files,
-        bytes_read=sum(int(str(row["bytes"])) for row in rows),
+        bytes_read=sum(row["bytes"] for row in rows),
         plan=ReportTable.of(rows, _INDEX_COLUMNS) if rows else None,
     )
     if include_totals:
         report = replace(
             report,
-            duration_seconds=result.duration_seconds,
-            skipped_files=plan.skipped_files,
-            embedded_indexes=result.embedded,
-            index_files=result.index_files,
+            duration_seconds=outcome["duration_seconds"],
+            skipped_files=plan["skipped_files"],
+            embedded_indexes=outcome["embedded"],
+            index_files=outcome["index_files"],
         )
     return report

@@ -3,12 +3,19 @@
 from collections.abc import Mapping
 
 from paimon_orch.orchestration.openlineage import emit_lineage
+from paimon_orch.orchestration.run_reports import ReportTable
 from paimon_orch.safe_text import get_logger
 from paimon_orch.steps.common.executor import Executor
 from paimon_orch.steps.common.step_registry import load_declaration
+from paimon_orch.steps.common.step_report import PlanReport
 from paimon_orch.table.table import Table
 
 logger = get_logger(__name__)
+
+STEP_EXTRA = "paimon_step"
+"""The extra of Dagster Pipes that has the step which a process runs."""
+NO_ACTION = "nothing to do"
+"""The action of a plan without work."""
 
 
 def run_declared_step(
@@ -18,11 +25,14 @@ def run_declared_step(
     executor: Executor,
     *,
     dry_run: bool | None,
+    with_table: bool = False,
 ) -> dict[str, object]:
     """Plan a step and, except in a dry run, run it; return the report.
 
     The report has ``step``, ``table``, ``dry_run``, the ``plan`` and the ``outcome``, which is None
-    in a dry run. Raises :class:`InputError` for wrong arguments, and for a step that asks if
+    in a dry run. The plan is the executed one: after a conflict, it differs from the first plan.
+    With ``with_table``, the report also has the ``action`` of the plan and its first ``items`` with
+    their ``columns``. Raises :class:`InputError` for wrong arguments, and for a step that asks if
     ``dry_run`` is None.
     """
     emit_lineage()
@@ -31,23 +41,41 @@ def run_declared_step(
     request = declaration.build_request(table, arguments)
     plan = declaration.plan(table, request, executor=executor)
     logger.info("%s of %s: %s", step, table.identifier, plan)
-    report = {
+    report: dict[str, object] = {
         "step": step,
         "table": table.identifier,
         "dry_run": bool(dry_run),
         "plan": plan.to_dict(),
         "outcome": None,
     }
+    if with_table:
+        planned = plan.describe()
+        items = tabulate_plan(planned)
+        report["action"] = planned.action if plan else NO_ACTION
+        report |= {"columns": dict(items.columns), "items": [dict(row) for row in items.rows]}
     if dry_run:
         return report
     # A compaction without files may still move postponed rows or build indexes.
     outcome = declaration.run(table, plan, executor)
     logger.info("%s of %s: %s", step, table.identifier, outcome)
     return report | {
+        "plan": getattr(outcome, "plan", plan).to_dict(),
         "outcome": outcome.to_dict(),
         "duration_seconds": outcome.duration_seconds,
         "attempts": outcome.attempts,
     }
+
+
+def tabulate_plan(report: PlanReport) -> ReportTable:
+    """Return the items, the work units or the lines of a plan as a table."""
+    if report.columns:
+        return ReportTable.of(report.items, report.columns)
+    columns = list(report.header) or ["item"]
+    lines = report.rows or [[line] for line in report.lines]
+    if not lines:
+        return ReportTable((), {})
+    rows = (dict(zip(columns, line, strict=True)) for line in lines)
+    return ReportTable.of(rows, dict.fromkeys(columns, "string"))
 
 
 def name_figures(

@@ -10,7 +10,7 @@ from dagster.components.resolved.core_models import OpSpec
 from pydantic import ConfigDict, Field, model_validator
 
 from paimon_orch.catalog.catalog_fields import check_catalog_fields, merge_catalog_options
-from paimon_orch.dagster.components.attribute_rules import Attributes, KeyRule
+from paimon_orch.dagster.components.attribute_rules import Attributes, KeyRule, TextRule
 from paimon_orch.dagster.components.compaction_attributes import CompactionAttributes
 from paimon_orch.dagster.components.freshness_attributes import FreshnessAttributes
 from paimon_orch.dagster.components.maintenance_attributes import (
@@ -26,6 +26,7 @@ from paimon_orch.dagster.health_checks import Limit
 from paimon_orch.dagster.maintenance_assets import MAX_PARTITIONS_PER_RUN
 from paimon_orch.dagster.names import pool_name
 from paimon_orch.dagster.op_specs import DEFAULT_OP, RunTags
+from paimon_orch.dagster.remote_runs import CLIENTS, RunOn
 from paimon_orch.dagster.resources import (
     EXECUTOR_HELP,
     ExecutorChoice,
@@ -41,6 +42,12 @@ from paimon_orch.safe_text import mask_secrets
 _YamlScalar = str | bool | int | float
 """The type of a scalar; Dagster converts a rendered template that looks like a number."""
 _ENV_RULE = KeyRule("key", ("env",))
+RUN_ON_RULE = TextRule(
+    f"a client ({', '.join(CLIENTS)}), or an object with the key client",
+    f"^({'|'.join(CLIENTS)})$",
+    lambda _, value: RunOn.parse(value),
+    "subprocess",
+)
 
 
 DEFAULT_CONDITION: dg.AutomationCondition[Any] = (
@@ -258,6 +265,20 @@ class TableAttributes(CatalogAttributes):
         default=None,
         description="Tags of all runs that the component requests. For runs of compactions also a "
         "template with a function of what the run will do.",
+    )
+    run_on: Annotated[
+        RunOn | str | None,
+        dg.Resolver(
+            lambda context, value: RunOn.parse(context.resolve_value(value)),
+            model_field_type=str | dict[str, Any] | None,
+        ),
+        RUN_ON_RULE,
+    ] = Field(
+        default=None,
+        description="Where compactions, rewrites of file indexes and jobs run, by a client of "
+        "Dagster Pipes: subprocess, or an object with the key client (k8s, ecs, emr, "
+        "emr_containers, emr_serverless, glue, databricks or dataproc) and the arguments of the "
+        "client's run. Default: the process of the run.",
     )
     allow_stale_external: bool = Field(default=False, description=STALE_EXTERNAL_HELP)
     allow_unknown_options: bool = Field(default=False, description=UNKNOWN_OPTIONS_HELP)

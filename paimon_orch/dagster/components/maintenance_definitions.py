@@ -45,6 +45,7 @@ def build_jobs(attributes: TableAttributes, scope: JobScope) -> list[dg.JobDefin
             policies.get(step, {}) | allowances,
             op=attributes.other_ops,
             run_tags=tags,
+            run_on=attributes.run_on,
         )
         for step in steps
     ]

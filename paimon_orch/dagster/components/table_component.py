@@ -176,6 +176,7 @@ class PaimonTableComponent(TableAttributes, dg.Component):
             checks=self.checks,
             execute=overrides.execute,
             op=op if is_compaction else op.model_copy(update={"name": None}),
+            run_on=self.run_on,
             spec=spec,
         )
 

@@ -53,6 +53,7 @@ INVALID: list[tuple[dict[str, Any], str, object, str]] = [
         "by-time",
         "values-time",
     ),
+    ({"run_on": "mars"}, "run_on", "mars", "subprocess, k8s"),
     ({"freshness": {"fail_after": "late"}}, "fail_after", "late", "a unit"),
     (
         {"freshness": {"deadline_cron": "6 am", "within": "2 h"}},
@@ -100,6 +101,8 @@ VALID: list[dict[str, Any]] = [
     {"partitions": {"columns": {"dt": {"start": "2026-01-31"}, "r": {"dynamic": True}}}},
     {"freshness": {"deadline_cron": "0 6 * * *", "within": "2 h", "timezone": "Europe/Berlin"}},
     {"checks": {"file_references": {"limit": 0}}},
+    {"run_on": "subprocess"},
+    {"run_on": {"client": "k8s", "image": "lake:1"}},
     {"checks": None},
 ]
 
