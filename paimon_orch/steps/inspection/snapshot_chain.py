@@ -72,9 +72,7 @@ class SnapshotChain:
                 kept = {meta.file_name for meta in base}
                 _require_manifests(manifests, [m for m in state if m.file_name not in kept])
                 yield before, after
-            delta = manifests.manifest_list(
-                after.delta_manifest_list, after.delta_manifest_list_size
-            )
+            delta = manifests.read_delta_list(after)
             state = [*base, *delta]
 
 

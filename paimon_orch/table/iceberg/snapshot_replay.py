@@ -299,7 +299,8 @@ class SnapshotReplay:
             kept: list[Entry] = []
             removed: list[Entry] = []
             if self._may_contain(manifest, partitions):
-                for entry in self._read_live_entries(manifest, selected):
+                entries = self.store.read_entries(manifest, selected)
+                for entry in filter(is_live, inherit_first_row_ids(entries, manifest.first_row_id)):
                     (kept if keep(entry) else removed).append(entry)
             if not removed:
                 result.append(manifest)
@@ -322,12 +323,6 @@ class SnapshotReplay:
             return True
         values = [self.entries.decode_partition(partition) for partition in partitions]
         return may_contain(manifest, values, self.schema.partition_fields)
-
-    def _read_live_entries(
-        self, manifest: IcebergManifestFile, names: Collection[str] | None
-    ) -> Iterator[Entry]:
-        entries = self.store.read_entries(manifest, names)
-        return filter(is_live, inherit_first_row_ids(entries, manifest.first_row_id))
 
     def _update_vectors(
         self,
