@@ -137,15 +137,14 @@ def _read_file_catalogs() -> Mapping[str, Mapping[str, Any]]:
         raise InputError(
             f"{path} must have the key 'catalog' with a mapping of options for each name"
         )
-    return {name: _to_texts(options) for name, options in catalogs.items()}
-
-
-def _to_texts(options: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return options as texts, as ``true`` and numbers have a type in YAML."""
-    return {str(name): _to_text(value) for name, value in options.items() if value is not None}
+    return {
+        name: {str(key): _to_text(value) for key, value in options.items() if value is not None}
+        for name, options in catalogs.items()
+    }
 
 
 def _to_text(value: object) -> object:
+    # ``true`` and numbers have a type in YAML.
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, int | float) else value

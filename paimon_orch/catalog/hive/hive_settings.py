@@ -83,7 +83,8 @@ def read_settings(options: Mapping[str, Any]) -> HiveSettings:
     # The rest may be secrets of object stores; these options are pickled and shown with tables.
     keys = {option.key for option in _OPTIONS}
     known = {name: value for name, value in texts.items() if name in keys}
-    typed = Options({**_select_known(site), **known})
+    of_site = {o.key: site[o.key] for o in (SOCKET_TIMEOUT, BATCH_SIZE) if o.key in site}
+    typed = Options({**of_site, **known})
     for option in _OPTIONS:
         if typed.has(option):
             option.check(typed.values[option.key])
@@ -100,11 +101,6 @@ def read_settings(options: Mapping[str, Any]) -> HiveSettings:
     if not urlparse(warehouse).scheme:  # the metastore has another working directory
         warehouse = str(Path(warehouse).expanduser().absolute())
     return HiveSettings(address=address, warehouse=warehouse.rstrip("/") or "/", options=typed)
-
-
-def _select_known(site: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of ``hive-site.xml`` that are options of the catalog, too."""
-    return {o.key: site[o.key] for o in (SOCKET_TIMEOUT, BATCH_SIZE) if o.key in site}
 
 
 def _check_choices(options: Options) -> None:
