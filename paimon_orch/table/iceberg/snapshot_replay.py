@@ -460,6 +460,10 @@ class SnapshotReplay:
             added_rows = next_row_id - first_row_id
         parent_id = None if parent is None or parent.id >= snapshot.id else parent.id
         path = writer.write_list(manifests, parent_id)
+        operation = "append"
+        if delta.removed.files:
+            is_compaction = snapshot.commit_kind is CommitKind.COMPACT
+            operation = "replace" if is_compaction else "overwrite"
         return IcebergState(
             snapshot=IcebergSnapshot(
                 id=snapshot.id,
@@ -469,7 +473,7 @@ class SnapshotReplay:
                 schema_id=snapshot.schema_id,
                 summary={
                     **snapshot.properties,
-                    **build_summary(delta, totals, _find_operation(snapshot, delta)),
+                    **build_summary(delta, totals, operation),
                     COMMIT_IDENTITY: build_commit_identity(snapshot),
                     VISIBLE_LEVELS: describe_visible_levels(self.schema),
                 },
@@ -524,9 +528,3 @@ def _locate_vector(entry: Entry) -> tuple[Any, ...]:
 
 def _identify(item: IndexManifestEntry) -> tuple[object, ...]:
     return item.partition, item.bucket, item.index_type, item.file_name
-
-
-def _find_operation(snapshot: Snapshot, delta: SnapshotDelta) -> str:
-    if not delta.removed.files:
-        return "append"
-    return "replace" if snapshot.commit_kind is CommitKind.COMPACT else "overwrite"
