@@ -441,8 +441,10 @@ class _Examination:
                 )
         except (PaimonError, OSError) as error:
             raise_if_temporary(error)
+            store = self._snapshots
+            has_expired = store.catalog is None and not store.exists(chain.oldest.id)
             # the newest snapshot is read again, with a rule of its own
-            if self._has_snapshots(chain) and self._has_lists(chain.snapshots[-1]):
+            if not has_expired and self._has_lists(chain.snapshots[-1]):
                 yield self._describe_unreadable_snapshot(error)
         for before, after in chain.find_backward_times(_CLOCK_TOLERANCE_SECONDS * 1000):
             seconds = (before.time_millis - after.time_millis) / 1000
@@ -454,10 +456,6 @@ class _Examination:
                 "snapshot",
                 advice=_SET_CLOCK,
             )
-
-    def _has_snapshots(self, chain: SnapshotChain) -> bool:
-        """Return whether the snapshots have not expired during the examination."""
-        return self._snapshots.catalog is not None or self._snapshots.exists(chain.oldest.id)
 
     def _has_lists(self, snapshot: Snapshot) -> bool:
         """Return whether the manifest lists of a snapshot can be read."""
