@@ -17,6 +17,7 @@ from paimon_orch.catalog.catalog_options import (
     check_option_names,
 )
 from paimon_orch.errors import InputError
+from paimon_orch.format.argument_checks import format_option_value
 from paimon_orch.format.options import Options
 from paimon_orch.format.options.option_builders import honoured
 from paimon_orch.format.options.table_option import AnyOption
@@ -74,9 +75,7 @@ def read_settings(options: Mapping[str, Any]) -> HiveSettings:
     """Check the options of a catalog; raises :class:`InputError`."""
     check_option_names(options, _OPTIONS, (*_WITHOUT_EFFECT, *REQUIRED_SETTINGS))
     texts = {
-        name: str(value).lower() if isinstance(value, bool) else str(value)
-        for name, value in options.items()
-        if value is not None
+        name: format_option_value(value) for name, value in options.items() if value is not None
     }
     site = read_hive_site(texts.get(CONF_DIR.key), option=CONF_DIR.key)
     check_connection_settings({**site, **texts})

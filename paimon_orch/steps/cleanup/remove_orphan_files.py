@@ -249,7 +249,6 @@ def plan(
     if specs is None:
         files += _find_other_files(state, references, before, tree)
     _check_has_references(table, references, files)
-
     return OrphanFilesPlan(
         request=request,
         files=tuple(files),
