@@ -28,6 +28,7 @@ from paimon_orch.catalog.catalog_options import (
     WAREHOUSE,
 )
 from paimon_orch.errors import InputError
+from paimon_orch.format.argument_checks import format_option_value
 from paimon_orch.safe_text import mask_secrets
 
 CONFIG_FILE = ".paimon_orch.yaml"
@@ -137,15 +138,12 @@ def _read_file_catalogs() -> Mapping[str, Mapping[str, Any]]:
         raise InputError(
             f"{path} must have the key 'catalog' with a mapping of options for each name"
         )
-    return {name: _to_texts(options) for name, options in catalogs.items()}
-
-
-def _to_texts(options: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return options as texts, as ``true`` and numbers have a type in YAML."""
-    return {str(name): _to_text(value) for name, value in options.items() if value is not None}
-
-
-def _to_text(value: object) -> object:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value) if isinstance(value, int | float) else value
+    # ``true`` and numbers have a type in YAML.
+    return {
+        name: {
+            str(key): format_option_value(value) if isinstance(value, int | float) else value
+            for key, value in options.items()
+            if value is not None
+        }
+        for name, options in catalogs.items()
+    }

@@ -307,13 +307,14 @@ class FileReader:
                 yield RowGroup(rows, bounds, partial(read, group))
 
     def _open(self, bucket_file: BucketFile, path: str, source: IO[bytes]) -> FormatReader:
-        system = self.schema.system_fields or ROW_TRACKING_FIELDS
+        schema = self._file_schema(bucket_file)
         stored_fields = [
             *self._stored_columns(bucket_file),
-            *self._key_columns(bucket_file),
-            *system,
+            # Thin files do not have the key columns, which precede the value columns.
+            *(replace(f, name=KEY_PREFIX + f.name) for f in schema.key_fields),
+            *(self.schema.system_fields or ROW_TRACKING_FIELDS),
         ]
-        options = self._file_schema(bucket_file).typed_options
+        options = schema.typed_options
         reader = open_reader(
             source,
             path,
@@ -385,7 +386,9 @@ class FileReader:
                 for part in partial_columns.get(name, [name])
             ]
             if isinstance(reader, OrcFileReader):
-                self._check_zone(reader, path, bucket_file, physical_names)
+                stats = FileStats(self._file_schema(bucket_file), self.schemas.__getitem__)
+                stats_of = stats.of(bucket_file.partition, bucket_file.file)
+                refuse_unnamed_zone(path, reader, physical_names, stats_of)
             reads_all = find_groups is None and selected is None
             if isinstance(reader, ParquetFileReader) and not reads_all:
                 every_group = range(reader.num_row_groups)
@@ -414,13 +417,6 @@ class FileReader:
         if source.field.name not in self.dictionaries or pa.types.is_dictionary(column.type):
             return column
         return column.dictionary_encode()
-
-    def _check_zone(
-        self, reader: OrcFileReader, path: str, bucket_file: BucketFile, names: Sequence[str]
-    ) -> None:
-        stats = FileStats(self._file_schema(bucket_file), self.schemas.__getitem__)
-        stats_of = stats.of(bucket_file.partition, bucket_file.file)
-        refuse_unnamed_zone(path, reader, names, stats_of)
 
     def _keep_dictionaries(self, reader: FormatReader, columns: Sequence[ColumnSource]) -> None:
         if self.dictionaries and isinstance(reader, ParquetFileReader):
@@ -515,11 +511,6 @@ class FileReader:
                 "only for tables that were created with it"
             )
         return bucket_file.file.file_source == FileSource.APPEND
-
-    def _key_columns(self, bucket_file: BucketFile) -> list[Field]:
-        """Return the key columns that precede the value columns; thin files do not have them."""
-        schema = self._file_schema(bucket_file)
-        return [replace(f, name=KEY_PREFIX + f.name) for f in schema.key_fields]
 
 
 def _check_row_count(path: str, row_count: int, file: DataFileMeta) -> None:

@@ -164,7 +164,8 @@ class OrcFileReader:
         longest = self._check_stripes(columns, range(len(self._stripes)))
         types = len(self._tail.find_columns(set(columns)))
         batch_rows = fit_batch_rows(batch_rows, types, self._size, copies=4)
-        if self._has_several_zones(columns):
+        has_times = any(map(self._has_times, columns))
+        if has_times and len({footer.zone for footer in self._footers}) > 1:
             for number, stripe in enumerate(self._stripes):
                 if not self._is_small(stripe, longest, columns):
                     content = f"a stripe of {stripe.rows} rows has texts of {longest} bytes"
@@ -217,10 +218,6 @@ class OrcFileReader:
     def _has_instants(self, name: str) -> bool:
         data_type = self._types.get(name)
         return data_type is not None and has_atom(data_type, TypeRoot.TIMESTAMP_LTZ)
-
-    def _has_several_zones(self, columns: Sequence[str]) -> bool:
-        has_times = any(map(self._has_times, columns))
-        return has_times and len({footer.zone for footer in self._footers}) > 1
 
     def _has_times(self, name: str) -> bool:
         data_type = self._types.get(name)

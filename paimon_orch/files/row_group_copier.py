@@ -135,13 +135,10 @@ class RowGroupCopier:
         A file is not copied either if the rows before it would become a small row group. Raises
         :class:`CorruptFileError` if the file becomes shorter while it is copied.
         """
-        is_copied = deletions is None and self._can_start() and self._copy(bucket_file)
+        can_start = not self.writer.pending_rows or self._decoded_bytes >= self._files.min_bytes
+        is_copied = deletions is None and can_start and self._copy(bucket_file)
         self._decoded_bytes = 0 if is_copied else self._decoded_bytes + bucket_file.file.file_size
         return is_copied
-
-    def _can_start(self) -> bool:
-        """Return whether the pending rows are none or enough for a row group."""
-        return not self.writer.pending_rows or self._decoded_bytes >= self._files.min_bytes
 
     def _copy(self, bucket_file: BucketFile) -> bool:
         file = bucket_file.file

@@ -39,6 +39,11 @@ def to_whole_number(name: str, value: Any, *, minimum: int | None = None) -> int
     return number
 
 
+def format_option_value(value: object) -> str:
+    """Return the text of an option's value: True is ``true``."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def to_option_texts(options: Any) -> dict[str, str]:
     """Return options as text: 2 as ``"2"`` and True as ``"true"``."""
     if not isinstance(options, Mapping):
@@ -48,8 +53,6 @@ def to_option_texts(options: Any) -> dict[str, str]:
 
 def _to_option_text(key: Any, value: Any) -> str:
     check_text("the name of an option", key, "bucket")
-    if isinstance(value, bool):
-        return str(value).lower()
     if not isinstance(value, str | int | float):
         raise InputError(f"option {key!r} must be text or a number, not {value!r}")
-    return str(value)
+    return format_option_value(value)

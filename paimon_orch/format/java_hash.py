@@ -51,10 +51,6 @@ def _hash_long(value: int) -> int:
     return value ^ value >> 32
 
 
-def _hash_double(value: float) -> int:
-    return _hash_long(int.from_bytes(encode_double_bits(value), "big"))
-
-
 def _hash_float(value: float) -> int:
     if math.isnan(value):
         return 0x7FC00000
@@ -80,7 +76,7 @@ _HASH_FUNCTIONS: dict[str, Callable[[Any], int]] = {
     TypeRoot.INT: int,
     TypeRoot.BIGINT: _hash_long,
     TypeRoot.FLOAT: _hash_float,
-    TypeRoot.DOUBLE: _hash_double,
+    TypeRoot.DOUBLE: lambda value: _hash_long(int.from_bytes(encode_double_bits(value), "big")),
     TypeRoot.DECIMAL: _hash_decimal,
     TypeRoot.DATE: int,
     TypeRoot.TIME: int,

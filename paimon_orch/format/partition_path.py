@@ -93,7 +93,8 @@ def format_timestamp(value: int, precision: int, *, legacy: bool) -> str:
         digits = digits[: max(precision, len(digits.rstrip("0")))]
         text = f"{_format_digits(year, 4)}-{month:02d}-{day:02d} {clock}:{second:02d}"
         return text + (f".{digits}" if digits else "")
-    text = f"{_format_iso_year(year)}-{month:02d}-{day:02d}T{clock}"
+    sign = "-" if year < 0 else "+" if year > 9999 else ""
+    text = f"{sign}{abs(year):04d}-{month:02d}-{day:02d}T{clock}"
     if second or fraction:
         text += f":{second:02d}"
     while fraction and digits.endswith("000"):
@@ -108,11 +109,6 @@ def _split_date(days: int) -> tuple[int, int, int]:
     months = int(first_of_month.astype(np.int64)) - 12 * int(year.astype(np.int64))
     day = int((date - first_of_month).astype(np.int64))
     return int(year.astype(np.int64)) + 1970, months + 1, day + 1
-
-
-def _format_iso_year(year: int) -> str:
-    text = f"{abs(year):04d}"
-    return f"-{text}" if year < 0 else f"+{text}" if year > 9999 else text
 
 
 def _format_digits(number: int, count: int) -> str:

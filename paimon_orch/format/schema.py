@@ -16,6 +16,7 @@ from paimon_orch.errors import (
     UnsupportedError,
     wrap_decode_errors,
 )
+from paimon_orch.format.argument_checks import format_option_value
 from paimon_orch.format.bucket.hive_hash import check_hive_key
 from paimon_orch.format.file_index.index_options import parse_index_specs
 from paimon_orch.format.options import Options
@@ -251,8 +252,7 @@ class TableSchema:
                     "supported version; upgrade paimon-orch"
                 )
             options = {
-                key: str(text).lower() if isinstance(text, bool) else str(text)
-                for key, text in _parse_options(value).items()
+                key: format_option_value(text) for key, text in _parse_options(value).items()
             }
             if version <= 1:
                 options.setdefault("bucket", "1")

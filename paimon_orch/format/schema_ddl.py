@@ -19,7 +19,8 @@ def build_create_statement(identifier: str, schema: TableSchema) -> str:
     columns = list(map(_format_column, schema.fields))
     if schema.primary_keys:
         columns.append(f"PRIMARY KEY ({_quote_names(schema.primary_keys)}) NOT ENFORCED")
-    parts = [f"CREATE TABLE {_quote_identifier(identifier)} (", _indent(columns), ")"]
+    table = ".".join(map(_quote_name, identifier.split(".", 1)))
+    parts = [f"CREATE TABLE {table} (", _indent(columns), ")"]
     if schema.comment is not None:
         parts.append(f"COMMENT {_quote_text(schema.comment)}")
     if schema.partition_keys:
@@ -46,10 +47,6 @@ def _format_column(field: Field) -> str:
 
 def _indent(lines: Iterable[str]) -> str:
     return ",\n".join(f"  {line}" for line in lines)
-
-
-def _quote_identifier(identifier: str) -> str:
-    return ".".join(map(_quote_name, identifier.split(".", 1)))
 
 
 def _quote_names(names: Iterable[str]) -> str:

@@ -48,7 +48,14 @@ class TableStatistics:
 
     def to_json(self) -> bytes:
         """Encode as a statistics file; unknown values are omitted."""
-        columns = {name: _column_to_json(column) for name, column in self.columns.items()}
+        columns = {
+            name: {
+                key: item
+                for key, attribute in _COLUMN_KEYS.items()
+                if (item := getattr(column, attribute)) is not None
+            }
+            for name, column in self.columns.items()
+        }
         value = {
             "snapshotId": self.snapshot_id,
             "schemaId": self.schema_id,
@@ -64,12 +71,17 @@ class TableStatistics:
         """Decode a statistics file. Error messages contain ``path``. Unknown keys are ignored."""
         with wrap_decode_errors(path):
             value = parse_json_object(data)
+            columns = value.get("colStats") or {}
+            if not isinstance(columns, dict) or not all(
+                isinstance(item, dict) for item in columns.values()
+            ):
+                raise ValueError("colStats must be a JSON object whose values are objects")
             return cls(
                 snapshot_id=parse_integer(value["snapshotId"], "snapshotId"),
                 schema_id=parse_integer(value["schemaId"], "schemaId"),
                 row_count=_parse_count(value, "mergedRecordCount"),
                 size=_parse_count(value, "mergedRecordSize"),
-                columns=_parse_columns(value.get("colStats") or {}),
+                columns={name: _parse_column(item) for name, item in columns.items()},
             )
 
 
@@ -78,17 +90,6 @@ def _parse_count(value: Mapping[str, Any], key: str) -> int | None:
     if number is not None and (not isinstance(number, int) or not 0 <= number < 2**63):
         raise ValueError(f"{key} must be a non-negative integer, got {number!r}")
     return number
-
-
-def _column_to_json(column: ColumnStatistics) -> dict[str, Any]:
-    value = {key: getattr(column, name) for key, name in _COLUMN_KEYS.items()}
-    return {key: item for key, item in value.items() if item is not None}
-
-
-def _parse_columns(value: object) -> dict[str, ColumnStatistics]:
-    if not isinstance(value, dict) or not all(isinstance(item, dict) for item in value.values()):
-        raise ValueError("colStats must be a JSON object whose values are objects")
-    return {name: _parse_column(item) for name, item in value.items()}
 
 
 def _parse_column(value: Mapping[str, Any]) -> ColumnStatistics:

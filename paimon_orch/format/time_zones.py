@@ -75,7 +75,8 @@ def to_local_times(instants: pa.Array) -> pa.Array:
     offset = _parse_offset(zone)
     if offset is not None:
         return pc.add(utc, pa.scalar(offset, pa.duration("s")).cast(pa.duration(kind.unit)))
-    return _find_local_times(utc, zone)
+    offsets = pc.subtract(_find_arrow_times(utc, zone), utc)
+    return pc.add(utc, _replace_late_offsets(offsets, utc, zone, is_local=False))
 
 
 def to_instants(local_times: pa.Array, zone: str) -> pa.Array:
@@ -99,11 +100,6 @@ def to_instants(local_times: pa.Array, zone: str) -> pa.Array:
         offsets = pc.subtract(_find_arrow_times(near, zone), near)
         offsets = _replace_late_offsets(offsets, local_times, zone, is_local=True)
     return pc.subtract(local_times, offsets).view(pa.timestamp(unit, "UTC"))
-
-
-def _find_local_times(utc: pa.Array, zone: str) -> pa.Array:
-    offsets = pc.subtract(_find_arrow_times(utc, zone), utc)
-    return pc.add(utc, _replace_late_offsets(offsets, utc, zone, is_local=False))
 
 
 def _find_arrow_times(utc: pa.Array, zone: str) -> pa.Array:

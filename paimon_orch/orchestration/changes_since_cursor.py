@@ -151,7 +151,9 @@ def _evaluate_changes(
     suffixes |= cursor.pending
     for snapshot in data_snapshots:
         suffix = str(SnapshotIdentity.of(snapshot))
-        suffixes |= dict.fromkeys(_find_touched_partitions(state, snapshot), suffix)
+        schema = state.schemas.get(snapshot.schema_id)
+        partitions = {entry.partition for entry in state.manifests.read_delta_entries(snapshot)}
+        suffixes |= {format_partition(partition, schema): suffix for partition in partitions}
     handled = SnapshotIdentity.of(snapshots[-1]) if snapshots else previous
     decisions = decider.decide(suffixes, overdue)
     next_cursor = Cursor(
@@ -191,12 +193,6 @@ def _read_snapshots(state: TableState, latest: Snapshot, ids: range) -> list[Sna
     found = state.snapshots.find_many(number for number in ids if number != latest.id)
     found[latest.id] = latest
     return [found.get(number) or state.snapshots.get(number) for number in ids]
-
-
-def _find_touched_partitions(state: TableState, snapshot: Snapshot) -> set[str]:
-    schema = state.schemas.get(snapshot.schema_id)
-    partitions = {entry.partition for entry in state.manifests.read_delta_entries(snapshot)}
-    return {format_partition(partition, schema) for partition in partitions}
 
 
 def _evaluate_all_partitions(

@@ -20,7 +20,7 @@ from paimon_orch.format.options import Options
 from paimon_orch.format.options.core_options import PARTITION_LEGACY_NAME
 from paimon_orch.format.partition_path import escape_path_name, unescape_path_name
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.format.types.data_types import AtomicType, DataType, Field, TypeRoot
+from paimon_orch.format.types.data_types import AtomicType, Field, TypeRoot
 from paimon_orch.table.filter.partition_spec import build_directory_names
 
 _EPOCH = date(1970, 1, 1)
@@ -80,7 +80,10 @@ class PartitionKeys:
                 f"{', '.join(schema.partition_keys)}"
             )
         multi_spelling_fields = [
-            field for field in schema.partition_fields if not _has_canonical_text(field.type)
+            field
+            for field in schema.partition_fields
+            if not isinstance(field.type, AtomicType)
+            or field.type.name not in _CANONICAL_TEXT_TYPES
         ]
         return cls(
             columns=tuple(schema.partition_keys),
@@ -175,10 +178,6 @@ def _find_day_number_columns(schema: TableSchema) -> Iterator[str]:
         for column in schema.partition_fields:
             if isinstance(column.type, AtomicType) and column.type.name == TypeRoot.DATE:
                 yield column.name
-
-
-def _has_canonical_text(data_type: DataType) -> bool:
-    return isinstance(data_type, AtomicType) and data_type.name in _CANONICAL_TEXT_TYPES
 
 
 def _check_dimension_value(text: str) -> str:

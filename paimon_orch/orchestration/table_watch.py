@@ -145,17 +145,10 @@ def _raise_if_awaited(catalog: Catalog, table: str, error: NotFoundError) -> Non
     name, existing = identifier.database, databases
     if identifier.database in databases:
         name, existing = identifier.table, catalog.tables(identifier.database)
-    near = _find_near(name, existing)
-    if near in (None, name):
+    near = next((each for each in existing if _is_misspelled(name, each)), None)
+    if name in existing or near is None:
         raise AwaitedTableError(f"{table} does not exist yet: {error}") from error
     raise NotFoundError(f"{error}; did you mean {near}?") from error
-
-
-def _find_near(name: str, existing: list[str]) -> str | None:
-    """Return the name itself if it exists, or one that differs by case or a typo in a long word."""
-    if name in existing:
-        return name
-    return next((each for each in existing if _is_misspelled(name, each)), None)
 
 
 def _is_misspelled(name: str, other: str) -> bool:

@@ -10,7 +10,7 @@ from functools import partial
 
 import pyarrow as pa
 from pyspark import cloudpickle
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from paimon_orch.files.row_tracking import row_tracking_fields
@@ -96,7 +96,10 @@ def _write_sorted(
     target = schema.target_file_size
     ranges = max(1, math.ceil(sum(unit.bytes for unit in plan.units) / target))
     keys = [fn.col(quote_column(name)) for name in schema.partition_keys]
-    keys += _build_sort_columns(order)
+    if order.strategy == "order":
+        keys += [fn.col(quote_column(name)) for name in order.columns]
+    else:
+        keys.append(fn.col(_CURVE_COLUMN))
     rows = _read_rows(session, plan, order).repartitionByRange(ranges, *keys)
     tracking = [field.name for field in row_tracking_fields(schema)]
     rows = rows.sortWithinPartitions(*keys).select(*map(quote_column, [*schema.names, *tracking]))
@@ -111,12 +114,6 @@ def _write_sorted(
         undo=partial(discard_results, table),
     )
     return [CommitMessage.decode(result) for result in results]
-
-
-def _build_sort_columns(order: SortOrder) -> list[Column]:
-    if order.strategy == "order":
-        return [fn.col(quote_column(name)) for name in order.columns]
-    return [fn.col(_CURVE_COLUMN)]
 
 
 def _read_rows(session: SparkSession, planned: CompactionPlan, order: SortOrder) -> DataFrame:

@@ -223,7 +223,12 @@ class _Merge:
     def build_changes(self, planned: RowLevelPlan) -> DataFrame:
         """Return the changed and new rows with their addresses and kinds."""
         schema = planned.schema
-        rows = self._join_target(planned).withColumn(KIND_COLUMN, self._build_row_kind())
+        # Without this hint, Spark would broadcast the table, because it estimates the size of the
+        # table from its list of work units.
+        target = _read_target(self.source.sparkSession, planned).alias(TARGET_ALIAS).hint("merge")
+        how = "inner" if self.inserts is None else "right"
+        rows = target.join(self.source.alias(SOURCE_ALIAS), to_column(self.on), how)
+        rows = rows.withColumn(KIND_COLUMN, self._build_row_kind())
         old = build_current_columns(schema, TARGET_ALIAS)
         new = {**old, **cast_assignments(schema, self.updates or {})}
         added = {name: fn.lit(None) for name in old}
@@ -243,13 +248,6 @@ class _Merge:
             *build_old_value_columns(schema, old),
             *row_ids,
         )
-
-    def _join_target(self, planned: RowLevelPlan) -> DataFrame:
-        # Without this hint, Spark would broadcast the table, because it estimates the size of the
-        # table from its list of work units.
-        target = _read_target(self.source.sparkSession, planned).alias(TARGET_ALIAS).hint("merge")
-        how = "inner" if self.inserts is None else "right"
-        return target.join(self.source.alias(SOURCE_ALIAS), to_column(self.on), how)
 
     def _build_row_kind(self) -> Column:
         """Return the kind of each joined row, or null if the row does not change."""

@@ -76,7 +76,10 @@ class ExclusiveCreator:
             try:
                 STORE_CALL.call(
                     lambda: self.fs.pipe_file(path, data, mode="create"),
-                    retry_on=lambda error: _is_busy(error) and may_repeat(),
+                    # EBUSY: another put of the same name is in progress
+                    retry_on=lambda error: (
+                        isinstance(error, OSError) and error.errno == errno.EBUSY and may_repeat()
+                    ),
                 )
             except Exception as error:  # noqa: BLE001 - the stored object decides
                 return self._resolve_outcome(path, data, error)
@@ -187,8 +190,3 @@ def _create_probe(fs: Any, probe: str, bucket: str) -> None:
 def _remove(fs: Any, path: str) -> None:
     with suppress(Exception):  # orphan cleanup can delete the object later
         fs.rm_file(path)
-
-
-def _is_busy(error: BaseException) -> bool:
-    """Return whether the put failed because another put of the same name is in progress."""
-    return isinstance(error, OSError) and error.errno == errno.EBUSY

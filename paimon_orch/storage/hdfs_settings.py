@@ -141,14 +141,13 @@ class HdfsSettings:
         names = (text for name, text in self.settings.items() if name.startswith(_NAME_NODES))
         return max((len(text.split(",")) for text in names), default=1)
 
-    def _complete_authority(self, authority: str) -> str:
-        if f"{_NAME_NODES}{authority}" in self.settings or re.search(r":\d+$", authority):
-            return authority
-        return f"{authority}:{_DEFAULT_PORT}"
-
     def _complete_url(self, url: str) -> str:
         parsed = urlparse(url)
-        return f"{parsed.scheme}://{self._complete_authority(parsed.netloc)}{parsed.path}"
+        authority = parsed.netloc
+        is_service = f"{_NAME_NODES}{authority}" in self.settings
+        if not is_service and not re.search(r":\d+$", authority):
+            authority = f"{authority}:{_DEFAULT_PORT}"
+        return f"{parsed.scheme}://{authority}{parsed.path}"
 
     def _links(self) -> Iterator[tuple[str, str]]:
         prefix = f"{_MOUNTS}{self.authority}.link."

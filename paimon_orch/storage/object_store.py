@@ -423,7 +423,8 @@ class FsspecFileIO:
             except FileNotFoundError:
                 raise
             except Exception as error:  # each package has its own errors
-                if _is_range_refusal(error):
+                status = getattr(error, "code", None)  # not each server explains it
+                if status in (416, "416") or _RANGE_REFUSAL.search(str(error)):
                     raise _RangeRefusedError(path) from error
                 raise
 
@@ -486,12 +487,6 @@ def _add_s3_defaults(options: dict[str, Any]) -> dict[str, Any]:
             **config,
         }
     return options
-
-
-def _is_range_refusal(error: Exception) -> bool:
-    """Return whether an object ends before the range; not each server explains the status."""
-    status = getattr(error, "code", None)
-    return status in (416, "416") or _RANGE_REFUSAL.search(str(error)) is not None
 
 
 def _delete_in_one_request(fs: Any, names: Sequence[str]) -> list[str]:

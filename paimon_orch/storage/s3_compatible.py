@@ -44,9 +44,6 @@ def add_compatible_defaults(scheme: str, options: Mapping[str, Any]) -> dict[str
 @cache
 def add_protocol(cls: Any, scheme: str) -> Any:
     """Return a class of fsspec that also understands paths of a scheme."""
-    names = {"protocol": (*_list_protocols(cls), scheme), "__module__": cls.__module__}
+    protocols = (cls.protocol,) if isinstance(cls.protocol, str) else cls.protocol
+    names = {"protocol": (*protocols, scheme), "__module__": cls.__module__}
     return type(cls.__name__, (cls,), names)
-
-
-def _list_protocols(cls: Any) -> tuple[str, ...]:
-    return (cls.protocol,) if isinstance(cls.protocol, str) else tuple(cls.protocol)

@@ -5,7 +5,7 @@ See docs/format/catalogs.md#hive-metastores.
 """
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlparse
@@ -201,7 +201,8 @@ class HiveBackend:
         )
         io, root = self._open_location(location, str(identifier))
         store = SchemaStore(io, TablePaths(root))
-        with self._hold_lock(identifier):
+        lock = self._build_lock(identifier)
+        with nullcontext() if lock is None else lock.hold():
             is_new = _create_first_schema(store, schema, external=external)
         self._add_table(identifier, table, store, schema if is_new else None)
         return True
@@ -299,7 +300,10 @@ class HiveBackend:
         except CommitOutcomeUnknownError:
             raise
         except PaimonError:
-            _remove_newest_schema(table, schema)
+            # The metastore refused the schema: it is deleted unless a newer one builds on it.
+            store = table.stores.schemas
+            if store.ids()[-1] == schema.id:
+                table.io.delete(store.path(schema.id))
             raise
         return schema
 
@@ -387,10 +391,6 @@ class HiveBackend:
             max_sleep=options.get(LOCK_CHECK_MAX_SLEEP).total_seconds(),
         )
 
-    def _hold_lock(self, identifier: TableIdentifier) -> AbstractContextManager[None]:
-        lock = self._build_lock(identifier)
-        return nullcontext() if lock is None else lock.hold()
-
     def _choose_local_timestamp(self, schema: TableSchema, entry: Any) -> str:
         """Return the Hive type of TIMESTAMP_LTZ: that of the table, or of the metastore's release."""
         existing = [] if entry is None else hive_tables.list_column_types(entry)
@@ -435,10 +435,3 @@ def _create_first_schema(store: SchemaStore, schema: TableSchema, *, external: b
             f"{store.paths.root} has a Paimon table with different {', '.join(different)}"
         )
     return False
-
-
-def _remove_newest_schema(table: Table, schema: TableSchema) -> None:
-    """Delete a schema that the metastore refused, unless a newer one builds on it."""
-    store = table.stores.schemas
-    if store.ids()[-1] == schema.id:
-        table.io.delete(store.path(schema.id))

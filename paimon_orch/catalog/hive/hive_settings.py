@@ -17,6 +17,7 @@ from paimon_orch.catalog.catalog_options import (
     check_option_names,
 )
 from paimon_orch.errors import InputError
+from paimon_orch.format.argument_checks import format_option_value
 from paimon_orch.format.options import Options
 from paimon_orch.format.options.option_builders import honoured
 from paimon_orch.format.options.table_option import AnyOption
@@ -74,16 +75,15 @@ def read_settings(options: Mapping[str, Any]) -> HiveSettings:
     """Check the options of a catalog; raises :class:`InputError`."""
     check_option_names(options, _OPTIONS, (*_WITHOUT_EFFECT, *REQUIRED_SETTINGS))
     texts = {
-        name: str(value).lower() if isinstance(value, bool) else str(value)
-        for name, value in options.items()
-        if value is not None
+        name: format_option_value(value) for name, value in options.items() if value is not None
     }
     site = read_hive_site(texts.get(CONF_DIR.key), option=CONF_DIR.key)
     check_connection_settings({**site, **texts})
     # The rest may be secrets of object stores; these options are pickled and shown with tables.
     keys = {option.key for option in _OPTIONS}
     known = {name: value for name, value in texts.items() if name in keys}
-    typed = Options({**_select_known(site), **known})
+    of_site = {o.key: site[o.key] for o in (SOCKET_TIMEOUT, BATCH_SIZE) if o.key in site}
+    typed = Options({**of_site, **known})
     for option in _OPTIONS:
         if typed.has(option):
             option.check(typed.values[option.key])
@@ -100,11 +100,6 @@ def read_settings(options: Mapping[str, Any]) -> HiveSettings:
     if not urlparse(warehouse).scheme:  # the metastore has another working directory
         warehouse = str(Path(warehouse).expanduser().absolute())
     return HiveSettings(address=address, warehouse=warehouse.rstrip("/") or "/", options=typed)
-
-
-def _select_known(site: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of ``hive-site.xml`` that are options of the catalog, too."""
-    return {o.key: site[o.key] for o in (SOCKET_TIMEOUT, BATCH_SIZE) if o.key in site}
 
 
 def _check_choices(options: Options) -> None:

@@ -140,7 +140,8 @@ def set_schema(
     sd.serdeInfo.parameters = {}
     sd.serdeInfo.serializationLib = _SERIALIZATION_LIBRARY
     table.sd = sd
-    partition_keys = _list_partition_keys(schema)
+    is_partitioned = schema.typed_options.get(METASTORE_PARTITIONED_TABLE)
+    partition_keys = schema.partition_keys if is_partitioned else ()
     tag_column = schema.typed_options.get(METASTORE_TAG_TO_PARTITION)
     sd.cols = [
         _to_column(field, local_timestamp)
@@ -155,12 +156,6 @@ def set_schema(
     if schema.comment is not None:
         table.parameters["comment"] = schema.comment
     set_location(table, location, options)
-
-
-def _list_partition_keys(schema: TableSchema) -> tuple[str, ...]:
-    """Return the partition columns that the metastore shows as such."""
-    is_listed = schema.typed_options.get(METASTORE_PARTITIONED_TABLE)
-    return schema.partition_keys if is_listed else ()
 
 
 def set_location(table: Any, location: str, options: Options) -> None:

@@ -200,7 +200,8 @@ class JdbcBackend:
 
     def _register(self, identifier: TableIdentifier, schema_path: str) -> None:
         """Insert the row of a table; delete its schema if the database refuses the row."""
-        row = dict(zip(TABLES.c.keys(), self._values(identifier), strict=True))
+        values = self.key, identifier.database, identifier.table
+        row = dict(zip(TABLES.c.keys(), values, strict=True))
         try:
             self.database.run_transaction(lambda c: c.execute(sa.insert(TABLES).values(row)))
         except (InputError, AccessDeniedError):  # other errors may hide that it was inserted
@@ -356,9 +357,6 @@ class JdbcBackend:
     ) -> tuple[sa.ColumnElement[bool], ...]:
         is_named = table.c.table_name == identifier.table
         return *self._match(table, identifier.database), is_named
-
-    def _values(self, identifier: TableIdentifier) -> tuple[str, str, str]:
-        return self.key, identifier.database, identifier.table
 
     def _table_property_tables(self) -> list[sa.Table]:
         return [TABLE_PROPERTIES] if self.database.has_properties else []

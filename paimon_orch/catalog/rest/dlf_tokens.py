@@ -52,7 +52,10 @@ class DlfToken:
             texts = [_read_text(fields, name) for name in ("AccessKeyId", "AccessKeySecret")]
             token = _read_optional_text(fields, "SecurityToken")
             expiration = _read_optional_text(fields, "Expiration")
-            expires_at = None if expiration is None else _parse_expiration(expiration)
+            expires_at = None
+            if expiration is not None:
+                date = datetime.strptime(expiration, _EXPIRATION_FORMAT).replace(tzinfo=UTC)
+                expires_at = date.timestamp()
         except (ValueError, RecursionError):
             fields = None
         if fields is None:
@@ -77,10 +80,6 @@ def _read_text(fields: object, name: str) -> str:
 
 def _read_optional_text(fields: Mapping[str, Any], name: str) -> str | None:
     return None if fields.get(name) is None else _read_text(fields, name)
-
-
-def _parse_expiration(text: str) -> float:
-    return datetime.strptime(text, _EXPIRATION_FORMAT).replace(tzinfo=UTC).timestamp()
 
 
 class TokenSource(Protocol):

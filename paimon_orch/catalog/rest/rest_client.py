@@ -143,7 +143,8 @@ class RestClient:
 
     def _load_config(self) -> dict[str, Any]:
         warehouse = self.options.get(WAREHOUSE.key)
-        key = _digest(self.options)
+        options = sorted((name, str(value)) for name, value in self.options.items())
+        key = hashlib.sha256(json.dumps(options).encode()).digest()
         loaded_at, config = _configs.get(key, (0.0, {}))
         if config and time.monotonic() - loaded_at < CONFIG_MAX_AGE:
             return config
@@ -167,11 +168,14 @@ class RestClient:
         body: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
         """Send a request, and repeat it if that is safe and may help."""
+        text = ""
+        if body is not None:
+            text = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         signable = SignableRequest(
             method=method,
             path=path,
             params={name: str(value) for name, value in params.items()},
-            body=b"" if body is None else _encode_body(body),
+            body=text.encode(),
             host=urlsplit(self.uri).netloc,
         )
         failures, start = list[RestError](), time.monotonic()
@@ -186,7 +190,7 @@ class RestClient:
                 partial(self._send_authenticated, signable),
                 retry_on=partial(_is_retryable, method),
                 before_retry=note_failure,
-                wait_at_least=_get_retry_after,
+                wait_at_least=lambda e: e.retry_after if isinstance(e, RestError) else 0.0,
             )
         except TransientError as error:
             error.retry_seconds = time.monotonic() - start
@@ -328,21 +332,7 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(name)
 
 
-def _encode_body(body: Mapping[str, Any]) -> bytes:
-    text = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return text.encode()
-
-
 def _is_retryable(method: str, error: BaseException) -> bool:
     if isinstance(error, RestUnavailableError):
         return True
     return method != "POST" and isinstance(error, RestServerError) and error.status != 500
-
-
-def _get_retry_after(error: BaseException) -> float:
-    return error.retry_after if isinstance(error, RestError) else 0.0
-
-
-def _digest(options: Mapping[str, Any]) -> bytes:
-    relevant = sorted((name, str(value)) for name, value in options.items())
-    return hashlib.sha256(json.dumps(relevant).encode()).digest()

@@ -164,7 +164,8 @@ def _describe(
     redact: Callable[[str], str],
 ) -> str:
     details = [f"status {status}"]
-    request_id = _find_request_id(answer.headers)
+    others = (value for name, value in answer.headers.items() if "request-id" in name)
+    request_id = answer.headers.get("x-request-id") or next(others, None)
     if request_id:
         details.append(f"request id {clean_text(redact(request_id), 100)}")
     message = fields.get("message")
@@ -175,11 +176,6 @@ def _describe(
     elif status >= 500 and advice is None and not request.is_read:
         advice = "the server may have carried out the request"
     return f"{request} failed ({', '.join(details)}){said}{f'; {advice}' if advice else ''}"
-
-
-def _find_request_id(headers: Mapping[str, str]) -> str | None:
-    others = (value for name, value in headers.items() if "request-id" in name)
-    return headers.get("x-request-id") or next(others, None)
 
 
 def _read_name(fields: Mapping[str, Any], name: str, redact: Callable[[str], str]) -> str | None:

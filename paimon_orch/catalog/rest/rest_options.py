@@ -1,6 +1,5 @@
 """The options of a REST catalog. See docs/format/catalogs.md."""
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -8,6 +7,7 @@ from urllib.parse import urlsplit
 
 from paimon_orch.catalog.catalog_options import STORAGE_PREFIX, URI, check_option_names
 from paimon_orch.errors import InputError
+from paimon_orch.format.argument_checks import format_option_value
 from paimon_orch.format.options.option_builders import honoured
 from paimon_orch.format.options.value_type import BOOLEAN, KEYWORD, TEXT
 
@@ -67,7 +67,7 @@ def parse_rest_options(options: Mapping[str, Any]) -> dict[str, Any]:
     prefixes = (HEADER_PREFIX, *_IGNORED_PREFIXES)
     check_option_names(options, REST_OPTIONS, prefixes)
     parsed = {
-        name: value if name.startswith(STORAGE_PREFIX) else _format_value(value)
+        name: value if name.startswith(STORAGE_PREFIX) else format_option_value(value).strip()
         for name, value in options.items()
         if value is not None
     }
@@ -76,10 +76,6 @@ def parse_rest_options(options: Mapping[str, Any]) -> dict[str, Any]:
         if option.choices and option.key in parsed and parsed[option.key] not in option.choices:
             raise InputError(f"option {option.key!r} must be one of {', '.join(option.choices)}")
     return parsed
-
-
-def _format_value(value: object) -> str:
-    return json.dumps(value) if isinstance(value, bool) else str(value).strip()
 
 
 def parse_server_uri(options: Mapping[str, Any]) -> str:

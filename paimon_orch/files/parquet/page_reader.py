@@ -11,7 +11,7 @@ CPU time and 1/34 of the bytes (``benchmarks/hand_written_files.py``).
 """
 
 import io
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import IO
@@ -165,7 +165,10 @@ class PageReader:
         }
         leaves = {leaf for name in columns for leaf in self._leaves[name]}
         footer_cost = self._footer.size * self._costs.footer_cost_factor
-        if self._estimate_bytes(leaves, sparse) < footer_cost:
+        # The bytes of single columns are known only if the footer is undamaged.
+        metadata = self._footer.metadata
+        size = sum(metadata.row_group(group).total_byte_size for group in sparse)
+        if size * len(leaves) / max(1, metadata.num_columns) < footer_cost:
             return {}
         try:
             chunks = self._chunks(leaves, sparse)
@@ -185,15 +188,6 @@ class PageReader:
             }
         except (LookupError, ValueError, RecursionError) as error:
             raise PageIndexError(f"{type(error).__name__}: {error}") from error
-
-    def _estimate_bytes(self, leaves: Collection[int], groups: Iterable[int]) -> float:
-        """Estimate the bytes of leaf columns.
-
-        The bytes of single columns are known only if the footer is undamaged.
-        """
-        metadata = self._footer.metadata
-        size = sum(metadata.row_group(group).total_byte_size for group in groups)
-        return float(size * len(leaves) / max(1, metadata.num_columns))
 
     def _chunks(self, leaves: set[int], groups: Iterable[int]) -> dict[int, dict[int, ColumnChunk]]:
         """Return the chunks of the row groups that have an index and are large enough."""

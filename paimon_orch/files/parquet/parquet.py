@@ -343,7 +343,12 @@ class ParquetFileWriter:
         )
         # the writer can store only one dictionary in a row group
         stored = pa.table(columns, schema=schema).unify_dictionaries()
-        dictionary_columns = [] if self._writer else self._find_dictionary_columns(stored)
+        bounded = [field.name for field in self._schema if not self._omits_bounds(field.type)]
+        dictionary_columns = (
+            []
+            if self._writer
+            else _find_low_cardinality_columns(stored.select(bounded), self._max_distinct_ratio)
+        )
         if self._columns.sources:
             stored = stored.select(self._columns.encoded_names)
         if self._writer is None:
@@ -404,10 +409,6 @@ class ParquetFileWriter:
             for path, kind in _iterate_leaves(field)
             if kind != INT96_BYTES_TYPE and not self._omits_bounds(kind)
         ]
-
-    def _find_dictionary_columns(self, table: pa.Table) -> list[str]:
-        names = [field.name for field in self._schema if not self._omits_bounds(field.type)]
-        return _find_low_cardinality_columns(table.select(names), self._max_distinct_ratio)
 
     def _omits_bounds(self, kind: pa.DataType) -> bool:
         return self._for_iceberg and pa.types.is_timestamp(kind) and kind.unit == "ms"

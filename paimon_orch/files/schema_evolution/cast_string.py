@@ -156,10 +156,6 @@ def _parse_integer(text: str, new: AtomicType) -> int | None:
     return value if -(1 << bits - 1) <= value < 1 << bits - 1 else None
 
 
-def _parse_decimal(text: str, _new: AtomicType) -> str | None:
-    return text if _DECIMAL.fullmatch(text) else None
-
-
 def _parse_float(text: str, _new: AtomicType) -> float | None:
     match = _FLOAT.fullmatch(text.strip())
     return None if match is None else float(match[1] or match[0])
@@ -207,7 +203,7 @@ def _parse_timestamp(text: str, new: AtomicType) -> int | None:
 
 _PARSERS: dict[str, Callable[[str, AtomicType], object]] = {
     TypeRoot.BOOLEAN: _parse_boolean,
-    TypeRoot.DECIMAL: _parse_decimal,
+    TypeRoot.DECIMAL: lambda text, _new: text if _DECIMAL.fullmatch(text) else None,
     TypeRoot.FLOAT: _parse_float,
     TypeRoot.DOUBLE: _parse_float,
     TypeRoot.DATE: _parse_date,

@@ -128,7 +128,9 @@ class ColumnStatsBuilder:
         """Return the statistics as a statistics file stores them."""
         data_type, value_count = self.column.type, self.row_count - self.null_count
         assert isinstance(data_type, AtomicType)
-        fixed = _fixed_length(data_type)
+        fixed = _FIXED_LENGTHS.get(data_type.name)
+        if data_type.name == TypeRoot.DECIMAL:
+            fixed = 8 if data_type.params[0] <= 18 else 16
         average = -(-self.total_length // value_count) if value_count else 0
         low, high = None, None
         if self.bounds is not None and len(self.bounds):
@@ -175,13 +177,6 @@ def can_collect_stats(column: Field) -> bool:
 
 def _as_list(bounds: pa.Array | None) -> list[pa.Array]:
     return [] if bounds is None else [bounds]
-
-
-def _fixed_length(data_type: AtomicType) -> int | None:
-    """Return the size of a value in bytes, or None for types of variable length."""
-    if data_type.name == TypeRoot.DECIMAL:
-        return 8 if data_type.params[0] <= 18 else 16
-    return _FIXED_LENGTHS.get(data_type.name)
 
 
 def _value_lengths(values: pa.Array) -> pa.Array | None:

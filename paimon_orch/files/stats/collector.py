@@ -120,7 +120,13 @@ def build_value_stats(
 ) -> tuple[SimpleStats, tuple[str, ...] | None]:
     """Return ``_VALUE_STATS`` as the options require, and its columns, or None for all columns."""
     modes = resolve_stats_modes(schema, level)
-    columns = [modes[field.name].apply(_column_stats(collector, field)) for field in schema.fields]
+    columns = [
+        # Nested columns have no statistics, as in Java Paimon.
+        modes[field.name].apply(
+            collector.column(field.name) if isinstance(field.type, AtomicType) else ColumnStats()
+        )
+        for field in schema.fields
+    ]
     types = [field.type for field in schema.fields]
     if not schema.typed_options.get(METADATA_STATS_DENSE_STORE):
         return SimpleStats.of(columns, types), None
@@ -128,14 +134,6 @@ def build_value_stats(
     stats = SimpleStats.of([columns[i] for i in dense], [types[i] for i in dense])
     names = tuple(schema.fields[i].name for i in dense)
     return stats, None if len(names) == len(columns) else names
-
-
-def _column_stats(collector: StatsCollector, field: Field) -> ColumnStats:
-    """Return the statistics of a column; nested columns have none, as in Java Paimon.
-
-    See docs/format/statistics.md#sources-of-bounds.
-    """
-    return collector.column(field.name) if isinstance(field.type, AtomicType) else ColumnStats()
 
 
 def resolve_stats_modes(schema: TableSchema, level: int) -> dict[str, StatsMode]:

@@ -85,7 +85,10 @@ class FileBounds:
 
     def _decode(self, name: str) -> ColumnBounds:
         if name in self._stats.partition_keys:
-            return self._build_partition_bounds(name)
+            codes: dict[bytes, int] = {}
+            rows = [codes.setdefault(partition, len(codes)) for partition in self._partitions]
+            bounds = find_partition_bounds(list(codes), self._stats)(name)
+            return bounds.take(np.array(rows, np.int64))
         if name not in self._sources:
             return ColumnBounds.unknown()
         source = self._sources[name]
@@ -93,11 +96,6 @@ class FileBounds:
             # the column was added after these files were written, so it is null in all rows
             return ColumnBounds.unknown(np.array(self._files.get("_ROW_COUNT"), np.int64))
         return self._decode_file_stats(source)
-
-    def _build_partition_bounds(self, name: str) -> ColumnBounds:
-        codes: dict[bytes, int] = {}
-        rows = [codes.setdefault(partition, len(codes)) for partition in self._partitions]
-        return find_partition_bounds(list(codes), self._stats)(name).take(np.array(rows, np.int64))
 
     def _decode_file_stats(self, source: StatsSource) -> ColumnBounds:
         prefix = "_KEY_STATS" if source.is_key else "_VALUE_STATS"

@@ -247,18 +247,14 @@ class BitmapIndex:
         (offset,) = self._blob.read_ints(_HEAD.size, 1)
         if offset < 0:
             return _build_single_row_bitmap(offset, self.row_count)
-        length = (
-            self._blob.read_ints(_HEAD.size + 4, 1)[0]
-            if self._version == 2
-            else self._v1_null_length()
-        )
+        if self._version == 2:
+            (length,) = self._blob.read_ints(_HEAD.size + 4, 1)
+        else:
+            offsets = [offset for offset in self._all.offsets if offset >= 0]
+            length = min(offsets, default=self._blob.length - self._body_start)
         return deserialize_bitmap(
             self._blob.bytes(self._body_start + offset, length), self.row_count
         )
-
-    def _v1_null_length(self) -> int:
-        offsets = [offset for offset in self._all.offsets if offset >= 0]
-        return min(offsets, default=self._blob.length - self._body_start)
 
     def _find_rows_of_key(self, key: Key) -> BitMap:
         if self._version == 1:

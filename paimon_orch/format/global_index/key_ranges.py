@@ -89,7 +89,9 @@ def select_keys(
 ) -> KeySelection | None:
     """Return the keys of the rows that may pass a test; None if an index cannot decide it."""
     if leaf.op is Operator.LIKE and not negated and (prefix := _find_prefix(leaf)):
-        return KeySelection((_build_prefix_range(prefix),))
+        # UTF-8 has no byte 0xFF, so the next prefix of the same length exists.
+        end = prefix[:-1] + bytes((prefix[-1] + 1,))
+        return KeySelection((KeyRange(prefix, end, excludes_high=True),))
     queries = index_filter.plan_queries(leaf, data_type, negated=negated)
     if queries is None:
         return None
@@ -117,8 +119,3 @@ def _find_prefix(leaf: Leaf) -> bytes:
     pattern: str = leaf.values[0].as_py()
     places = [pattern.find(char) for char in _LIKE_WILDCARDS if char in pattern]
     return pattern[: min(places)].encode() if places else b""
-
-
-def _build_prefix_range(prefix: bytes) -> KeyRange:
-    # UTF-8 has no byte 0xFF, so the next prefix of the same length exists.
-    return KeyRange(prefix, prefix[:-1] + bytes((prefix[-1] + 1,)), excludes_high=True)

@@ -58,7 +58,11 @@ class FileBoundsBuilder:
         Raises :class:`CorruptFileError` for statistics that cannot be decoded.
         """
         names = file.write_cols if file.value_stats_cols is None else file.value_stats_cols
-        layout = self._find_layout(self._all if names is None else names)
+        if names is None:
+            names = self._all
+        if names not in self._layouts:
+            self._layouts[names] = self._build_layout(names)
+        layout = self._layouts[names]
         stats, arity = file.value_stats, len(layout.types)
         try:
             if {read_row_arity(stats.min_values), read_row_arity(stats.max_values)} != {arity}:
@@ -81,11 +85,6 @@ class FileBoundsBuilder:
                 known = ColumnStats(low, high, count)
                 _add_bounds(bounds, column, known, is_orc=is_orc)
         return bounds
-
-    def _find_layout(self, names: tuple[str, ...]) -> _Layout:
-        if names not in self._layouts:
-            self._layouts[names] = self._build_layout(names)
-        return self._layouts[names]
 
     def _build_layout(self, names: tuple[str, ...]) -> _Layout:
         types: list[DataType] = []

@@ -189,18 +189,6 @@ def _build_array_schema(items: Any) -> Any:
         return fastavro.parse_schema({"type": "array", "items": items})
 
 
-def _decompress_deflate(data: bytes, limit: int) -> bytes:
-    return zlib.decompressobj(_RAW_DEFLATE).decompress(data, limit)
-
-
-def _decompress_bzip2(data: bytes, limit: int) -> bytes:
-    return bz2.BZ2Decompressor().decompress(data, limit)
-
-
-def _decompress_xz(data: bytes, limit: int) -> bytes:
-    return lzma.LZMADecompressor(memlimit=limit).decompress(data, limit)
-
-
 def _decompress_zstandard(data: bytes, limit: int) -> bytes:
     parts, size, step = [], 0, _FIRST_READ_BYTES
     with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
@@ -228,9 +216,9 @@ def _decompress_snappy(data: bytes, limit: int) -> bytes:
 
 _CODECS: Mapping[str, Callable[[bytes, int], bytes]] = {
     "null": lambda data, _: data,
-    "deflate": _decompress_deflate,
-    "bzip2": _decompress_bzip2,
-    "xz": _decompress_xz,
+    "deflate": lambda data, limit: zlib.decompressobj(_RAW_DEFLATE).decompress(data, limit),
+    "bzip2": lambda data, limit: bz2.BZ2Decompressor().decompress(data, limit),
+    "xz": lambda data, limit: lzma.LZMADecompressor(memlimit=limit).decompress(data, limit),
     "zstandard": _decompress_zstandard,
     "snappy": _decompress_snappy,
 }

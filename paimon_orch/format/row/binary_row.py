@@ -110,9 +110,9 @@ def _write_value(  # noqa: C901 - one case per type
         case AtomicType(name=name) if name in _FIXED_WIDTH_STRUCTS:
             _FIXED_WIDTH_STRUCTS[name].pack_into(row, slot, value)
         case AtomicType():
-            _write_bytes(
-                row, slot, encode_text(value) if isinstance(value, str) else _expect_bytes(value)
-            )
+            value = encode_text(value) if isinstance(value, str) else value
+            assert isinstance(value, bytes)
+            _write_bytes(row, slot, value)
         case _:
             data = _encode_nested(value, data_type)
             _write_variable_part(row, slot, data, len(data))
@@ -128,11 +128,6 @@ def _write_bytes(row: bytearray, slot: int, data: bytes) -> None:
 
 def _expect_int(value: object) -> int:
     assert isinstance(value, int)
-    return value
-
-
-def _expect_bytes(value: object) -> bytes:
-    assert isinstance(value, bytes)
     return value
 
 

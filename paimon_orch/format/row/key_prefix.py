@@ -41,7 +41,8 @@ def encode_key_prefixes(
         is_known &= keys.data[np.minimum(null_bytes, len(keys.data) - 1)] >> bit % 8 & 1 == 0
         slots = keys.starts + head + 8 * index
         if data_type.name in _NUMBER_BYTES:
-            number = _encode_numbers(keys.read_longs(slots), _NUMBER_BYTES[data_type.name])
+            longs = keys.read_longs(slots).astype(f"i{_NUMBER_BYTES[data_type.name]}")
+            number = longs.astype(np.int64).view(np.uint64) ^ _SIGN
             words[is_known, column] = number[is_known]
             column += 1
         elif data_type.name in _BYTE_TYPES:
@@ -52,11 +53,6 @@ def encode_key_prefixes(
         else:
             break
     return words
-
-
-def _encode_numbers(slots: Indices, size: int) -> UInt64Array:
-    numbers: UInt64Array = slots.astype(f"i{size}").astype(np.int64).view(np.uint64) ^ _SIGN
-    return numbers
 
 
 def _encode_texts(keys: BinaryBatch, slots: Indices, count: int) -> tuple[UInt64Array, Mask]:

@@ -41,7 +41,12 @@ class DeletionVectorRewrite(UncommittedFiles):
         with a changed deletion vector is deleted, and its other deletion vectors are written again.
         """
         added = add or {}
-        touched = [entry for entry in self.index_files if _data_file_names(entry) & {*drop, *added}]
+        changed = {*drop, *added}
+        touched = [
+            entry
+            for entry in self.index_files
+            if any(item.data_file in changed for item in entry.ranges or ())
+        ]
         if not touched and not added:
             return []
         reader = self.reader
@@ -95,7 +100,3 @@ class DeletionVectorRewrite(UncommittedFiles):
         reader = self.reader
         files = (reader.paths.index_file(reader.schema, entry) for entry in self.written)
         delete_unused_files(reader.io, files)
-
-
-def _data_file_names(entry: IndexManifestEntry) -> set[str]:
-    return {item.data_file for item in entry.ranges or ()}

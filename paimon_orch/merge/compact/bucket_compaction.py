@@ -247,7 +247,11 @@ class BucketCompaction:
                     if rows.num_rows:
                         yield file.level, rows
 
-            if copier is None or not self._may_copy(file):
+            # Otherwise the merge of keys that only this file has returns their rows unchanged.
+            is_changed = file.file_name in self._vectors.vectors or (
+                self._has_changelog and file.level != self._task.max_level
+            )
+            if copier is None or is_changed:
                 yield from read(None)
             else:
                 yield from copier.read(self._bucket_file(file), read, self._task.keys)
@@ -258,11 +262,6 @@ class BucketCompaction:
     def _open_section_ahead(self, section: Sequence[Sequence[DataFileMeta]]) -> bool:
         """Start to open the files of sorted runs, which a merge needs at the same time."""
         return all(map(self._open_ahead, alternate(section)))
-
-    def _may_copy(self, file: DataFileMeta) -> bool:
-        """Return whether the merge of keys that only this file has returns their rows unchanged."""
-        is_top = file.level == self._task.max_level
-        return file.file_name not in self._vectors.vectors and (is_top or not self._has_changelog)
 
     def _read_file(
         self, file: DataFileMeta, batch_rows: int, row_groups: Sequence[int] | None

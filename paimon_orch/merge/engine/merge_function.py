@@ -99,7 +99,10 @@ class MergeFunction(ABC):
             if name == VALUE_KIND.name:
                 columns.append(pa.chunked_array([to_arrow_array(kinds[keep])]))
             elif isinstance(aggregator, ComputingAggregator):
-                extended = _append_values(column, aggregator.result())
+                values = aggregator.result()
+                if pa.types.is_dictionary(column.type):
+                    values = values.dictionary_encode()
+                extended = pa.chunked_array([*column.chunks, values], column.type)
                 columns.append(take(extended, len(column) + np.arange(self.groups)))
             elif isinstance(aggregator, SelectingAggregator):
                 selected = aggregator.row_indices
@@ -109,12 +112,6 @@ class MergeFunction(ABC):
             else:  # the key and the sequence number are taken from the last row
                 columns.append(take(column, self.rows.indices[self.last]))
         return pa.table(columns, schema=batch.schema)
-
-
-def _append_values(column: pa.ChunkedArray, values: pa.Array) -> pa.ChunkedArray:
-    if pa.types.is_dictionary(column.type):
-        values = values.dictionary_encode()
-    return pa.chunked_array([*column.chunks, values], column.type)
 
 
 def contiguous_column(rows: pa.Table, name: str) -> pa.Array:

@@ -179,7 +179,8 @@ def _refusal_error(
 ) -> InputError:
     options, names = engine.schema.typed_options, engine.schema.primary_keys
     key = ", ".join(f"{name} = {expected.column(name)[row].as_py()!r}" for name in names)
-    if engine.sequence.names and _is_old_row_newest(step)[row]:
+    is_old_row_newest = step.newest_row_per_key[row] < step.rows.num_rows // 2
+    if engine.sequence.names and is_old_row_newest:
         order = "lower" if not engine.sequence.descending else "higher"
         reason = (
             "the old row would win, because 'sequence.field' "
@@ -190,9 +191,3 @@ def _refusal_error(
         f"the row {key} of a table with 'merge-engine' = {options.merge_engine!r} cannot be "
         f"updated as requested: {reason}. Nothing was changed."
     )
-
-
-def _is_old_row_newest(step: MergeBatch) -> Mask:
-    """Return a mask of the keys whose newest row is old, in the first half of the batch."""
-    mask: Mask = step.newest_row_per_key < step.rows.num_rows // 2
-    return mask

@@ -121,7 +121,8 @@ class AppendCompactStrategy:
                 by_index_file.setdefault(vector_refs[file.file_name].index_file, []).append(file)
         index_groups = sorted(by_index_file.values(), key=sum_file_sizes)
         without_vectors = sorted(
-            (f for f in selected if f.file_name not in vector_refs), key=_size_key
+            (f for f in selected if f.file_name not in vector_refs),
+            key=lambda f: (f.file_size, f.min_sequence_number),
         )
         packed, remaining = self._pack_bins([[file] for file in without_vectors])
         min_files = 1 if full and self.force_rewrite_all else 2 if full else self.min_files
@@ -204,7 +205,3 @@ class AppendCompactStrategy:
             or (self.force_rewrite_all and bool(trailing))
         )
         return [trailing] if is_selected else []
-
-
-def _size_key(file: DataFileMeta) -> tuple[int, int]:
-    return file.file_size, file.min_sequence_number

@@ -34,15 +34,14 @@ def build_clustered_runs(files: Iterable[DataFileMeta]) -> list[SortedRun]:
     Files of a level may overlap.
     """
     files = list(files)
-    level0 = sorted((file for file in files if file.level == 0), key=_get_age)
+    level0 = sorted(
+        (file for file in files if file.level == 0),
+        key=lambda file: (file.min_sequence_number, file.creation_time or 0, file.file_name),
+    )
     runs = [SortedRun(0, (file,)) for file in level0]
     by_level = attrgetter("level")
     leveled = sorted((file for file in files if file.level > 0), key=by_level)
     return runs + [SortedRun(level, tuple(group)) for level, group in groupby(leveled, by_level)]
-
-
-def _get_age(file: DataFileMeta) -> tuple[int, int, str]:
-    return file.min_sequence_number, file.creation_time or 0, file.file_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,14 +60,11 @@ def read_source_schema(spark_options: Mapping[str, str]) -> StructType:
         table = options.open()
         rows, names = table.scan(), options.columns() or table.scan().arrow_schema.names
     lighten_worker()
-    return to_spark_schema(build_visible_schema(_select_offered_columns(rows, names)))
-
-
-def _select_offered_columns(rows: BaseScan, names: Sequence[str]) -> pa.Schema:
-    """Return the selected columns; a read of changes always includes the row kind."""
+    # A read of changes always includes the row kind.
     if isinstance(rows, IncrementalScan) and ROW_KIND.name not in names:
         names = [ROW_KIND.name, *names]
-    return pa.schema([rows.arrow_schema.field(name) for name in names])
+    columns = pa.schema([rows.arrow_schema.field(name) for name in names])
+    return to_spark_schema(build_visible_schema(columns))
 
 
 def _open_rows(

@@ -205,7 +205,9 @@ class StreamFollower:
         earliest = self._store.earliest_id() or end.snapshot
         retained = range(max(start.snapshot, min(earliest, end.snapshot)), end.snapshot)
         expired = range(start.snapshot, retained.start)
-        changelogs = [] if start.whole else self._list_changelogs(expired)
+        # The changes of expired snapshots can be read while their changelogs exist.
+        store = ChangelogStore(self._store.io, self._store.paths)
+        changelogs = [] if start.whole else [i for i in store.ids() if i in expired]
         ids = [*changelogs, *self._check_gap(retained)]
         # A later snapshot also contains all rows, so the stream can start with it, unless the
         # options select the first snapshot.
@@ -216,10 +218,6 @@ class StreamFollower:
         return StreamBatch(
             whole, tuple(read_snapshot_or_changelog(self._store, number) for number in ids)
         )
-
-    def _list_changelogs(self, expired: range) -> list[int]:
-        """Return the expired snapshots whose changes can still be read."""
-        return [i for i in ChangelogStore(self._store.io, self._store.paths).ids() if i in expired]
 
     def _check_gap(self, retained: range) -> range:
         """Return a range of snapshots; raises :class:`NotFoundError` if a gap makes it longer."""

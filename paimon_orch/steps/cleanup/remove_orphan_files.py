@@ -255,21 +255,9 @@ def plan(
         directories=tuple(listing.empty),
         scanned=listing.scanned,
         skipped_external_paths=data.refused,
-        roots=(*data.roots, *_list_iceberg_roots(state)),
+        roots=(*data.roots, *filter(None, [find_external_directory(state.schema, state.paths)])),
         references=references,
     )
-
-
-def _list_iceberg_roots(state: TableState) -> list[str]:
-    external = find_external_directory(state.schema, state.paths)
-    return [] if external is None else [external]
-
-
-def _require_latest_files(state: TableState, references: ReferencedFiles) -> None:
-    """Raise :class:`MissingFileError` if the newest snapshot of another branch is missing."""
-    for paths in references.branches:
-        if paths.branch != state.paths.branch:
-            state.get_branch_snapshots(paths.branch).require_latest_file()
 
 
 def _find_other_files(
@@ -328,7 +316,17 @@ def _split_directories(
     if specs is None:
         directories += list_shared_directories(state.paths)
     size = max(request.directories_per_unit, len(directories) // _MAX_LISTING_UNITS)
-    return [ListingUnit(tuple(batch)) for batch in _split(directories, size)]
+    return [
+        ListingUnit(tuple(directories[start : start + size]))
+        for start in range(0, len(directories), size)
+    ]
+
+
+def _require_latest_files(state: TableState, references: ReferencedFiles) -> None:
+    """Raise :class:`MissingFileError` if the newest snapshot of another branch is missing."""
+    for paths in references.branches:
+        if paths.branch != state.paths.branch:
+            state.get_branch_snapshots(paths.branch).require_latest_file()
 
 
 def _compute_cutoff_seconds(older_than: int | None) -> float:
@@ -383,10 +381,6 @@ def _find_unreferenced_files(
     return listing
 
 
-def _split(items: Sequence[T], size: int) -> list[Sequence[T]]:
-    return [items[start : start + size] for start in range(0, len(items), size)]
-
-
 def _check_has_references(
     table: Table, references: ReferencedFiles, files: Sequence[OrphanCandidate]
 ) -> None:
@@ -419,7 +413,9 @@ def commit(
     """
     folder, refused = None, [path for paths in results for path in paths]
     if plan.request.quarantine and plan.files:
-        folder, refused = _quarantine_files(table, plan)
+        quarantine = Quarantine(table.io, table.paths.root, external_roots=plan.roots[1:])
+        folder = quarantine.build_folder_name()
+        refused = quarantine.put(folder, [file.path for file in plan.files])
     refused_paths = set(refused)
     removed = [file for file in plan.files if file.path not in refused_paths]
     logger.info("%s: removed %d orphan files", table.identifier, len(removed))
@@ -431,13 +427,6 @@ def commit(
         refused=tuple(refused),
         skipped_external_paths=plan.skipped_external_paths,
     )
-
-
-def _quarantine_files(table: Table, planned: OrphanFilesPlan) -> tuple[str, list[str]]:
-    """Move the files to a new folder; return its name and the paths that were refused."""
-    quarantine = Quarantine(table.io, table.paths.root, external_roots=planned.roots[1:])
-    folder = quarantine.build_folder_name()
-    return folder, quarantine.put(folder, [file.path for file in planned.files])
 
 
 def _delete_empty_directories(

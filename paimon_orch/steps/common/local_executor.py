@@ -200,7 +200,8 @@ class _Job:
             while busy := [worker for worker in workers if worker.unit is not None]:
                 self._raise_if_cancelled()
                 for worker in wait_for_answers(busy, _POLL_SECONDS):
-                    self._receive(worker)
+                    assert worker.unit is not None
+                    self._add(worker.unit, worker.receive_outcome(self.label))
                     self._start_next_unit(worker, remaining)
         except BaseException:
             self._stop(workers)
@@ -216,11 +217,6 @@ class _Job:
         for number, unit in remaining:
             worker.send_unit(number, cloudpickle.dumps(unit))
             return
-
-    def _receive(self, worker: WorkerProcess) -> None:
-        number = worker.unit
-        assert number is not None
-        self._add(number, worker.receive_outcome(self.label))
 
     def _stop(self, workers: Sequence[WorkerProcess]) -> None:
         """Stop the processes; keep the results that they have already sent."""

@@ -197,18 +197,15 @@ class _BucketPlanner:
         groups = select(self.split.files, self.refs, full=self.is_full)
         if not groups:
             return []
-        remaining = self._count_remaining_deleted_rows(groups)
+        rewritten = {file.file_name for group in groups for file in group}
+        names = {file.file_name for file in self.split.files} - rewritten
+        remaining = sum(self.refs[name].cardinality or 0 for name in names & set(self.refs))
         partition_text = format_partition(self.split.partition, schema)
         parts = [(group,) for group in groups] if self.is_unaware else [tuple(groups)]
         return [
             self._build_unit(part, partition_text, 0 if number else remaining)
             for number, part in enumerate(parts)
         ]
-
-    def _count_remaining_deleted_rows(self, groups: Sequence[FileGroup]) -> int:
-        rewritten = {file.file_name for group in groups for file in group}
-        names = {file.file_name for file in self.split.files} - rewritten
-        return sum(self.refs[name].cardinality or 0 for name in names & set(self.refs))
 
     def _build_unit(
         self, groups: tuple[FileGroup, ...], partition_text: str, remaining_deleted_rows: int
@@ -223,22 +220,18 @@ class _BucketPlanner:
         )
         with_vectors = {item.data_file for entry in vectors for item in entry.ranges or ()}
         live = (file.file_name for file in split.files)
+        reason = CompactReason.DELETED_ROWS if index_files else CompactReason.SMALL_FILES
         return AppendCompactionUnit(
             partition=split.partition,
             bucket=split.bucket,
             total_buckets=split.total_buckets,
             partition_text=partition_text,
-            reason=self._find_reason(has_deleted_rows=bool(index_files)),
+            reason=CompactReason.FULL if self.is_full else reason,
             groups=groups,
             vectors=vectors,
             live_names=frozenset(name for name in live if name in with_vectors),
             remaining_deleted_rows=remaining_deleted_rows,
         )
-
-    def _find_reason(self, *, has_deleted_rows: bool) -> CompactReason:
-        if self.is_full:
-            return CompactReason.FULL
-        return CompactReason.DELETED_ROWS if has_deleted_rows else CompactReason.SMALL_FILES
 
 
 def select_append_units(plan: CompactionPlan) -> tuple[AppendCompactionUnit, ...]:

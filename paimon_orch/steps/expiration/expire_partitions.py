@@ -5,7 +5,7 @@ Their files are deleted when older snapshots expire.
 See docs/format/partition-expiration.md.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Annotated
@@ -148,14 +148,13 @@ def plan(table: Table, request: ExpirePartitionsRequest) -> PartitionExpirationP
         "the expiration of partitions",
         "drop partitions of the delta branch, then those of the snapshot branch",
     )
-    options = _override_options(
-        schema.typed_options,
-        {
-            "partition.expiration-strategy": request.strategy,
-            "partition.timestamp-formatter": request.timestamp_formatter,
-            "partition.timestamp-pattern": request.timestamp_pattern,
-        },
-    )
+    overrides = {
+        "partition.expiration-strategy": request.strategy,
+        "partition.timestamp-formatter": request.timestamp_formatter,
+        "partition.timestamp-pattern": request.timestamp_pattern,
+    }
+    given = {key: value for key, value in overrides.items() if value is not None}
+    options = Options({**schema.typed_options.values, **given})
     max_age = _resolve_expiration_time(table.identifier, schema, options, request.expiration_time)
     current_time = datetime.now() if request.now is None else request.now
     if snapshot is None:
@@ -264,11 +263,6 @@ def _list_expired_partitions(
         elif current_time - time > max_age:
             expired.append(partition)
     return sorted(expired, key=lambda p: ",".join(map(str, schema.decode_partition(p))))
-
-
-def _override_options(options: Options, arguments: Mapping[str, str | None]) -> Options:
-    overrides = {key: value for key, value in arguments.items() if value is not None}
-    return Options({**options.values, **overrides})
 
 
 def _resolve_expiration_time(

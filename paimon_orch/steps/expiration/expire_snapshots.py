@@ -329,7 +329,12 @@ def _select_files(plan: SnapshotExpirationPlan, ages: _SnapshotAges) -> Snapshot
         collector.add_deleted_files(version)
     for version in expired:
         collector.add_changelog_files(version)
-    files, refused = _exclude_outside_files(state, collector.collect(expired))
+    files = collector.collect(expired)
+    # Paths in metadata are not trusted: files outside of the table's directories are excluded.
+    remover = SafeDeleter(io=state.io, roots=state.file_roots)
+    refused = tuple(path for path in files.paths if not remover.has_safe_name(path))
+    if refused:
+        files = files.filter(remover.has_safe_name)
     changelog_plan = None
     if plan.keeps_changelog:
         changelog_plan = plan_among_versions(state, ExpireChangelogsRequest(), retained)
@@ -361,15 +366,6 @@ def _to_changelog(state: TableStores, version: RetainedSnapshot) -> RetainedSnap
     """Return the changelog that a snapshot becomes when it expires."""
     path = ChangelogStore(state.io, state.paths).path(version.snapshot.id)
     return replace(version, kind=RetainedSnapshotKind.CHANGELOG, path=path)
-
-
-def _exclude_outside_files(
-    state: TableStores, files: UnreferencedFiles
-) -> tuple[UnreferencedFiles, tuple[str, ...]]:
-    """Exclude files outside of the table's directories: paths in metadata are not trusted."""
-    remover = SafeDeleter(io=state.io, roots=state.file_roots)
-    refused = tuple(path for path in files.paths if not remover.has_safe_name(path))
-    return files.filter(remover.has_safe_name) if refused else files, refused
 
 
 def advance_hint_and_recheck(

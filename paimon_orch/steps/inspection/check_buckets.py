@@ -101,7 +101,8 @@ class _PartCheck:
             live = entries.find_live_rows(version.state)
             report.counts[number] = self._count_rows(version, live)
             for _, _, rows in self._find_stored_rows(version, live):
-                self._mark_needed(version, rows)
+                is_needed = np.zeros(len(entries.content_rows), bool)
+                self._needed.setdefault(version.layout, is_needed)[entries.contents[rows]] = True
             if version.is_changelog:
                 continue
             is_live_name[entries.names[live]] = True
@@ -228,10 +229,6 @@ class _PartCheck:
                         Problem(step=step, order=(*order, index), rule=rule, text=text)
                         for index, (rule, text) in enumerate(found[int(self.entries.contents[row])])
                     )
-
-    def _mark_needed(self, version: CheckedVersion, rows: Indices) -> None:
-        is_needed = np.zeros(len(self.entries.content_rows), bool)
-        self._needed.setdefault(version.layout, is_needed)[self.entries.contents[rows]] = True
 
     def _check_buckets(self, version: CheckedVersion, live: Indices) -> Iterator[Problem]:
         """Check the bucket numbers, and the sorted runs of buckets that changed."""

@@ -81,15 +81,13 @@ class FileChecker:
             raise_if_temporary(error)
             self.findings.add("unreadable", "", str(error))
 
-    def _build_reader(self, schema: TableSchema) -> FileReader:
-        return FileReader(self.io, TablePaths(self.paths.root), schema, {schema.id: schema})
-
     def _check_file(self, entry: ManifestEntry) -> None:
         file = entry.file
         schema = self.schemas.get(file.schema_id)
         fields = [*schema.system_fields, *schema.fields]
         bucket_file = BucketFile(entry.partition, entry.bucket, file)
-        batches = list(self._build_reader(schema).read(bucket_file, fields))
+        reader = FileReader(self.io, TablePaths(self.paths.root), schema, {schema.id: schema})
+        batches = list(reader.read(bucket_file, fields))
         if not batches:
             return
         rows = pa.Table.from_batches(batches)

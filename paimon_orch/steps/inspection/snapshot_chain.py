@@ -70,11 +70,11 @@ class SnapshotChain:
             rows = before.total_record_count + after.delta_record_count
             if after.total_record_count != rows or not _have_same_files(manifests, state, base):
                 kept = {meta.file_name for meta in base}
-                _require_manifests(manifests, [m for m in state if m.file_name not in kept])
+                for meta in state:
+                    if meta.file_name not in kept:
+                        manifests.open(meta)  # an error of a manifest explains the difference
                 yield before, after
-            delta = manifests.manifest_list(
-                after.delta_manifest_list, after.delta_manifest_list_size
-            )
+            delta = manifests.read_delta_list(after)
             state = [*base, *delta]
 
 
@@ -95,12 +95,6 @@ def _have_same_files(
     if not 0 < size <= _MAX_MANIFEST_BYTES:
         return True
     return bool(_count_names(reader, old).equals(_count_names(reader, new)))
-
-
-def _require_manifests(reader: ManifestReader, metas: Sequence[ManifestFileMeta]) -> None:
-    """Raise the error of a manifest that cannot be read, which explains a difference."""
-    for meta in metas:
-        reader.open(meta)
 
 
 def _count_files(metas: Sequence[ManifestFileMeta]) -> int:

@@ -21,7 +21,7 @@ from paimon_orch.format.arrays import to_arrow_array
 from paimon_orch.format.bucket.bucket_function import build_bucket_key_signature
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.display import Displayable, format_count
-from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry, build_entries
+from paimon_orch.format.manifest.manifest_entry import FileKind, build_entries
 from paimon_orch.format.options.core_options import ROW_TRACKING_ENABLED
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
@@ -284,16 +284,18 @@ def run(shared: RescaleIo | None, unit: RescaleUnit) -> bytes:
         read = _read_merged if schema.primary_keys else _read_appended
         for rows in read(shared.reader, unit):
             _route_rows(shared, unit, rows, writers)
-        entries = tuple(_close_writers(unit, writers, schema.typed_options.bucket))
+        total_buckets = schema.typed_options.bucket
+        entries = tuple(
+            entry
+            for bucket, writer in writers.items()
+            for entry in build_entries(
+                FileKind.ADD,
+                PartitionBucket(unit.partition, bucket),
+                total_buckets,
+                writer.close(),
+            )
+        )
     return CommitMessage(entries=entries).encode()
-
-
-def _close_writers(
-    unit: RescaleUnit, writers: Mapping[int, RollingFileWriter], total_buckets: int
-) -> Iterator[ManifestEntry]:
-    for bucket, writer in writers.items():
-        partition_bucket = PartitionBucket(unit.partition, bucket)
-        yield from build_entries(FileKind.ADD, partition_bucket, total_buckets, writer.close())
 
 
 def _read_merged(reader: FileReader, unit: RescaleUnit) -> Iterator[pa.Table]:

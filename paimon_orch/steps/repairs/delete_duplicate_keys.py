@@ -19,7 +19,6 @@ from paimon_orch.errors import UnsupportedError
 from paimon_orch.files.data_file_reader import SYSTEM_FIELDS, BucketFile, FileReader
 from paimon_orch.files.data_file_writer import FileWriterFactory
 from paimon_orch.format.bucket.hash_index import decode_hash_index
-from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.manifest.index_manifest import HASH_INDEX, IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import (
@@ -206,7 +205,8 @@ def commit(
                     rows = read_replaced_rows(
                         writer.reader(split), split.partition_bucket, split.files, positions
                     )
-                    name = f"{_get_directory(state, split.partition_bucket)}/duplicates.parquet"
+                    directory = state.paths.bucket_dir(state.schema, *split.partition_bucket)
+                    name = directory.removeprefix(f"{state.paths.root}/") + "/duplicates.parquet"
                     put_rows_aside(quarantine, folder, name, rows)
                     writer.delete(split, positions, open_writers)
             writer.forget_hashes(partition)
@@ -305,11 +305,6 @@ def _keep_order(file: DataFileMeta, replaced: DataFileMeta) -> DataFileMeta:
         min_sequence_number=replaced.min_sequence_number,
         max_sequence_number=replaced.max_sequence_number,
     )
-
-
-def _get_directory(state: TableState, bucket: PartitionBucket) -> str:
-    directory = state.paths.bucket_dir(state.schema, *bucket)
-    return directory.removeprefix(f"{state.paths.root}/")
 
 
 DELETE_DUPLICATE_KEYS = build_metadata_step(

@@ -6,7 +6,7 @@ See docs/format/orphan-files.md#removing-orphan-files.
 import json
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
 from itertools import groupby, pairwise
@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.errors import PaimonError, StorageError, raise_if_temporary
-from paimon_orch.format.arrays import Indices
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.options.core_options import (
     DATA_FILE_PATH_DIRECTORY,
@@ -196,7 +195,9 @@ def list_names_by_part(
         table, summary = files.to_table(), {}
     else:
         table, summary = _read_manifests(search.reader, unit)
-    codes = _compute_parts(table["name"].to_pylist(), parts)
+    names = table["name"].to_pylist()
+    # The part of a name is equal in all processes.
+    codes = np.fromiter(map(zlib.crc32, names), np.int64, len(names)) % parts
     order = np.argsort(codes, kind="stable")
     ordered = table.take(pa.array(order)) if parts > 1 else table
     bounds = np.searchsorted(codes[order], np.arange(parts + 1)).tolist()
@@ -322,13 +323,6 @@ def _encode_name(name: str) -> bytes:
 
 def _decode_name(name: bytes) -> str:
     return name.decode("utf-8", "surrogatepass")
-
-
-def _compute_parts(names: Sequence[bytes], parts: int) -> Indices:
-    """Return the part to which each file name belongs, equal in all processes."""
-    if parts == 1:
-        return np.zeros(len(names), np.int64)
-    return np.fromiter(map(zlib.crc32, names), np.int64, len(names)) % parts
 
 
 def find_unreferenced_names(pieces: Sequence[bytes]) -> bytes:
@@ -483,7 +477,9 @@ def _expand_directory(
         if not _is_partition_of(info.name, escape_path_name(key)):
             continue
         value = unescape_path_name(info.name.partition("=")[2])
-        specs = _filter_specs(directory.specs, key, value)
+        specs = directory.specs  # None for all partitions
+        if specs is not None:
+            specs = tuple(spec for spec in specs if key not in spec or value in spec[key])
         if specs is None or specs:
             yield SearchedDirectory(info.path, levels - 1, specs)
 
@@ -500,15 +496,6 @@ def _build_directory_names(spec: Mapping[str, object], schema: TableSchema) -> _
     return {key: {value, encoded[key]} for key, value in values.items()}
 
 
-def _filter_specs(
-    specs: tuple[_DirectoryNames, ...] | None, key: str, value: str
-) -> tuple[_DirectoryNames, ...] | None:
-    """Return the specs that match one value; as argument and result, None means all partitions."""
-    if specs is None:
-        return None
-    return tuple(spec for spec in specs if key not in spec or value in spec[key])
-
-
 def find_unfinished_files(
     io: FileIO, paths: TablePaths, before: float, tree: FileTree | None = None
 ) -> Iterator[OrphanCandidate]:
@@ -516,8 +503,10 @@ def find_unfinished_files(
 
     They are searched in ``tree``, if there is one.
     """
-    folders = dict.fromkeys(_TEMPORARY_FOLDERS, _is_temporary_name) | {
-        folder: _build_unknown_name_filter(prefixes) for folder, prefixes in _BRANCH_FOLDERS.items()
+    # The known prefixes of a folder's names; None if its unfinished files have temporary names.
+    folders: dict[str, tuple[str, ...] | None] = {
+        **dict.fromkeys(_TEMPORARY_FOLDERS),
+        **_BRANCH_FOLDERS,
     }
 
     def list_folder(folder: str) -> list[FileInfo]:
@@ -526,16 +515,13 @@ def find_unfinished_files(
 
     limit = _compute_safe_cutoff(io, before)
     listings = map_concurrently(io, list_folder, folders)
-    for is_candidate, infos in zip(folders.values(), listings, strict=True):
+    for prefixes, infos in zip(folders.values(), listings, strict=True):
         for info in infos:
             is_file = not info.is_dir and not info.is_link
-            if is_file and info.modified < limit and is_candidate(info.name):
+            is_unfinished = (
+                info.name.startswith(".") and info.name.endswith(".tmp")
+                if prefixes is None
+                else not info.name.startswith(prefixes)
+            )
+            if is_file and is_unfinished and info.modified < limit:
                 yield OrphanCandidate(info.path, info.size)
-
-
-def _build_unknown_name_filter(prefixes: tuple[str, ...]) -> Callable[[str], bool]:
-    return lambda name: not name.startswith(prefixes)
-
-
-def _is_temporary_name(name: str) -> bool:
-    return name.startswith(".") and name.endswith(".tmp")

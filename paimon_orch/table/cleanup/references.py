@@ -260,7 +260,7 @@ class ReferencedFiles:
         return [
             version
             for path, version in versions.by_path.items()
-            if not _has_same_snapshot(self.versions.get(path), version)
+            if path not in self.versions or self.versions[path].snapshot != version.snapshot
         ]
 
     def _read(self, pending: Sequence[RetainedSnapshot]) -> None:
@@ -314,7 +314,3 @@ class ReferencedFiles:
                     self.names.update(manifest.extra_file_names())
                     self._opened.add(meta.file_name)
         self.names |= names
-
-
-def _has_same_snapshot(previous: RetainedSnapshot | None, version: RetainedSnapshot) -> bool:
-    return previous is not None and previous.snapshot == version.snapshot

@@ -5,7 +5,7 @@ Here, a *version* of a table is a snapshot, a tag, or the changelog of an expire
 See docs/format/snapshot-expiration.md and docs/format/tags-branches-consumers.md.
 """
 
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
@@ -203,10 +203,12 @@ class RetainedSnapshotStore:
         list_branches = start_call(self.io, partial(self._list_branch_names, listings))
         versions = self._read_all(listed, known, vanished)
         others = [TablePaths(self.root, name) for name in list_branches()]
-        list_branch = partial(self._list_checked_branch, listings)
-        for paths, (schema, listed) in zip(
-            others, list(map_concurrently(self.io, list_branch, others)), strict=True
-        ):
+        branches = map_concurrently(
+            self.io,
+            lambda paths: (self._find_newest_schema(paths), self._list_branch(listings, paths)),
+            others,
+        )
+        for paths, (schema, listed) in zip(others, list(branches), strict=True):
             newest_schemas[paths.branch] = schema
             versions += self._read_all(listed, known, vanished)
         return RetainedVersions(
@@ -221,11 +223,6 @@ class RetainedSnapshotStore:
         entries = listings.get(f"{self.root}/{BRANCH_DIRECTORY}")
         names = Branches(self.io, self.root).names
         return names() if entries is None else list(select_branches(entries))
-
-    def _list_checked_branch(
-        self, listings: Mapping[str, Sequence[FileInfo]], paths: TablePaths
-    ) -> tuple[int | None, list[_ListedVersion]]:
-        return self._find_newest_schema(paths), self._list_branch(listings, paths)
 
     def _find_newest_schema(self, paths: TablePaths) -> int | None:
         """Return the id of a branch's newest schema, or None if the caller has read it."""
@@ -245,7 +242,9 @@ class RetainedSnapshotStore:
     ) -> list[_ListedVersion]:
         """List the versions of a branch: first its snapshots, then what they can become."""
         entries = self._list(listings, paths.snapshot_dir)
-        read_earliest = start_call(self.io, partial(self._read_earliest, paths, entries))
+        has_hint = any(info.name == EARLIEST for info in entries)
+        store = SnapshotStore(self.io, paths)
+        read_earliest = start_call(self.io, lambda: store.hint(EARLIEST) if has_hint else None)
         list_changelogs = start_call(self.io, partial(self._list_changelogs, listings, paths))
         build = partial(_ListedVersion, branch=paths.branch)
         tags = [
@@ -264,12 +263,6 @@ class RetainedSnapshotStore:
     ) -> Sequence[FileInfo]:
         entries = listings.get(directory)
         return list_metadata_directory(self.io, directory) if entries is None else entries
-
-    def _read_earliest(self, paths: TablePaths, entries: Iterable[FileInfo]) -> int | None:
-        """Return the hint EARLIEST, or None if the listing of the snapshots does not have it."""
-        if all(info.name != EARLIEST for info in entries):
-            return None
-        return SnapshotStore(self.io, paths).hint(EARLIEST)
 
     def _list_changelogs(
         self, listings: Mapping[str, Sequence[FileInfo]], paths: TablePaths
@@ -318,10 +311,13 @@ class RetainedSnapshotStore:
         """Read a version, unless its known file is unchanged; return None if it was deleted."""
         path = listed.info.path
         same = known.get(path)
+        # The version alone may be a hash of the content: a tag that was moved and moved back,
+        # between which it was read, has the same hash, but was modified later.
         if (
             same is not None
             and self.io.capabilities.has_slow_requests
-            and _is_unchanged(same.listed, listed.info)
+            and listed.info.version
+            and same.listed == listed.info
         ):
             return replace(same, is_complete=listed.is_complete, listed=listed.info)
         try:
@@ -358,12 +354,3 @@ def _decide_changelog(version: RetainedSnapshot, tagged: Container[int]) -> Reta
     elif version.kind is RetainedSnapshotKind.SNAPSHOT:
         keeps_changelog &= version.branch == MAIN_BRANCH and version.snapshot.id not in tagged
     return replace(version, keeps_changelog=keeps_changelog)
-
-
-def _is_unchanged(before: FileInfo | None, now: FileInfo) -> bool:
-    """Return whether a listed file is the one that was listed before it was read.
-
-    The version alone may be a hash of the content: a tag that was moved and moved back, between
-    which it was read, has the same hash, but was modified later.
-    """
-    return before is not None and bool(now.version) and before == now

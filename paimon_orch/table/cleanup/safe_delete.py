@@ -77,7 +77,8 @@ class SafeDeleter:
         except (NotAllowedError, CorruptFileError, IsADirectoryError):  # a link or a directory
             allowed = False
         except PermissionError as error:  # some systems raise this error for a directory
-            if not self._is_directory(path):
+            siblings = self.io.list_dir(path.rpartition("/")[0])
+            if not any(info.path == path and info.is_dir for info in siblings):
                 raise StorageError(
                     f"{path} cannot be removed ({error.strerror or error}). Repeat the step to "
                     "continue from there"
@@ -91,10 +92,6 @@ class SafeDeleter:
             logger.warning("%s is not deleted: it is not in the table's own directories", path)
             self.refused.append(path)
         return allowed
-
-    def _is_directory(self, path: str) -> bool:
-        siblings = self.io.list_dir(path.rpartition("/")[0])
-        return any(info.path == path and info.is_dir for info in siblings)
 
     def delete_empty_dirs(self, directories: Iterable[str], root: str) -> int:
         """Delete empty directories and their empty parents below ``root``; return their number."""

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import partial
 from typing import Protocol
 from uuid import uuid4
 
@@ -354,7 +353,9 @@ class TableCommit:
         else:
             base = state.base.follow(later, schema)
         built = self._build(state, base)
-        statistics = self._count_changes(built, schema)
+        statistics: Sequence[PartitionStatistics] = ()
+        if self.snapshots.catalog is not None:
+            statistics = count_partition_changes(built.entries, schema)
         snapshot = built.snapshot
         state.delta_lists.add(snapshot.delta_manifest_list)
         state.is_creating = True
@@ -386,7 +387,16 @@ class TableCommit:
         The second is None if the previous attempt is not known to be followed by these only.
         """
         known = self.planned if state.base is None else state.base.snapshot
-        read_later_schema = start_call(self.snapshots.io, partial(self._read_later_schema, known))
+        # If no schema follows that of the known snapshot, this is the newest one if the table still
+        # has the snapshot: a table that was created again can have another schema with its id.
+        read_later_schema = start_call(
+            self.snapshots.io,
+            lambda: (
+                self.schemas.latest()
+                if known is None
+                else self.schemas.latest_after(known.schema_id)
+            ),
+        )
         later = None
         if state.base is not None and known is not None:
             later = find_later_snapshots(self.snapshots, known)
@@ -403,16 +413,6 @@ class TableCommit:
             schema = self.schemas.latest()  # it was changed in between, or the table was replaced
         return latest, later, schema
 
-    def _read_later_schema(self, known: Snapshot | None) -> TableSchema | None:
-        """Return the newest schema; None if no schema follows that of a known snapshot.
-
-        Then it is the newest one if the table still has this snapshot: a table that was created
-        again can have another schema with its id.
-        """
-        return (
-            self.schemas.latest() if known is None else self.schemas.latest_after(known.schema_id)
-        )
-
     def _build(self, state: _CommitState, base: CommitBase) -> BuiltSnapshot:
         """Write the manifests of the next snapshot."""
         if state.builder is None:
@@ -428,14 +428,6 @@ class TableCommit:
         state.entries = built.entries
         state.builder.writer.flush()
         return built
-
-    def _count_changes(
-        self, built: BuiltSnapshot, schema: TableSchema
-    ) -> Sequence[PartitionStatistics]:
-        """Return the changes of the partitions, for catalogs that make the commits."""
-        if self.snapshots.catalog is None:
-            return ()
-        return count_partition_changes(built.entries, schema)
 
     def _update_hint(self, snapshot: Snapshot) -> None:
         """Write the hint LATEST, unless the catalog does that."""

@@ -102,7 +102,7 @@ class CommitBase:
             reader.io,
             lambda: reader.manifest_list(latest.base_manifest_list, latest.base_manifest_list_size),
         )
-        deltas = list(map_concurrently(reader.io, self._read_delta_list, later))
+        deltas = list(map_concurrently(reader.io, reader.read_delta_list, later))
         is_complete = all(each.commit_kind is not CommitKind.OVERWRITE for each in later)
         return CommitBase(
             snapshot=latest,
@@ -119,11 +119,6 @@ class CommitBase:
             self.snapshot is not None and latest.index_manifest == self.snapshot.index_manifest
         )
         return self.index if is_kept else self.reader.read_index_entries(latest)
-
-    def _read_delta_list(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
-        return self.reader.manifest_list(
-            snapshot.delta_manifest_list, snapshot.delta_manifest_list_size
-        )
 
     def read_live_entries(self, touched: TouchedBuckets) -> list[ManifestEntry]:
         """Return the live entries of buckets; reads only manifests that may name them."""

@@ -241,12 +241,12 @@ class SnapshotBuilder:
         latest = self._latest
         inherited = latest.properties if latest is not None and self.changes.merge_manifests else {}
         sequence = build_sequence_properties(
-            self._schema.typed_options, latest, entries, self._read_latest_entries
+            self._schema.typed_options,
+            latest,
+            entries,
+            lambda: [] if latest is None else self._reader.read_live_entries(latest),
         )
         return {**inherited, **sequence}
-
-    def _read_latest_entries(self) -> list[ManifestEntry]:
-        return [] if self._latest is None else self._reader.read_live_entries(self._latest)
 
     def _add_overwritten_entries(self) -> tuple[list[ManifestEntry], list[IndexManifestEntry]]:
         """Return the entries; for an overwrite, add deletes of the overwritten live files."""

@@ -148,19 +148,15 @@ def _summarize_column(values: Iterable[Any], field: Field) -> PartitionSummary:
     decoded = [decode_partition_value(value, field.type) for value in values]
     numbers = [value for value in decoded if value is not None and not _is_nan(value)]
     # Java Paimon up to 2.0 fails to read a summary without bounds; wider bounds are always right.
-    numbers = numbers or [_get_any_value(field)]
+    if not numbers:
+        is_text = isinstance(field.type, AtomicType) and field.type.name in _TEXT_TYPES
+        numbers = ["" if is_text else 0]
     return PartitionSummary(
         contains_null=any(value is None for value in decoded),
         contains_nan=any(map(_is_nan, decoded)),
         lower_bound=encode_single_value(min(numbers), field.type),
         upper_bound=encode_single_value(max(numbers), field.type),
     )
-
-
-def _get_any_value(field: Field) -> Any:
-    """Return some value of the type of a partition column."""
-    is_text = isinstance(field.type, AtomicType) and field.type.name in _TEXT_TYPES
-    return "" if is_text else 0
 
 
 def _is_nan(value: Any) -> bool:

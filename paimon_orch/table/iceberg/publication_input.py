@@ -89,20 +89,16 @@ def read_publication_input(
     if latest is None:
         return None
     earliest = hint if hint in ids else min(ids, default=0)
+    tags = snapshots.tags()
+    tagged = map_concurrently(snapshots.io, partial(_find_tagged_snapshot, snapshots), tags)
     return PublicationInput(
         schema=schema,
         settings=settings,
         latest=latest,
         earliest_hint=hint,
         snapshot_ids=frozenset(number for number in ids if number >= earliest),
-        tags=_read_tags(snapshots),
+        tags={name: id_ for name, id_ in zip(tags, tagged, strict=True) if id_ is not None},
     )
-
-
-def _read_tags(snapshots: SnapshotStore) -> dict[str, int]:
-    names = snapshots.tags()
-    ids = map_concurrently(snapshots.io, partial(_find_tagged_snapshot, snapshots), names)
-    return {name: number for name, number in zip(names, ids, strict=True) if number is not None}
 
 
 def _find_tagged_snapshot(snapshots: SnapshotStore, name: str) -> int | None:

@@ -299,7 +299,8 @@ class SnapshotReplay:
             kept: list[Entry] = []
             removed: list[Entry] = []
             if self._may_contain(manifest, partitions):
-                for entry in self._read_live_entries(manifest, selected):
+                entries = self.store.read_entries(manifest, selected)
+                for entry in filter(is_live, inherit_first_row_ids(entries, manifest.first_row_id)):
                     (kept if keep(entry) else removed).append(entry)
             if not removed:
                 result.append(manifest)
@@ -322,12 +323,6 @@ class SnapshotReplay:
             return True
         values = [self.entries.decode_partition(partition) for partition in partitions]
         return may_contain(manifest, values, self.schema.partition_fields)
-
-    def _read_live_entries(
-        self, manifest: IcebergManifestFile, names: Collection[str] | None
-    ) -> Iterator[Entry]:
-        entries = self.store.read_entries(manifest, names)
-        return filter(is_live, inherit_first_row_ids(entries, manifest.first_row_id))
 
     def _update_vectors(
         self,
@@ -465,6 +460,10 @@ class SnapshotReplay:
             added_rows = next_row_id - first_row_id
         parent_id = None if parent is None or parent.id >= snapshot.id else parent.id
         path = writer.write_list(manifests, parent_id)
+        operation = "append"
+        if delta.removed.files:
+            is_compaction = snapshot.commit_kind is CommitKind.COMPACT
+            operation = "replace" if is_compaction else "overwrite"
         return IcebergState(
             snapshot=IcebergSnapshot(
                 id=snapshot.id,
@@ -474,7 +473,7 @@ class SnapshotReplay:
                 schema_id=snapshot.schema_id,
                 summary={
                     **snapshot.properties,
-                    **build_summary(delta, totals, _find_operation(snapshot, delta)),
+                    **build_summary(delta, totals, operation),
                     COMMIT_IDENTITY: build_commit_identity(snapshot),
                     VISIBLE_LEVELS: describe_visible_levels(self.schema),
                 },
@@ -529,9 +528,3 @@ def _locate_vector(entry: Entry) -> tuple[Any, ...]:
 
 def _identify(item: IndexManifestEntry) -> tuple[object, ...]:
     return item.partition, item.bucket, item.index_type, item.file_name
-
-
-def _find_operation(snapshot: Snapshot, delta: SnapshotDelta) -> str:
-    if not delta.removed.files:
-        return "append"
-    return "replace" if snapshot.commit_kind is CommitKind.COMPACT else "overwrite"

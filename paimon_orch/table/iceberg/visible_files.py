@@ -155,7 +155,9 @@ class IcebergEntryBuilder:
     def _build_vector_entry(
         self, item: IndexManifestEntry, vector: DeletionVectorRange, path: str, snapshot_id: int
     ) -> Entry:
-        index_path = self._find_index_path(item)
+        index_path = item.external_path
+        if index_path is None:
+            index_path = self._relocate(self.paths.index_file(self.schema, item))
         if vector.cardinality is None:
             raise UnsupportedError(
                 f"{index_path}: the deletion vector of {vector.data_file} has no cardinality, "
@@ -176,11 +178,6 @@ class IcebergEntryBuilder:
                 "content_size_in_bytes": vector.length,
             },
         )
-
-    def _find_index_path(self, item: IndexManifestEntry) -> str:
-        if item.external_path is not None:
-            return item.external_path
-        return self._relocate(self.paths.index_file(self.schema, item))
 
     def _build_entry(self, snapshot_id: int, file: dict[str, Any]) -> Entry:
         return {

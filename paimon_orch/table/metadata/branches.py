@@ -283,7 +283,9 @@ class Branches:
         for path in plan.deleted_paths:
             self.io.delete(path)
         for path, source in plan.sources.items():
-            self._copy_file(source, path)
+            data = self.io.read_bytes(source)
+            if not self.io.create(path, data):
+                self.io.write(path, data)
         if (main.hint(EARLIEST) or 0) > plan.snapshots[0]:
             main.write_hint(EARLIEST, plan.snapshots[0])
         main.write_hint(LATEST, plan.snapshots[-1])
@@ -300,11 +302,6 @@ class Branches:
         if earliest is None:
             raise InputError(f"branch {name!r} has no snapshot; main cannot be moved to it")
         return [number for number in store.ids() if number >= earliest]
-
-    def _copy_file(self, source: str, target: str) -> None:
-        data = self.io.read_bytes(source)
-        if not self.io.create(target, data):
-            self.io.write(target, data)
 
     def find_existing(self, name: str) -> TablePaths:
         """Return the paths of a branch; raises :class:`NotFoundError` if it does not exist."""

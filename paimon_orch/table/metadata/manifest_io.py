@@ -119,7 +119,7 @@ class ManifestReader:
                 snapshot.base_manifest_list, snapshot.base_manifest_list_size
             ),
         )
-        delta = self._read_delta_list(snapshot)
+        delta = self.read_delta_list(snapshot)
         return [*read_base(), *delta]
 
     def read_lists_ahead(self, snapshots: Iterable[Snapshot]) -> None:
@@ -135,7 +135,8 @@ class ManifestReader:
         if self.keeps_files:
             read_ahead(self.io, (partial(self._read_bytes, *each) for each in lists.items()))
 
-    def _read_delta_list(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
+    def read_delta_list(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
+        """Read the manifests that a snapshot added."""
         return self.manifest_list(snapshot.delta_manifest_list, snapshot.delta_manifest_list_size)
 
     def entries(
@@ -255,7 +256,7 @@ class ManifestReader:
 
     def read_delta_entries(self, snapshot: Snapshot) -> list[ManifestEntry]:
         """Read the entries that one commit added and deleted."""
-        return self.entries(self._read_delta_list(snapshot))
+        return self.entries(self.read_delta_list(snapshot))
 
     def open_all(self, metas: Iterable[ManifestFileMeta]) -> Iterator[Manifest]:
         """Yield the manifests as columns; reads some of the next ones at the same time.

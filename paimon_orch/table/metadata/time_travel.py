@@ -118,16 +118,14 @@ def find_first_since_watermark(snapshots: SnapshotStore, watermark: int) -> Snap
 
     Raises :class:`NotFoundError` if there is none.
     """
-    found = _find_first_reaching(snapshots, watermark, _get_watermark)
+    found = _find_first_reaching(
+        snapshots, watermark, lambda s: None if s.watermark == NO_WATERMARK else s.watermark
+    )
     if found is None:
         raise NotFoundError(
             f"{snapshots.paths.root} has no snapshot or tag with a watermark of {watermark} or more"
         )
     return found
-
-
-def _get_watermark(snapshot: Snapshot) -> int | None:
-    return None if snapshot.watermark == NO_WATERMARK else snapshot.watermark
 
 
 def _find_first_reaching(

@@ -103,17 +103,15 @@ def find_range_between_times(
     if start_millis > end_millis:
         raise InputError(f"the first time, {start_millis} ms, is after the last, {end_millis} ms")
     earliest = store.earliest_id() or 1
-    start, end = (_find_id_at_time(store, t) or earliest - 1 for t in (start_millis, end_millis))
+    start, end = (
+        next((s.id for s in store.walk_back() if s.time_millis <= time), earliest - 1)
+        for time in (start_millis, end_millis)
+    )
     if start == end:
         return start, end, "delta"
     by_ids = _resolve_mode_between_ids(schema) if mode == "auto" else mode
     is_expired = by_ids == "diff" and start < earliest and earliest > 1
     return (earliest if is_expired else start), end, mode
-
-
-def _find_id_at_time(store: SnapshotStore, time_millis: int) -> int | None:
-    snapshots = store.walk_back()
-    return next((s.id for s in snapshots if s.time_millis <= time_millis), None)
 
 
 def _resolve_mode_between_ids(schema: TableSchema) -> str:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.data_types import AtomicType, Field, is_blob
 from paimon_orch.format.types.predicate import collect_columns
 from paimon_orch.table.scan.base_scan import ROW_KIND
@@ -75,10 +74,7 @@ def _count_split(scan: "Scan", split: BucketSplit) -> int | None:
     """Return the number of rows of a bucket, or None if it must be read."""
     if not scan.has_no_row_filter or split.is_fallback or split.origins:
         return None
-    return _count_from_metadata(split, scan.schema)
-
-
-def _count_from_metadata(split: BucketSplit, schema: TableSchema) -> int | None:
+    schema = scan.schema
     if has_data_evolution(schema):
         return _count_row_ids(split)
     if schema.primary_keys and any(file.delete_row_count is None for file in split.files):

@@ -64,6 +64,10 @@ def build_scan(stores: TableStores, request: ScanRequest) -> Scan:
     predicate = bind_filter(request.filter, readable)
     columns = schema.names if request.columns is None else request.columns
     fields, variants = select_columns(readable, columns)
+    merge_level_0 = request.merge_level_0
+    if merge_level_0 is None and schema.typed_options.has_deletion_vectors:
+        # Time travel also uses the newest options.
+        merge_level_0 = newest.typed_options.get(DELETION_VECTORS_MERGE_ON_READ)
     return Scan(
         label=stores.label,
         io=stores.io,
@@ -77,7 +81,7 @@ def build_scan(stores: TableStores, request: ScanRequest) -> Scan:
         limit=request.limit,
         fallback=_find_fallback(stores, schema, newest, request, snapshot),
         order=parse_order(request.order_by, schema),
-        merge_level_0=_resolve_merge_level_0(request.merge_level_0, schema, newest),
+        merge_level_0=merge_level_0,
         merge_postponed=should_merge_postponed(newest),
         batch_sizes=stores.batch_sizes,
     )
@@ -118,20 +122,6 @@ def _find_fallback(
     if not branch or branch == stores.paths.branch:
         return None
     return find(SCAN_FALLBACK_BRANCH, branch)
-
-
-def _resolve_merge_level_0(
-    requested: bool | None,  # noqa: FBT001 - the option's value
-    schema: TableSchema,
-    newest: TableSchema,
-) -> bool | None:
-    """Return the requested value, by default the value of the newest options.
-
-    Time travel also uses the newest options.
-    """
-    if requested is None and schema.typed_options.has_deletion_vectors:
-        return newest.typed_options.get(DELETION_VECTORS_MERGE_ON_READ)
-    return requested
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

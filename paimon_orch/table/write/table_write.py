@@ -185,16 +185,11 @@ class TableWriter(UncommittedFiles):
             else:
                 self._entries += self._close_writer(partition_bucket, writer)
             if has_changelog:
-                self._write_changelog(
-                    partition_bucket, batch.rows.take(to_arrow_array(batch.order))
-                )
+                writer = self._open_writer(partition_bucket, changelog=True)
+                writer.write(batch.rows.take(to_arrow_array(batch.order)))
+                self._changelog += self._close_writer(partition_bucket, writer)
         self._buffers.clear()
         self._buffered_bytes = 0
-
-    def _write_changelog(self, partition_bucket: PartitionBucket, rows: pa.Table) -> None:
-        writer = self._open_writer(partition_bucket, changelog=True)
-        writer.write(rows)
-        self._changelog += self._close_writer(partition_bucket, writer)
 
     def _merge_flushes(self) -> None:
         """Add the files of each bucket, for snapshot ordering; merge flushes of the same bucket."""

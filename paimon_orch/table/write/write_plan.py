@@ -47,11 +47,6 @@ class WritePlan:
         """Return the schema that rows are written with."""
         return self.factory.schema
 
-    def _complete(self, rows: pa.Table) -> pa.Table:
-        if self.text_formats is not None:
-            rows = self.text_formats.apply(rows, self.schema)
-        return add_missing_columns(rows, self.schema)
-
     def prepare(
         self, batches: Iterable[pa.RecordBatch], first_row: int | None = None
     ) -> Iterator[pa.Table]:
@@ -59,8 +54,11 @@ class WritePlan:
         is_numbered = first_row is not None and bool(self.schema.primary_keys)
         row_number = first_row or 0
         for batch in batches:
+            rows = pa.Table.from_batches([batch])
+            if self.text_formats is not None:
+                rows = self.text_formats.apply(rows, self.schema)
             rows = convert_rows(
-                self._complete(pa.Table.from_batches([batch])),
+                add_missing_columns(rows, self.schema),
                 self.schema,
                 row_kind=self.row_kind,
                 are_new=self.rows_are_new,

@@ -131,8 +131,10 @@ def check_chain(context: RuleContext, chain: SnapshotChain) -> Iterator[DoctorFi
             )
     except (PaimonError, OSError) as error:
         raise_if_temporary(error)
+        store = context.snapshots
+        has_expired = store.catalog is None and not store.exists(chain.oldest.id)
         # the newest snapshot is read again, with a rule of its own
-        if _has_snapshots(context, chain) and _has_lists(context, chain.snapshots[-1]):
+        if not has_expired and _has_lists(context, chain.snapshots[-1]):
             yield context.describe_unreadable_snapshot(error)
     for before, after in chain.find_backward_times(_CLOCK_TOLERANCE_SECONDS * 1000):
         seconds = (before.time_millis - after.time_millis) / 1000
@@ -144,11 +146,6 @@ def check_chain(context: RuleContext, chain: SnapshotChain) -> Iterator[DoctorFi
             "snapshot",
             advice=_SET_CLOCK,
         )
-
-
-def _has_snapshots(context: RuleContext, chain: SnapshotChain) -> bool:
-    """Return whether the snapshots have not expired during the examination."""
-    return context.snapshots.catalog is not None or context.snapshots.exists(chain.oldest.id)
 
 
 def _has_lists(context: RuleContext, snapshot: Snapshot) -> bool:

@@ -159,14 +159,6 @@ def predict_compaction_of(
     )
 
 
-def _predict_minor_compaction(inspection: Inspection) -> Remedy | None:
-    return predict_compaction_of(inspection, COMPACT, CompactRequest())
-
-
-def _predict_full_compaction(inspection: Inspection) -> Remedy | None:
-    return predict_compaction_of(inspection, COMPACT_FULLY, CompactRequest(strategy="full"))
-
-
 def _predict_materialization(inspection: Inspection) -> Remedy | None:
     planned = materialize_deletion_vectors.plan(
         inspection.table, PartitionRequest(), state=inspection.state
@@ -217,8 +209,10 @@ def _predict_expiration(inspection: Inspection) -> Remedy | None:
 
 
 _PREDICTIONS: Mapping[str, Callable[[Inspection], Remedy | None]] = {
-    COMPACT: _predict_minor_compaction,
-    COMPACT_FULLY: _predict_full_compaction,
+    COMPACT: lambda each: predict_compaction_of(each, COMPACT, CompactRequest()),
+    COMPACT_FULLY: lambda each: predict_compaction_of(
+        each, COMPACT_FULLY, CompactRequest(strategy="full")
+    ),
     MATERIALIZE_VECTORS: _predict_materialization,
     COMPACT_MANIFESTS: _predict_merged_manifests,
     REWRITE_FILE_INDEX: _predict_indexes,
