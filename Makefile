@@ -90,6 +90,7 @@ reference: install-dev ## write the generated pages and pictures of docs/
 	PYTHONPATH=tests:. $(BIN)/python -m support.docs.reference
 	PYTHONPATH=tests:. $(BIN)/python -m support.docs.compatibility > docs/compatibility.md
 	PYTHONPATH=tests:. $(BIN)/python -m support.docs.trust > docs/trust.md
+	PYTHONPATH=tests:. $(BIN)/python -m support.docs.soak > docs/soak.md
 	PYTHONPATH=tests:. $(BIN)/python -m support.docs.pictures
 
 screenshots: install-dev ## take the screenshots of docs/images: a year of flights, Airflow, and Chromium

@@ -28,7 +28,7 @@ import typer
 from measurement import HERE, console, show
 from performance_results import describe_machine
 from soak_lake import FinalCheck, Sampler, create_tables
-from soak_places import JAVA, PLACES, PYPAIMON, Place
+from soak_places import AIRFLOW, JAVA, PLACES, PYPAIMON, Place
 from soak_plots import draw_soaks
 from soak_processes import Maintainer, SoakProcess, Writer, kill_at_random, wait_until
 from soak_watch import SnapshotWatch
@@ -70,25 +70,26 @@ class Soak:
         for name in (JAVA, PYPAIMON):
             self._add_peer(name, peers)
         self.maintainers.append(Maintainer("Dagster", self._our_command("dagster"), self.stop))
-        if "airflow" in peers:
+        if self._can_take_part(AIRFLOW, peers):
             try:
                 command = self._airflow_command()
             except PeerUnavailableError as error:
-                self.skipped["Airflow"] = str(error)
+                self.skipped[AIRFLOW] = str(error)
             else:
-                self.maintainers.append(Maintainer("Airflow", command, self.stop))
-        else:
-            self.skipped["Airflow"] = "not asked for"
+                self.maintainers.append(Maintainer(AIRFLOW, command, self.stop))
+
+    def _can_take_part(self, name: str, peers: Sequence[str]) -> bool:
+        reason = self.place.left_out.get(name, "" if name in peers else "not asked for")
+        if reason:
+            self.skipped[name] = reason
+        return not reason
 
     def _add_peer(self, name: str, peers: Sequence[str]) -> None:
-        reason = self.place.left_out.get(name, "" if name in peers else "not asked for")
-        if not reason:
+        if self._can_take_part(name, peers):
             try:
                 self._add_writer(name, peer_start(name), self.place.peers[name])
             except PeerUnavailableError as error:
-                reason = str(error)
-        if reason:
-            self.skipped[name] = reason
+                self.skipped[name] = str(error)
 
     def _add_writer(
         self, name: str, start: PeerCommand, warehouse: Mapping[str, str] | None = None
@@ -118,8 +119,6 @@ class Soak:
         site = self.folder / "site"
         install_package(site)
         connection = {"conn_type": "paimon", "host": self.place.root}
-        if self.place.options:
-            connection["extra"] = json.dumps({"storage_options": dict(self.place.options)})
         environment = build_environment(self.folder / "airflow", site)
         environment["AIRFLOW_CONN_PAIMON_DEFAULT"] = json.dumps(connection)
         arguments = ("-P", str(_WORKER), "airflow", self.place.root, "{}")
@@ -193,7 +192,8 @@ def describe(soak: Soak, sampler: Sampler, checks: Mapping[str, Record]) -> dict
     }
     maintainers = {
         each.name: {
-            "turns": each.turns,
+            "started_rounds": each.turns,
+            "finished_rounds": each.finished,
             "actions": each.actions,
             "kills": each.kills,
             "conflicts": each.conflicts,
@@ -238,7 +238,7 @@ def run_soak(
     folder: Path,
     table_count: int | None = None,
     kill_every: float = 6.0,
-    peers: Sequence[str] = (JAVA, PYPAIMON, "airflow"),
+    peers: Sequence[str] = (JAVA, PYPAIMON, AIRFLOW),
 ) -> dict[str, Any]:
     """Run a soak in a folder, and return its report."""
     with PLACES[place](folder) as opened:

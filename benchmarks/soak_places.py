@@ -12,8 +12,9 @@ from typing import Any
 from support.hdfs.cluster import run_hdfs
 from support.seaweedfs import find_weed, run_seaweedfs
 
-JAVA, PYPAIMON = "java-2.0", "pypaimon"
+JAVA, PYPAIMON, AIRFLOW = "java-2.0", "pypaimon", "Airflow"
 _BUCKET = "soak"
+_NO_CLIENT = "its environment has no client of the store"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +30,7 @@ class Place:
     has_unsafe_renames: bool = False
     """Whether other implementations may replace a snapshot here; see soak_watch."""
     left_out: Mapping[str, str] = field(default_factory=dict)
-    """The reasons why other peers do not write here."""
+    """The reasons why others do not take part here."""
 
 
 @contextmanager
@@ -57,7 +58,7 @@ def s3_server(folder: Path) -> Iterator[Place]:
             root=f"s3://{_BUCKET}/lake",
             options=server.options,
             peers={},
-            left_out={JAVA: reason, PYPAIMON: reason},
+            left_out={JAVA: reason, PYPAIMON: reason, AIRFLOW: _NO_CLIENT},
         )
 
 
@@ -70,7 +71,7 @@ def hdfs(folder: Path) -> Iterator[Place]:
             title="HDFS (MiniDFSCluster)",
             root=root,
             peers={JAVA: {"warehouse": root}},
-            left_out={PYPAIMON: "its environment has no client of HDFS"},
+            left_out={PYPAIMON: _NO_CLIENT, AIRFLOW: _NO_CLIENT},
         )
 
 

@@ -146,13 +146,15 @@ class Maintainer(SoakProcess):
     def __init__(self, name: str, start: PeerCommand, stop: threading.Event) -> None:
         super().__init__(name, start, stop)
         self.turns = 0
+        self.finished = 0
         self.actions = 0
 
     def take_turn(self) -> None:
-        """Run the maintenance of all tables once."""
-        answer = self.ask("maintain")
+        """Run one round of the maintenance."""
+        answer = self.ask("maintain", turn=self.turns)
+        self.turns += 1
         if answer is not None:
-            self.turns += 1
+            self.finished += 1
             self.actions += answer["actions"]
             for text in answer["errors"]:
                 table, _, reason = text.partition(": ")
@@ -165,8 +167,10 @@ def kill_at_random(
 ) -> None:
     """Kill a random process again and again, until the soak stops."""
     rng = random.Random(f"{seed} kills")  # noqa: S311 - no secret
+    # a maintainer starts slowly and works for long, so it is killed less often
+    weights = [1 if isinstance(process, Maintainer) else 3 for process in processes]
     while not stop.wait(rng.expovariate(1 / every)):
-        rng.choice(processes).kill()
+        rng.choices(processes, weights)[0].kill()
 
 
 def wait_until(deadline: float, stop: threading.Event) -> None:

@@ -65,10 +65,12 @@ def make_dagster_maintainer(warehouse: str, storage_options: dict[str, Any]) -> 
     )
 
     instance = dg.DagsterInstance.get()
-    for run in instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED])):
+    status = dg.DagsterRunStatus
+    unfinished = [status.NOT_STARTED, status.STARTING, status.STARTED]
+    for run in instance.get_runs(dg.RunsFilter(statuses=unfinished)):
         instance.report_run_failed(run, "the process was killed")  # as Dagster's run monitor does
 
-    def maintain() -> Record:
+    def maintain(turn: int) -> Record:  # noqa: ARG001 - of the other maintainer
         tick = schedule.evaluate_tick(dg.build_schedule_context(instance=instance))
         [request] = tick.run_requests or []
         result = job.execute_in_process(
@@ -96,7 +98,7 @@ def _read_dagster_run(result: Any) -> Record:
 
 
 def make_airflow_maintainer(warehouse: str, storage_options: dict[str, Any]) -> Commands:  # noqa: ARG001 - in the environment
-    """Return the command that runs the operators of a maintenance DAG on each table.
+    """Return the command that runs the operators of a maintenance DAG on one table.
 
     The connection is in the environment.
     """
@@ -104,20 +106,19 @@ def make_airflow_maintainer(warehouse: str, storage_options: dict[str, Any]) -> 
     from paimon_orch.airflow.maintenance_dag import DEFAULT_STEPS
     from paimon_orch.airflow.operators import PaimonStepOperator
 
-    def maintain() -> Record:
-        actions, errors = 0, []
-        for table in PaimonHook().get_conn().find_tables():
-            for step, arguments in DEFAULT_STEPS.items():
-                name = f"{step}_{table}".replace(".", "_").replace("-", "_")
-                operator = PaimonStepOperator(
-                    task_id=name, step=step, table=table, arguments=arguments, dry_run=False
-                )
-                try:
-                    operator.execute({})
-                except Exception as error:  # noqa: BLE001 - reported by the soak
-                    errors.append(f"{table}: {error}")
-                actions += 1
-        return {"actions": actions, "errors": errors}
+    def maintain(turn: int) -> Record:
+        tables = sorted(PaimonHook().get_conn().find_tables())
+        table = tables[turn % len(tables)]
+        errors = []
+        for step, arguments in DEFAULT_STEPS.items():
+            operator = PaimonStepOperator(
+                task_id=step, step=step, table=table, arguments=arguments, dry_run=False
+            )
+            try:
+                operator.execute({})
+            except Exception as error:  # noqa: BLE001 - reported by the soak
+                errors.append(f"{table}: {error}")
+        return {"actions": len(DEFAULT_STEPS), "errors": errors}
 
     return {"maintain": maintain}
 

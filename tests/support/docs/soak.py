@@ -36,8 +36,13 @@ after a full compaction:
 - A row is **duplicated** if the table has it twice, or has it although it was deleted or never
   written. A commit that is applied twice also changes the sums of the merge engine `aggregation`.
 
+- A row is **replaced** if its snapshot was: on a local disk, Java and pypaimon check that a snapshot
+  does not exist, and then rename a file to its name ([concurrent
+  commits](how-to/flink-writes.md#concurrent-commits)). The soak watches these renames. No more
+  operations may be absent than snapshots were replaced. In HDFS a rename replaces no file.
+
 All files are then checked, by Java's classes too, and the files of killed processes are removed. The
-plots show how much a scan opens meanwhile: a scan that opens fewer files is faster.
+plots show what a scan opens during the soak.
 
 ```sh
 python benchmarks/soak.py measure --place local --minutes 60 --seed 2
@@ -59,8 +64,10 @@ def _section(key: str, report: Mapping[str, Any]) -> Iterator[str]:
     kills = sum(each["kills"] for each in [*writers.values(), *maintainers.values()])
     results = [r for table in report["tables"].values() for r in table["readers"].values()]
     rows = sum(each["acknowledged_rows"] for each in writers.values())
-    lost = max((sum(r.get(name, 0) for r in results) for name in ("lost",)), default=0)
-    duplicated = sum(each.get("duplicated", 0) for each in results)
+    lost, duplicated, replaced = (
+        sum(_worst(table, name) for table in report["tables"].values())
+        for name in ("lost", "duplicated", "replaced")
+    )
     failed = sum("error" in each for each in results)
     commits = sum(table["commits"] for table in report["tables"].values())
     findings = sum(len(table["findings"]) for table in report["tables"].values())
@@ -68,7 +75,8 @@ def _section(key: str, report: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     yield (
         f"{report['seconds'] / 60:.0f} minutes, seed {report['seed']}, {len(report['tables'])} tables: "
-        f"{rows:,} rows acknowledged, {lost:,} lost, {duplicated:,} duplicated; {commits:,} commits, "
+        f"{rows:,} rows acknowledged, {lost:,} lost, {duplicated:,} duplicated, {replaced:,} replaced; "
+        f"{commits:,} commits, "
         f"{kills:,} kills; {len(results):,} readings, of which {failed} failed; {findings:,} findings "
         "of the checks."
     )
@@ -98,9 +106,10 @@ def _writers(writers: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _maintainers(maintainers: Mapping[str, Any]) -> Iterator[str]:
-    yield from _head("maintainer", "rounds", "actions", "conflicts", "kills")
+    yield from _head("maintainer", "rounds", "finished rounds", "actions", "conflicts", "kills")
     for name, each in maintainers.items():
-        yield _line(name, each["turns"], each["actions"], each["conflicts"], each["kills"])
+        figures = ("started_rounds", "finished_rounds", "actions", "conflicts", "kills")
+        yield _line(name, *(each[figure] for figure in figures))
     yield ""
     yield from _errors(maintainers)
 
@@ -118,24 +127,27 @@ def _errors(processes: Mapping[str, Any]) -> Iterator[str]:
 
 def _tables(tables: Mapping[str, Any]) -> Iterator[str]:
     yield from _head(
-        "table", "kind", "rows acknowledged", "rows in the end", "lost", "duplicated", "commits",
+        "table", "kind", "rows acknowledged", "rows in the end", "lost", "duplicated", "replaced", "commits",
         "files of a scan: mean, maximum", "sorted runs: mean, maximum",
     )  # fmt: skip
     for name, table in tables.items():
-        readers = table["readers"].values()
         files, runs = ([sample[n] for sample in table["samples"]] for n in (1, 2))
         yield _line(
             name,
             table["kind"],
             table["acknowledged_rows"],
             table["readers"]["us"].get("rows", 0),
-            max((each.get("lost", 0) for each in readers), default=0),
-            max((each.get("duplicated", 0) for each in readers), default=0),
+            *(_worst(table, reading) for reading in ("lost", "duplicated", "replaced")),
             table["commits"],
             f"{fmean(files):.0f}, {max(files)}" if files else "",
             f"{fmean(runs):.0f}, {max(runs)}" if any(runs) else "",
         )
     yield ""
+
+
+def _worst(table: Mapping[str, Any], name: str) -> int:
+    """Return a figure of the reader that found most."""
+    return max(int(reading.get(name, 0)) for reading in table["readers"].values())
 
 
 def _head(*names: str) -> Iterator[str]:
