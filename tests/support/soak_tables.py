@@ -1,4 +1,4 @@
-"""The tables of benchmarks/soak.py: what each is, the operations on it, and the rows that it must have then.
+"""The tables of benchmarks/soak.py, the operations on them, and the rows that these leave.
 
 Each writer has keys of its own and writes one operation after the other, so the order of the
 operations on a key is known. If a writer is killed, or if its commit is refused, the operation was
@@ -224,7 +224,7 @@ class Verification:
     lost: int
     """Acknowledged rows that are not in the table, or not with their newest values."""
     duplicated: int
-    """Rows that are in the table a second time, or that were deleted, or that nobody wrote."""
+    """Rows that are in the table a second time, or that were deleted, or that no operation wrote."""
     replaced: int
     """Rows of acknowledged operations whose snapshot another implementation replaced."""
     examples: tuple[str, ...]
