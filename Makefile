@@ -25,7 +25,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev demo test test-services test-all test-unit faults peers oldest docs reference screenshots lint types dist sbom dev clean
+.PHONY: help install install-dev demo test test-services test-all test-unit faults peers soak oldest docs reference screenshots lint types dist sbom dev clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,7 +54,8 @@ test: install-dev ## test all that runs on this machine alone (ARGS="-k bucket" 
 test-services: install-dev ## test with other engines, servers, clusters and a browser; run slow tests
 	$(PEERS) >/dev/null 2>&1 & $(PYTEST) -m services $(ARGS)
 
-test-all: install-dev ## run all tests (ARGS="tests/table/scan" for a part)
+test-all: export SOAK_MINUTES ?= 10
+test-all: install-dev ## run all tests, a soak of ten minutes too (ARGS="tests/table/scan" for a part)
 	$(PEERS) >/dev/null 2>&1 & $(PYTEST) $(ARGS)
 
 test-unit: install-dev ## run the quick tests of the library, in two minutes
@@ -67,6 +68,10 @@ faults: install-dev ## seed 150 faults and count those that the tests find, in s
 
 peers: install-dev ## download and compile the other engines and servers that the tests use
 	$(PEERS)
+
+soak: install-dev ## write, maintain and kill for ten minutes, and count every row (ARGS="--minutes 240")
+	$(PEERS)
+	$(BIN)/python benchmarks/soak.py measure $(ARGS)
 
 oldest: $(OLDEST)/.installed ## run the main tests with the oldest supported version of each package
 	EXPECT_LOWER_BOUNDS=1 $(OLDEST)/bin/python -m pytest $(addprefix tests/,$(OLDEST_TESTS)) $(ARGS)
@@ -85,6 +90,7 @@ reference: install-dev ## write the generated pages and pictures of docs/
 	PYTHONPATH=tests:. $(BIN)/python -m support.docs.reference
 	PYTHONPATH=tests:. $(BIN)/python -m support.docs.compatibility > docs/compatibility.md
 	PYTHONPATH=tests:. $(BIN)/python -m support.docs.trust > docs/trust.md
+	PYTHONPATH=tests:. $(BIN)/python -m support.docs.soak > docs/soak.md
 	PYTHONPATH=tests:. $(BIN)/python -m support.docs.pictures
 
 screenshots: install-dev ## take the screenshots of docs/images: a year of flights, Airflow, and Chromium
