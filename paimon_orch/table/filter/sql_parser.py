@@ -87,6 +87,11 @@ def parse_filter(text: str, schema: TableSchema) -> Predicate:
         ) from error
 
 
+def translate_filter(tree: exp.Expr, schema: TableSchema) -> Predicate:
+    """Translate a parsed condition, as :func:`parse_filter` does with text."""
+    return _FilterTranslator(tree.sql(dialect="spark"), schema, {}).translate(tree)
+
+
 def parse_variant_column(text: str) -> tuple[str, VariantValue, str | None]:
     """Parse ``variant_get(v, '$.age', 'int') as age``: the column, its value, and the alias."""
     check_length(text)

@@ -51,28 +51,6 @@ def test_rows_are_updated(spark: SparkSession, root: str, table: Table) -> None:
         run_command("update", root, "db.t", "--set", "v")
 
 
-@pytest.mark.slow
-def test_files_are_merged_into_a_table(
-    spark: SparkSession, root: str, table: Table, tmp_path: Path
-) -> None:
-    path = tmp_path / "changes.csv"
-    path.write_text("id,v\n3,three\n4,\n100,new\n", encoding="utf-8")
-    clauses = ["--update", "*", "--delete", "source.v is null", "--insert", "*"]
-
-    command = ["merge-into", root, "db.t", "--from", str(path), "--on", "target.id = source.id"]
-    before = rows_of(table)
-    with pytest.raises(InputError, match=r"delete 1 row of db\.t that match .* add --yes"):
-        invoke(*command, *clauses)
-    with pytest.raises(InputError, match="nothing was changed"):
-        invoke(*command, *clauses, answer="n\n")
-    assert rows_of(table) == before
-    document = json.loads(run_command(*command, *clauses, "--json", "--yes"))
-
-    assert [document[key] for key in ("updated", "deleted", "inserted")] == [1, 1, 1]
-    assert rows_of(table)[2:5] == [(2, "old"), (3, "three"), (5, "old")]
-    assert rows_of(table)[-1] == (100, "new")
-
-
 def test_a_table_is_sorted(spark: SparkSession, root: str, table: Table) -> None:
     order = ["--order-by", "id", "--order-strategy", "hilbert"]
     assert "hilbert by id" in run_command("compact", root, "db.t", "--dry-run", "--json", *order)
@@ -213,7 +191,8 @@ def test_columns_and_clauses_are_checked_before_spark_starts(
     def refuse(*_: object) -> None:
         raise AssertionError("Spark was started")
 
-    monkeypatch.setattr("paimon_orch.cli.commands.row_level.start_spark", refuse)
+    for module in ("row_level", "merge_into"):
+        monkeypatch.setattr(f"paimon_orch.cli.commands.{module}.start_spark", refuse)
     command, *options = arguments
     if command == "merge-into":
         (tmp_path / "rows.csv").write_text("k,v\n1,a\n")
