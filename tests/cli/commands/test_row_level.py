@@ -11,7 +11,13 @@ from support.commands import invoke, run_command
 from support.tables import new_table, rows_of, table_of
 
 from paimon_orch import Catalog
-from paimon_orch.errors import InputError, PaimonError, StorageError, UnsupportedError
+from paimon_orch.errors import (
+    InputError,
+    NotFoundError,
+    PaimonError,
+    StorageError,
+    UnsupportedError,
+)
 from paimon_orch.steps.compaction import compact
 from paimon_orch.table.table import Table
 
@@ -218,3 +224,15 @@ def test_partitions_have_the_names_of_the_system_table_or_of_directories(
     if value in {"a%2Fb", "a%25"}:  # also the name of the directory of another partition
         value = value.replace("%2F", "/").replace("%25", "%")
     assert rows_of(table) == sorted(row for row in rows if row[0] != value)
+
+
+def test_semicolons_separate_partitions_before_a_column_and_at_the_end(tmp_path: Path) -> None:
+    table = new_table(tmp_path, "p STRING, v INT", key=(), partition_by=["p"], bucket="-1")
+    table.append(table_of("p v", [(p, 1) for p in ("a", "b;c", "d", "e", "f;")]))
+    command = ["drop-partitions", str(tmp_path), "db.t", "--partitions"]
+
+    run_command(*command, "p=a; p=b;c ;p=d;", "--yes")
+
+    assert rows_of(table) == [("e", 1), ("f;", 1)]
+    with pytest.raises(NotFoundError, match="has no partition p=e;x"):
+        run_command(*command, "p=e;x", "--yes")
