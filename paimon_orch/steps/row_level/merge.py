@@ -190,16 +190,16 @@ def _convert(array: pa.Array, field: Field, label: str) -> pa.Array:
 
 def _convert_keys(source: pa.Table, schema: TableSchema, rules: MergeRules) -> pa.Table:
     """Return the source's values of the matched columns, in the table's types and by its names."""
-    return pa.table(
-        {
-            name: _convert(
-                source.column(key).combine_chunks(),
-                schema.field(name),
-                f"on: the source's column {key!r}",
+    columns = {}
+    for name, key in rules.keys.items():
+        field, array = schema.field(name), source.column(key).combine_chunks()
+        if pa.types.is_string(to_arrow_type(field.type)) and not pa.types.is_string(array.type):
+            raise InputError(  # SQL compares numbers: 1 equals '01'
+                f"on: the source's column {key!r} is {array.type}, but column {name!r} is text; "
+                "convert one of them"
             )
-            for name, key in rules.keys.items()
-        }
-    )
+        columns[name] = _convert(array, field, f"on: the source's column {key!r}")
+    return pa.table(columns)
 
 
 def _build_filter(keys: pa.Table) -> Predicate | None:

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.memory_s3 import OPTIONS, run_memory_s3
 from support.tables import new_table, table_of
 
-from paimon_orch import InputError
+from paimon_orch import Catalog, InputError
 from paimon_orch.steps import InProcessExecutor, compact
 from paimon_orch.steps.compaction.plan import CompactRequest
 from paimon_orch.steps.compaction.simulate import simulate
@@ -82,6 +83,24 @@ def test_a_sample_is_bounded(tmp_path: Path) -> None:
     assert half.before.bytes == half.sampled_bytes
     with pytest.raises(InputError, match="a sample of 10 B is too small"):
         simulate(table, FULL, max_bytes=10)
+
+
+def test_a_table_in_an_object_store_is_only_read() -> None:
+    options: dict[str, Any] = {**OPTIONS}
+    with run_memory_s3() as store:
+        catalog = Catalog("s3://bucket/lake", **options)
+        table = catalog.create_table(
+            "db.t", "k BIGINT NOT NULL, v STRING", primary_key=["k"], options={"bucket": "1"}
+        )
+        for start in range(3):
+            table.upsert(table_of("k v", [(start, "a"), (start + 1, "b")]))
+        before = dict(store.objects)
+
+        simulation = simulate(table, FULL)
+
+        assert store.objects == before
+    assert simulation is not None
+    assert (simulation.before.requests, simulation.after.requests) == (3, 1)
 
 
 def test_nothing_to_compact_is_not_measured(tmp_path: Path) -> None:

@@ -265,6 +265,7 @@ REFUSED: list[tuple[str, Any, dict[str, Any], type[Exception], str]] = [
     ("ambiguous", "k = k", UPDATE, InputError, "write target.k or source.k"),
     ("other prefix", "t.k = s.k", UPDATE, InputError, "t.k is not a column: write target.COLUMN"),
     ("text key", "target.k = source.v", UPDATE, InputError, "on: the source's column 'v' is str"),
+    ("number for text", "target.v = source.k", UPDATE, InputError, "int64, but column 'v' is text"),
     ("key column", ["k"], {"when_matched_update": {"k": "5"}}, InputError, "k cannot be set"),
     ("text", ["k"], {"when_matched_update": "v = 1"}, InputError, 'or "\\*" for all columns, not'),
     ("missing", ["k"], {"when_not_matched_insert": "*"}, InputError, "the source has no n; name"),
