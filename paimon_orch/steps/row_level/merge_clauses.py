@@ -264,7 +264,7 @@ class MergeRules:
 def _expand_star(clause: str, names: Sequence[str], source: Sequence[Field]) -> dict[str, str]:
     given = [field.name for field in source]
     missing = [name for name in names if name not in given]
-    if missing or not names:
+    if missing:
         raise InputError(
             f'{clause} = "*" needs all columns of the table that can be set, but the source has no '
             f"{', '.join(missing)}; name the columns to set instead, such as "

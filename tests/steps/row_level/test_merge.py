@@ -160,6 +160,16 @@ def test_a_star_takes_the_columns_of_a_frame_and_leaves_others_out(tmp_path: Pat
     assert rows_of(table)[-1] == (100, "new", 0)
 
 
+def test_a_star_of_a_table_with_only_a_key_keeps_its_rows(tmp_path: Path) -> None:
+    table = new_table(tmp_path, "k BIGINT")
+    table.upsert(table_of("k", [(1,)]))
+    rows = table_of("k", [(1,), (2,)])
+
+    table.merge(rows, ["k"], when_matched_update="*", when_not_matched_insert="*")
+
+    assert rows_of(table) == [(1,), (2,)]
+
+
 def test_columns_of_other_names_and_of_several_keys_match(tmp_path: Path) -> None:
     table = new_table(
         tmp_path,
