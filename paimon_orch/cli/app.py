@@ -75,7 +75,7 @@ _COMMANDS: Mapping[str, IndexEntry] = MappingProxyType(
         "update": IndexEntry("row_level", Panel.WRITE, "Update the rows that match a filter."),
         "delete": IndexEntry("row_level", Panel.WRITE, "Delete the rows that match a filter."),
         "merge-into": IndexEntry(
-            "row_level", Panel.WRITE, "Update, delete and insert rows from files."
+            "merge_into", Panel.WRITE, "Update, delete and insert rows from files."
         ),
         "read": IndexEntry("read", Panel.READ, "Print the rows of a table."),
         "sql": IndexEntry("sql", Panel.READ, "Print the result of an SQL query over tables."),

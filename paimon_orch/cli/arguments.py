@@ -60,6 +60,12 @@ JsonOutput = Annotated[Output, typer.Option("--json", help="Print one JSON docum
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Print what would be done, and change nothing.")
 ]
+Simulate = Annotated[
+    bool,
+    typer.Option(
+        "--simulate", help="Measure the effect on a sample, and change nothing in the table."
+    ),
+]
 Yes = Annotated[
     bool, typer.Option("--yes", help="Do not ask for confirmation; required without a terminal.")
 ]

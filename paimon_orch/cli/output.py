@@ -7,6 +7,7 @@ have a sign and at least four digits (``+10000-01-01``), as in ISO 8601.
 import base64
 import json
 import math
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from datetime import date, datetime, time
@@ -26,7 +27,7 @@ from pyarrow import csv
 
 from paimon_orch.cli.screen import Output, escape_json, print_lines
 from paimon_orch.cli.table_layout import Layout, print_rows
-from paimon_orch.errors import InputError
+from paimon_orch.errors import InputError, StorageError
 from paimon_orch.files.variant_text import format_variants, has_variants, to_readable_type
 from paimon_orch.format.display import format_count
 from paimon_orch.format.text import decode_readable_text
@@ -87,10 +88,18 @@ def write_result(reader: pa.RecordBatchReader, form: OutputFormat, output: Path 
     try:
         with output.open("wb") as sink:
             write_rows(reader, form.value, sink)
-    except BaseException:
+    except BaseException as error:
         if output.is_file():  # and no device
             output.unlink()
+        if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
+            _raise_for_output(error, output)
         raise
+
+
+def _raise_for_output(error: OSError, output: Path) -> None:
+    """Raise :class:`StorageError` if the output file, and no file of a table, has an error."""
+    if error.errno and error.filename in (None, str(output)):
+        raise StorageError(f"{output} was not written: {os.strerror(error.errno)}") from error
 
 
 def to_json_value(value: Any) -> Any:

@@ -9,6 +9,8 @@ from typing import Self
 from paimon_orch.errors import StorageError, is_temporary
 from paimon_orch.storage import FileIO
 
+_NOTE = "nothing of this write was committed, and its new files were deleted"
+
 
 class UncommittedFiles(ABC):
     """Base of writers whose files are deleted if their ``with`` block ends with an error.
@@ -31,8 +33,11 @@ class UncommittedFiles(ABC):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if kind is not None:
-            self.delete_files()
+        if kind is None:
+            return
+        self.delete_files()
+        if isinstance(error, StorageError) and _NOTE not in getattr(error, "__notes__", ()):
+            error.add_note(_NOTE)
 
 
 @dataclass(slots=True)

@@ -16,7 +16,6 @@ from pyspark.sql.types import MapType
 
 from paimon_orch.errors import InputError
 from paimon_orch.files.row_tracking import ROW_ID
-from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.types.predicate import Predicate
 from paimon_orch.spark.execution.job_failures import translate_failure
 from paimon_orch.spark.execution.spark_executor import SparkExecutor
@@ -40,17 +39,12 @@ from paimon_orch.spark.row_level_columns import (
     list_row_id_columns,
     to_column,
 )
-from paimon_orch.steps import ingest
 from paimon_orch.steps.common.executor import Progress
 from paimon_orch.steps.common.step import PlanAttempts
 from paimon_orch.steps.row_level import row_level_write as row_level
-from paimon_orch.steps.row_level.assignments import (
-    check_assignable,
-    check_columns_exist,
-    check_update,
-    list_fixed_columns,
-)
-from paimon_orch.steps.row_level.row_level_plan import TargetUnit, check_row_level_supported
+from paimon_orch.steps.row_level.assignments import check_update, list_fixed_columns
+from paimon_orch.steps.row_level.merge_clauses import check_merge, name_operation
+from paimon_orch.steps.row_level.row_level_plan import TargetUnit
 from paimon_orch.steps.row_level.row_level_write import (
     RowLevelPlan,
     RowLevelRequest,
@@ -75,6 +69,8 @@ class MergeClauses(TypedDict, total=False):
     when_matched_update: Assignments | Literal["*"] | None
     when_matched_delete: str | Column | None
     when_not_matched_insert: Assignments | Literal["*"] | None
+    when_not_matched_by_source_update: Assignments | None
+    when_not_matched_by_source_delete: str | Column | None
 
 
 def update(
@@ -141,7 +137,9 @@ def merge_into(
     ``when_matched_update``. A source row without a match is inserted with the values of
     ``when_not_matched_insert``; other columns get their default or null. ``"*"`` assigns the
     source's columns of the same names: to all columns that can be updated, or, in an insert, to all
-    columns. If several new rows have the same primary key, any of them is written.
+    columns. If several new rows have the same primary key, any of them is written. Rows of the
+    table that no row of the source matches are deleted if ``when_not_matched_by_source_delete`` is
+    true, and are otherwise updated with ``when_not_matched_by_source_update``.
 
     Conflicts are handled as in :func:`paimon_orch.steps.row_level.row_level_write.delete`; the
     source is computed again for each attempt. A table with the merge engine ``first-row`` allows
@@ -160,55 +158,32 @@ def preview_merge(
     return _build_merge(source, table, on, clauses).count_changes()
 
 
-def check_merge(table: Table, **clauses: Unpack[MergeClauses]) -> None:
-    """Raise an error if the table does not allow the clauses of a merge; needs no session.
-
-    :raises InputError: for an unknown column, a column that cannot be set, or no clause
-    :raises UnsupportedError: if the table's options do not allow the changes
-    """
-    updates = clauses.get("when_matched_update")
-    inserts = clauses.get("when_not_matched_insert")
-    delete = clauses.get("when_matched_delete")
-    if updates is None and inserts is None and delete is None:
-        raise InputError("a merge requires an update, delete or insert clause")
-    schema = table.stores.get_schema()
-    table.stores.check_step(StepKind.WRITE_ROWS, schema)
-    check_row_level_supported(schema, _name_operation(updates=updates, delete=delete))
-    if updates is not None and updates != "*":
-        check_assignable(schema, updates)
-    if inserts is not None and inserts != "*":
-        check_columns_exist(schema, inserts)
-
-
-def _name_operation(
-    *, updates: object | None, delete: object | None
-) -> Literal["merge", "insert", "update"]:
-    """Return the name of the operation of a merge, for the check of the table's options."""
-    if delete is not None:
-        return "merge"
-    return "insert" if updates is None else "update"
-
-
 def _build_merge(
     source: DataFrame, table: Table, on: str | Column, clauses: MergeClauses
 ) -> "_RowLevelWrite":
-    check_merge(table, **clauses)
-    schema = table.stores.get_schema()
+    schema = check_merge(table, clauses)
     fixed = set(list_fixed_columns(schema))
     updatable = [name for name in schema.names if name not in fixed]
-    updates = expand_star(clauses.get("when_matched_update"), updatable)
     inserts = expand_star(clauses.get("when_not_matched_insert"), schema.names)
-    delete = clauses.get("when_matched_delete")
-    merge = _Merge(source=source, on=on, updates=updates, delete=delete, inserts=inserts)
+    merge = _Merge(
+        source=source.withColumn(_MATCH_COLUMN, fn.lit(True)),
+        on=on,
+        updates=expand_star(clauses.get("when_matched_update"), updatable),
+        delete=clauses.get("when_matched_delete"),
+        inserts=inserts,
+        unmatched_updates=clauses.get("when_not_matched_by_source_update"),
+        unmatched_delete=clauses.get("when_not_matched_by_source_delete"),
+    )
+    updates = {**(merge.unmatched_updates or {}), **(merge.updates or {})}
     return _RowLevelWrite(
         session=source.sparkSession,
         table=table,
         build_changes=merge.build_changes,
         title="merge into",
-        operation=_name_operation(updates=updates, delete=delete),
+        operation=name_operation(clauses),
         is_guarded=inserts is not None and not schema.primary_keys,
-        assigned={**(inserts or {}), **(updates or {})},
-        updated=updates or (),
+        assigned={**(inserts or {}), **updates},
+        updated=updates,
     )
 
 
@@ -219,23 +194,25 @@ class _Merge:
     updates: Assignments | None
     delete: str | Column | None
     inserts: Assignments | None
+    unmatched_updates: Assignments | None
+    unmatched_delete: str | Column | None
 
     def build_changes(self, planned: RowLevelPlan) -> DataFrame:
         """Return the changed and new rows with their addresses and kinds."""
         schema = planned.schema
-        # Without this hint, Spark would broadcast the table, because it estimates the size of the
-        # table from its list of work units.
-        target = _read_target(self.source.sparkSession, planned).alias(TARGET_ALIAS).hint("merge")
-        how = "inner" if self.inserts is None else "right"
-        rows = target.join(self.source.alias(SOURCE_ALIAS), to_column(self.on), how)
-        rows = rows.withColumn(KIND_COLUMN, self._build_row_kind())
+        rows = self._join_target(planned).withColumn(KIND_COLUMN, self._build_row_kind())
         old = build_current_columns(schema, TARGET_ALIAS)
         new = {**old, **cast_assignments(schema, self.updates or {})}
+        unmatched = {**old, **cast_assignments(schema, self.unmatched_updates or {})}
         added = {name: fn.lit(None) for name in old}
         added |= cast_assignments(schema, self.inserts or {})
         kind = fn.col(KIND_COLUMN)
+        is_matched = fn.col(_MATCH_COLUMN).isNotNull()
         values = {
-            name: fn.when(kind == "+I", added[name]).when(kind == "+U", new[name]).otherwise(value)
+            name: fn.when(kind == "+I", added[name])
+            .when((kind == "+U") & is_matched, new[name])
+            .when(kind == "+U", unmatched[name])
+            .otherwise(value)
             for name, value in old.items()
         }
         row_ids = [
@@ -249,12 +226,35 @@ class _Merge:
             *row_ids,
         )
 
+    def _join_target(self, planned: RowLevelPlan) -> DataFrame:
+        # Without this hint, Spark would broadcast the table, because it estimates the size of the
+        # table from its list of work units.
+        target = _read_target(self.source.sparkSession, planned).alias(TARGET_ALIAS).hint("merge")
+        keeps_target = self.unmatched_updates is not None or self.unmatched_delete is not None
+        how = _JOINS[keeps_target, self.inserts is not None]
+        return target.join(self.source.alias(SOURCE_ALIAS), to_column(self.on), how)
+
     def _build_row_kind(self) -> Column:
         """Return the kind of each joined row, or null if the row does not change."""
+        unmatched = _build_change_kind(self.unmatched_delete, self.unmatched_updates)
+        matched = _build_change_kind(self.delete, self.updates)
         kind = fn.when(_build_target_address().isNull(), fn.lit("+I"))
-        if self.delete is not None:
-            kind = kind.when(to_column(self.delete), fn.lit("-D"))
-        return kind if self.updates is None else kind.otherwise(fn.lit("+U"))
+        return kind.when(fn.col(_MATCH_COLUMN).isNull(), unmatched).otherwise(matched)
+
+
+_MATCH_COLUMN = "__paimon_match"  # a column of the source, which is null in rows without a match
+_JOINS = {  # by whether rows of the table, and of the source, are kept without a match
+    (False, False): "inner",
+    (False, True): "right",
+    (True, False): "left",
+    (True, True): "full",
+}
+
+
+def _build_change_kind(delete: str | Column | None, updates: Assignments | None) -> Column:
+    """Return the kind of the change of rows of the table, or null if a row does not change."""
+    kind = fn.lit(None if updates is None else "+U").cast("string")
+    return kind if delete is None else fn.when(to_column(delete), fn.lit("-D")).otherwise(kind)
 
 
 def _build_target_address() -> Column:
@@ -294,10 +294,7 @@ class _RowLevelWrite:
         return attempts.complete(result)
 
     def _write(self, planned: RowLevelPlan, progress: Progress | None) -> RowLevelResult:
-        row_kind = planned.target.row_kind_column
-        columns = [*planned.schema.names, *([row_kind] if row_kind else [])]
-        request = ingest.IngestRequest(columns=columns, row_kind=row_kind)
-        writing = ingest.plan(self.table, request, state=planned.state)
+        writing = row_level.plan_writing(self.table, planned)
         prepare = partial(row_level.prepare_changes, writing)
         write: Callable[[Iterator[pa.Table]], bytes] = partial(row_level.write_changes, writing)
         frame = self._build_frame(planned)

@@ -144,6 +144,7 @@ from paimon_orch.steps.repairs.remove_unexisting_manifests import (
 from paimon_orch.steps.repairs.repair import REPAIR, RepairRequest, RepairResult, repair
 from paimon_orch.steps.repairs.repair_earliest_snapshot import REPAIR_EARLIEST_SNAPSHOT
 from paimon_orch.steps.row_level.drop_partitions import DROP_PARTITIONS
+from paimon_orch.steps.row_level.merge import merge
 from paimon_orch.steps.row_level.row_level_write import RowLevelRequest, RowLevelResult, delete
 from paimon_orch.steps.row_level.truncate import TRUNCATE
 from paimon_orch.steps.row_level.update import update
@@ -255,6 +256,7 @@ __all__ = [
     "inspect",
     "mark_done",
     "materialize_deletion_vectors",
+    "merge",
     "move_postponed",
     "plan_maintenance",
     "purge_files",

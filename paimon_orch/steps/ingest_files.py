@@ -60,6 +60,13 @@ class InputRows:
     columns: Sequence[str]
     read: Callable[[], Iterator[pa.RecordBatch]]
 
+    def to_arrow(self) -> pa.Table:
+        """Read all rows; columns of files without rows are text."""
+        batches = list(self.read())
+        if not batches:
+            return pa.table({name: pa.nulls(0, pa.string()) for name in self.columns})
+        return pa.Table.from_batches(batches)
+
 
 @dataclass(frozen=True, slots=True)
 class CsvFormat:

@@ -101,7 +101,12 @@ class LocalFileIO:
 
     def open_output(self, path: str) -> IO[bytes]:
         """Open a new file for writing; parent directories are created."""
-        return _NewFile(self._open_new(_check_local_path(path)), path)
+        try:
+            return _NewFile(self._open_new(_check_local_path(path)), path)
+        except (FileNotFoundError, FileExistsError):
+            raise
+        except OSError as error:  # for example, a read-only file system
+            raise _build_write_error(path, error) from error
 
     def read_bytes(self, path: str) -> bytes:
         """Return the whole content."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from paimon_orch.errors import InputError
 from paimon_orch.files.batch_sizes import DEFAULT_BATCH_SIZES, BatchSizes
@@ -25,15 +25,10 @@ from paimon_orch.format.types.data_types import type_to_sql
 from paimon_orch.format.types.predicate import Predicate
 from paimon_orch.storage import FileIO
 from paimon_orch.table.catalog_environment import NO_CATALOG, CatalogEnvironment
-from paimon_orch.table.commit.partition_statistics import format_partition_row
 from paimon_orch.table.filter.partition_spec import (
     PartitionSpec,
     build_any_partition_matcher,
-    build_partition_matcher,
     convert_partition_specs,
-    format_partition_spec,
-    missing_partition_error,
-    parse_partition_specs,
 )
 from paimon_orch.table.metadata.branches import Branches
 from paimon_orch.table.metadata.rollback import (
@@ -46,12 +41,14 @@ from paimon_orch.table.metadata.snapshot_store import LatestHint
 from paimon_orch.table.metadata.tags import Tags
 from paimon_orch.table.metadata.time_travel import SnapshotSelector
 from paimon_orch.table.older_state import check_same_rows_under_newest_options
+from paimon_orch.table.partition_drop import plan_partition_drop
 from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.table_state import TableState, load_newest_state
 from paimon_orch.table.table_stores import TableStores
 
 if TYPE_CHECKING:  # imported on first use, because many commands only read metadata
     from paimon_orch.steps.compaction.compact import CompactionResult, CompactionStrategy
+    from paimon_orch.steps.row_level.assignments import Assignments
     from paimon_orch.table.commit.commit import CommitId
     from paimon_orch.table.scan.incremental_scan import IncrementalScan
     from paimon_orch.table.scan.scan import Scan
@@ -381,6 +378,50 @@ class Table:
         snapshot_id = update(self, values, where).snapshot_id
         return None if snapshot_id is None else self.snapshot(snapshot_id)
 
+    def merge(
+        self,
+        source: "ArrowStreamExportable",
+        on: str | Sequence[str],
+        *,
+        when_matched_update: 'Assignments | Literal["*"] | None' = None,
+        when_matched_delete: str | None = None,
+        when_not_matched_insert: 'Assignments | Literal["*"] | None' = None,
+        when_not_matched_by_source_update: "Assignments | None" = None,
+        when_not_matched_by_source_delete: str | None = None,
+    ) -> Snapshot | None:
+        """Update, delete and insert rows in one snapshot, as the rows of a source say.
+
+        ``source`` is Arrow data or a data frame, as in :meth:`upsert`. ``on`` is a list of columns
+        of both, or equalities such as ``"target.id = source.order_id AND target.dt = source.dt"``;
+        null equals nothing. A matched row is deleted if the condition ``when_matched_delete`` is
+        true (``"true"`` deletes all matched rows), and is otherwise updated with
+        ``when_matched_update``. A source row without a match is inserted with the values of
+        ``when_not_matched_insert``; other columns get their default or null. ``"*"`` assigns the
+        source's columns of the same names. Rows of the table without a match are deleted or updated
+        by ``when_not_matched_by_source_delete`` and ``when_not_matched_by_source_update``.
+
+        New values are as in :meth:`update`, of ``target.column`` and ``source.column``. Runs in this
+        process, with the source in memory; use :func:`paimon_orch.spark.merge_into` for a large
+        source and for expressions that only Spark computes.
+
+        Raises :class:`InputError` if several source rows change the same row of the table.
+
+        >>> table.merge(rows, ["id"], when_matched_update="*", when_not_matched_insert="*")
+        """
+        from paimon_orch.steps import merge
+
+        snapshot_id = merge(
+            self,
+            source,
+            on,
+            when_matched_update=when_matched_update,
+            when_matched_delete=when_matched_delete,
+            when_not_matched_insert=when_not_matched_insert,
+            when_not_matched_by_source_update=when_not_matched_by_source_update,
+            when_not_matched_by_source_delete=when_not_matched_by_source_delete,
+        ).snapshot_id
+        return None if snapshot_id is None else self.snapshot(snapshot_id)
+
     def compact(
         self,
         *,
@@ -528,38 +569,3 @@ def _select_snapshot(
     return SnapshotSelector.of(
         to_whole_number("snapshot_id", snapshot_id), tag, timestamp, watermark
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionDropPlan:
-    """The partitions that a drop deletes."""
-
-    specs: Sequence[PartitionSpec]
-    partitions: Sequence[bytes]
-    """The serialized partitions that have files."""
-    catalog_names: Sequence[Mapping[str, str]]
-    """The partitions to drop from the table's catalog, if it lists partitions."""
-
-
-def plan_partition_drop(
-    state: TableState, partitions: Iterable[str | PartitionSpec]
-) -> PartitionDropPlan:
-    """Return what :meth:`Table.drop_partitions` deletes; changes nothing, and raises its errors."""
-    schema = state.schema
-    state.check_step(StepKind.WRITE_ROWS)
-    specs = parse_partition_specs(partitions, schema)
-    present = sorted({split.partition for split in state.files()})
-    listed, names = list[dict[str, str]](), list[dict[str, str]]()
-    dropped = [*filter(build_any_partition_matcher(specs, schema), present)]
-    if state.environment.partitions is not None:
-        spec_names = [format_partition_spec(spec, schema) for spec in specs]
-        listed = state.build_catalog_reports().find_listed(spec_names)
-        names = [format_partition_row(partition, schema) for partition in dropped]
-        names += [name for name in listed if name not in names]
-    for spec in specs:
-        is_listed = any(
-            format_partition_spec(spec, schema).items() <= name.items() for name in listed
-        )
-        if not is_listed and not any(map(build_partition_matcher(spec, schema), dropped)):
-            raise missing_partition_error(spec, state.label)
-    return PartitionDropPlan(specs=specs, partitions=dropped, catalog_names=names)

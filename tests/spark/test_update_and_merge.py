@@ -18,6 +18,7 @@ from paimon_orch.errors import InputError, NotFoundError, PaimonError, Unsupport
 from paimon_orch.spark.update_and_merge import merge_into, update
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.row_level.merge import merge
 from paimon_orch.table.table import Table
 
 VECTORS = {"deletion_vectors__enabled": "true"}
@@ -479,6 +480,48 @@ def test_updated_rows_keep_their_ids_and_inserted_rows_get_new_ids(
         (9, "added", 6, 4),
     ]
     assert_healthy(table)
+
+
+CLAUSES: list[dict[str, Any]] = [
+    {"when_matched_update": "*", "when_not_matched_insert": "*"},
+    {
+        "when_matched_update": {"v": "source.v", "n": "target.n * 2 + source.n"},
+        "when_matched_delete": "source.v is null or source.n < target.n",
+        "when_not_matched_insert": {"k": "source.k", "v": "'new'"},
+    },
+    {"when_not_matched_by_source_delete": "target.k < 5"},
+    {
+        "when_matched_update": {"v": "source.v"},
+        "when_not_matched_insert": {"k": "source.k", "n": "source.n"},
+        "when_not_matched_by_source_delete": "target.n > 10 and target.v = 'old'",
+        "when_not_matched_by_source_update": {"v": "'gone'", "n": "target.n - 1"},
+    },
+]
+
+
+@pytest.mark.slow
+@kinds("unaware, vectors", "data evolution", "key")
+@pytest.mark.parametrize("clauses", CLAUSES, ids=["upsert", "all", "delete", "by source"])
+def test_merges_in_the_process_return_the_rows_of_spark(
+    spark: SparkSession, tmp_path: Path, kind: dict[str, Any], clauses: dict[str, Any]
+) -> None:
+    on_spark = create_filled_table(tmp_path / "spark", **kind)
+    in_process = create_filled_table(tmp_path / "process", **kind)
+    rows: list[tuple[int | None, str | None, int]] = [
+        (k, None if k % 3 == 0 else f"v{k}", k if k % 2 else -1) for k in range(7, 25)
+    ]
+    rows.append((None, "null", 0))
+    if kind.get("key") != ():
+        rows.pop()
+    frame = spark.createDataFrame(rows, "k long, v string, n int")
+
+    expected = merge_into(frame, on_spark, "target.k = source.k", **clauses)
+    actual = merge(in_process, table_of("k v n", rows), ["k"], **clauses)
+
+    assert compact_and_read(in_process) == compact_and_read(on_spark)
+    counts = [(x.updated, x.deleted, x.inserted) for x in (actual, expected)]
+    assert counts[0] == counts[1]
+    assert any(counts[0])
 
 
 # --- races

@@ -18,6 +18,7 @@ from paimon_orch.cli.arguments import (
     Master,
     PartitionFilter,
     Partitions,
+    Simulate,
 )
 from paimon_orch.cli.common import (
     add_progress_bar,
@@ -32,7 +33,7 @@ from paimon_orch.cli.common import (
 )
 from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import declare_option, register_command
-from paimon_orch.cli.screen import LINES, print_lines
+from paimon_orch.cli.screen import LINES, Output, print_lines
 from paimon_orch.cli.step_command import print_plan
 from paimon_orch.errors import CancelledError, InputError, describe_error
 from paimon_orch.format.display import format_count, format_size
@@ -60,6 +61,7 @@ _MAX_SHOWN_DECISIONS = 20  # maximum number of decisions that a dry run shows, o
 _NOTHING_TO_DO = "nothing to compact"
 _EXAMPLES = [
     "compact /lake db.orders --dry-run",
+    "compact /lake db.orders --strategy full --simulate",
     "compact /lake db.orders --partitions dt=2026-01-01",
     "compact /lake db.events --order-by id --order-strategy zorder",
 ]
@@ -146,6 +148,7 @@ def compact(
     order_strategy: _OrderStrategy = None,
     cluster_idle_for: _ClusterIdleFor = None,
     dry_run: DryRun = False,
+    simulate: Simulate = False,
     executor: ExecutorOption = ExecutorKind.AUTO,
     master: Master = None,
     output: JsonOutput = LINES,
@@ -153,31 +156,32 @@ def compact(
     """Merge sorted runs, or merge small files.
 
     In tables with deletion vectors, outdated rows are marked as deleted, and their files are not
-    rewritten. Rows in postpone buckets are moved to real buckets first.
+    rewritten. Rows in postpone buckets are moved to real buckets first. With --simulate, compacts a
+    sample of at most 256 MB in a temporary directory of this machine, and prints what a scan of it
+    reads before and after.
     """
     runner = build_executor(executor, master)
     target = open_table(ctx, location, table)
-    order = _parse_order(order_by, order_strategy, strategy)
-    strategy = strategy or CompactStrategy.MINOR
-    if order is not None and cluster_idle_for is not None:
-        raise InputError("--cluster-idle-for and --order-by cannot be combined")
-    if order is not None and executor is ExecutorKind.LOCAL:
-        raise InputError("--order-by sorts on Spark; it cannot be used with --executor local")
-    if order is not None and (buckets is not None or partition_idle_for is not None):
-        raise InputError(
-            "--order-by cannot be combined with --buckets or --partition-idle-for; select "
-            "partitions by --partitions or --where"
-        )
+    alone = {
+        "--cluster-idle-for": cluster_idle_for,
+        "--buckets": buckets,
+        "--partition-idle-for": partition_idle_for,
+        "--simulate": simulate or None,
+    }
+    order = _parse_order(order_by, order_strategy, strategy, executor, alone)
     if order is None:
         specs = None if partitions is None else split_partitions(target, partitions)
         request = CompactRequest(
             partitions=specs,
             where=where,
-            strategy=strategy.value,
+            strategy=(strategy or CompactStrategy.MINOR).value,
             buckets=None if buckets is None else parse_buckets(buckets),
             idle_for=parse_optional_duration("--partition-idle-for", partition_idle_for),
             cluster_idle_for=parse_optional_duration("--cluster-idle-for", cluster_idle_for),
         )
+        if simulate:
+            _print_simulation(target, request, dry_run, output)
+            return
         planned, decisions = _plan_compaction(target, request, runner, with_decisions=dry_run)
     else:
         planned, decisions = _plan_sort(target, partitions, where, order), []
@@ -190,12 +194,11 @@ def compact(
         empty = compact_step.CompactionResult(plan=planned).to_dict()
         output.print_report(empty, lambda: print_lines(_explain_nothing(target, planned)))
         return
+    run = partial(compact_step.run_compaction, executor=runner)
+    if order is not None:
+        run = partial(_run_sort, session=start_spark(master))
     with open_progress_bars() as bars:
-        progress = add_progress_bar(bars, f"compact {table}")
-        if order is None:
-            result = compact_step.run_compaction(target, planned, runner, progress=progress)
-        else:
-            result = _run_sort(target, planned, start_spark(master), progress)
+        result = run(target, planned, progress=add_progress_bar(bars, f"compact {table}"))
     only_moved = "rows in postpone buckets were moved; nothing to compact"
     output.print_result(result.to_dict(), only_moved if planned.postponed else _NOTHING_TO_DO)
 
@@ -318,16 +321,44 @@ def _plan_sort(
     )
 
 
+def _print_simulation(table: Table, request: CompactRequest, dry_run: bool, output: Output) -> None:
+    from paimon_orch.steps.compaction.simulate import simulate
+
+    if dry_run:
+        raise InputError("--simulate and --dry-run cannot be combined")
+    simulation = simulate(table, request)
+    if simulation is None:
+        planned = compact_step.plan(table, request)
+        output.print_values({"sampled_buckets": 0}, _explain_nothing(table, planned))
+    else:
+        output.print_values(simulation.to_dict(), simulation.describe())
+
+
 def _parse_order(
-    columns: str | None, curve: OrderStrategy | None, strategy: CompactStrategy | None
+    columns: str | None,
+    curve: OrderStrategy | None,
+    strategy: CompactStrategy | None,
+    executor: ExecutorKind,
+    others: Mapping[str, object | None],
 ) -> "SortOrder | None":
-    """Return the sort order, if any; raises :class:`InputError` for contradicting options."""
+    """Return the sort order, if any; raises :class:`InputError` for contradicting options.
+
+    ``others`` are options that cannot be combined with an order.
+    """
     if columns is None:
         if curve is not None:
             raise InputError(
                 f"--order-strategy {curve} requires --order-by with the columns to sort by"
             )
         return None
+    if executor is ExecutorKind.LOCAL:
+        raise InputError("--order-by sorts on Spark; it cannot be used with --executor local")
+    given = [option for option, value in others.items() if value is not None]
+    if given:
+        raise InputError(
+            f"--order-by cannot be combined with {', '.join(given)}; it sorts whole partitions, "
+            "which are selected by --partitions or --where"
+        )
     names = parse_names(columns)
     if not names:
         raise InputError("--order-by is empty; write for example --order-by dt,id")
@@ -343,8 +374,9 @@ def _parse_order(
 def _run_sort(
     table: Table,
     plan: compact_step.CompactionPlan,
+    *,
     session: "SparkSession",
-    progress: "Progress",
+    progress: "Progress | None" = None,
 ) -> compact_step.CompactionResult:
     from paimon_orch.spark.sort_compact import run_sort
 

@@ -1,7 +1,7 @@
-"""Commands that change or delete single rows."""
+"""The commands ``update`` and ``delete``."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Literal, TypedDict
+from typing import Annotated
 
 import typer
 
@@ -9,18 +9,15 @@ from paimon_orch.cli.arguments import (
     CatalogLocation,
     CompactAfter,
     DryRun,
-    Encoding,
     ExecutorOption,
     Identifier,
     JsonOutput,
     Master,
-    SourceFiles,
     Yes,
 )
 from paimon_orch.cli.common import (
     add_progress_bar,
     build_executor,
-    check_files_exist,
     compact_after_write,
     confirm,
     open_progress_bars,
@@ -35,7 +32,7 @@ from paimon_orch.cli.screen import LINES, Output
 from paimon_orch.errors import PaimonError
 from paimon_orch.format.display import format_count
 from paimon_orch.steps.common.executor_choice import ChoosingExecutor, ExecutorKind
-from paimon_orch.steps.common.step_report import KEPT_ROWS, describe_loss
+from paimon_orch.steps.common.step_report import KEPT_ROWS
 from paimon_orch.steps.compaction.compact import CompactionResult
 from paimon_orch.steps.row_level import row_level_write as row_level
 from paimon_orch.steps.row_level.assignments import NewValues, check_update
@@ -46,8 +43,6 @@ from paimon_orch.steps.row_level.row_level_write import (
 )
 from paimon_orch.steps.row_level.update import update as update_in_process
 from paimon_orch.table.table import Table
-
-AssignmentTexts = list[str] | None
 
 _Filter = Annotated[
     str, typer.Option(metavar="CONDITION", help="SQL filter, e.g. \"status = 'VOID'\".")
@@ -64,38 +59,6 @@ _Assignments = Annotated[
         help="New value as a Spark SQL expression; may be repeated.",
     ),
 ]
-_JoinCondition = Annotated[
-    str, typer.Option(metavar="CONDITION", help='Join condition, e.g. "target.id = source.id".')
-]
-_MatchedUpdate = Annotated[
-    AssignmentTexts,
-    typer.Option(
-        "--update",
-        metavar="COLUMN=EXPRESSION",
-        help='New value of matched rows, e.g. "v = source.v", or "*" for all columns; may be '
-        "repeated.",
-    ),
-]
-_MatchedDelete = Annotated[
-    str | None,
-    typer.Option(
-        "--delete",
-        metavar="CONDITION",
-        help='Delete matched rows that satisfy a condition; "true" deletes all matched rows.',
-    ),
-]
-_Insert = Annotated[
-    AssignmentTexts,
-    typer.Option(
-        metavar="COLUMN=EXPRESSION",
-        help='Value of inserted rows, which have no match, e.g. "v = source.v", or "*" for all '
-        "columns; may be repeated.",
-    ),
-]
-_MERGE_EXAMPLE = (
-    "merge-into /lake db.orders --from changes.csv \\\n"
-    "        --on 'target.id = source.id' --update '*' --insert '*'"
-)
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -111,12 +74,6 @@ def add_commands(app: typer.Typer) -> None:
         delete,
         Panel.WRITE,
         examples=["delete /lake db.orders --where \"status = 'VOID'\" --dry-run"],
-    )
-    register_command(
-        app,
-        merge_into,
-        Panel.WRITE,
-        examples=[_MERGE_EXAMPLE],
     )
 
 
@@ -147,7 +104,7 @@ def delete(
         compaction = (
             compact_after_write(target, result.snapshot_id, runner, bars) if compact_after else None
         )
-    _print_row_level_result(target, result, output, compaction)
+    print_row_level_result(target, result, output, compaction)
 
 
 def update(
@@ -171,7 +128,7 @@ def update(
     """
     runner = build_executor(executor, master)
     target = open_table_for_write(ctx, location, table, compact=compact_after)
-    values = _parse_assignments(assignments)
+    values = parse_assignments(assignments)
     planned = row_level.plan(target, RowLevelRequest(where=where, operation="update"))
     if dry_run or not planned:
         _print_row_level_plan(target, planned, dry_run, output)
@@ -188,7 +145,7 @@ def update(
         else:
             from paimon_orch.spark import update_and_merge as on_spark
 
-            _silence_pyspark_loggers()
+            silence_pyspark_loggers()
             session = start_spark(master)
             result = on_spark.update(
                 session, target, values, where, plan=planned, progress=progress
@@ -196,7 +153,7 @@ def update(
         compaction = (
             compact_after_write(target, result.snapshot_id, runner, bars) if compact_after else None
         )
-    _print_row_level_result(target, result, output, compaction)
+    print_row_level_result(target, result, output, compaction)
 
 
 def _is_local_update(
@@ -214,76 +171,12 @@ def _is_local_update(
     return True
 
 
-def merge_into(
-    ctx: typer.Context,
-    location: CatalogLocation,
-    table: Identifier,
-    source: SourceFiles,
-    on: _JoinCondition,
-    matched_update: _MatchedUpdate = None,
-    matched_delete: _MatchedDelete = None,
-    insert: _Insert = None,
-    encoding: Encoding = None,
-    compact_after: CompactAfter = False,
-    yes: Yes = False,
-    dry_run: DryRun = False,
-    master: Master = None,
-    output: JsonOutput = LINES,
-) -> None:
-    """Update, delete and insert rows from files.
-
-    Conditions and values are Spark SQL expressions over target.COLUMN and source.COLUMN. All values
-    of CSV and JSON files are text. The changes are committed in one snapshot. With --delete, asks
-    before it deletes rows.
-    """
-    from paimon_orch.spark import update_and_merge as on_spark
-    from paimon_orch.spark.execution.spark_executor import SparkExecutor
-    from paimon_orch.spark.input_files import read_files
-    from paimon_orch.steps.ingest_files import CsvFormat
-
-    target = open_table_for_write(ctx, location, table, compact=compact_after)
-    check_files_exist(source)
-    clauses: MergeClauses = {
-        "when_matched_update": _parse_assignments_or_star(matched_update),
-        "when_matched_delete": matched_delete,
-        "when_not_matched_insert": _parse_assignments_or_star(insert),
-    }
-    on_spark.check_merge(target, **clauses)
-    _silence_pyspark_loggers()
-    session = start_spark(master)
-    rows = read_files(session, source, csv_format=CsvFormat(encoding=encoding))
-    if dry_run or (matched_delete is not None and not yes):
-        preview = on_spark.preview_merge(rows, target, on, **clauses)
-        if dry_run:
-            _print_merge_preview(preview, output)
-            return
-        if preview.deleted:
-            loss = describe_loss({"row": preview.deleted})
-            confirm(f"delete {loss} of {table} that match --on and --delete", undo=KEPT_ROWS)
-    with open_progress_bars() as bars:
-        progress = add_progress_bar(bars, f"merge into {table}")
-        result = on_spark.merge_into(rows, target, on, **clauses, progress=progress)
-        compaction = (
-            compact_after_write(target, result.snapshot_id, SparkExecutor(session), bars)
-            if compact_after
-            else None
-        )
-    _print_row_level_result(target, result, output, compaction)
-
-
-def _parse_assignments(assignments: Sequence[str]) -> Mapping[str, str]:
+def parse_assignments(assignments: Sequence[str]) -> Mapping[str, str]:
+    """Parse options of the form ``COLUMN=EXPRESSION``."""
     return dict(parse_pair(text, "\"status = 'VOID'\"") for text in assignments)
 
 
-def _parse_assignments_or_star(
-    assignments: AssignmentTexts,
-) -> Mapping[str, str] | Literal["*"] | None:
-    if assignments is None:
-        return None
-    return "*" if assignments == ["*"] else _parse_assignments(assignments)
-
-
-def _silence_pyspark_loggers() -> None:
+def silence_pyspark_loggers() -> None:
     """Prevent Spark from logging a page about an invalid expression; our error has one line."""
     from pyspark.logger import PySparkLogger
 
@@ -296,7 +189,7 @@ def _print_row_level_plan(
 ) -> None:
     """Print the plan of a dry run, or the result of a plan with nothing to do."""
     if not dry_run:
-        _print_row_level_result(table, RowLevelResult(), output)
+        print_row_level_result(table, RowLevelResult(), output)
         return
     values = planned.to_dict()
     text = (
@@ -307,27 +200,13 @@ def _print_row_level_plan(
     output.print_values(values, text)
 
 
-def _print_merge_preview(planned: RowLevelResult, output: Output) -> None:
-    kinds = ("inserted", "updated", "deleted")
-    values: dict[str, object] = {kind: getattr(planned, kind) for kind in kinds}
-    counts = ", ".join(f"{number:,} {kind}" for kind, number in values.items())
-    output.print_values(values, f"rows that would change: {counts}; nothing was changed")
-
-
-class MergeClauses(TypedDict):
-    """The clauses of :func:`paimon_orch.spark.update_and_merge.merge_into`."""
-
-    when_matched_update: Mapping[str, str] | Literal["*"] | None
-    when_matched_delete: str | None
-    when_not_matched_insert: Mapping[str, str] | Literal["*"] | None
-
-
-def _print_row_level_result(
+def print_row_level_result(
     table: Table,
     result: RowLevelResult,
     output: Output,
     compaction: CompactionResult | None = None,
 ) -> None:
+    """Print the counts of a row-level change and of the compaction after it."""
     empty_text = "no row matches: nothing was committed"
     print_write_result(
         table, result.to_dict(), output, empty_text=empty_text, compaction=compaction

@@ -1,5 +1,6 @@
 """Selects the partitions for a step, by partition specs and a filter on partition columns."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, TypedDict
@@ -53,31 +54,40 @@ def select_partitions(
 def split_partitions(table: "Table", text: str) -> list[str]:
     """Split a list of partitions that are separated by semicolons.
 
-    Returns the names of directories for names of the system table ``$partitions``, in which
-    nothing is escaped. Raises :class:`InputError` for an empty list.
+    A semicolon is a separator at the end, or before a partition column and ``=``; others belong to
+    values, and so does one at the end if the table has that partition. Returns the names of
+    directories for names of the system table ``$partitions``, in which nothing is escaped. Raises
+    :class:`InputError` for an empty list.
     """
-    specs = [spec.strip() for spec in text.split(";") if spec.strip()]
+    schema = table.stores.get_schema()
+    columns = "|".join(map(re.escape, schema.partition_keys)) or r"\w+"
+    parts = [part.strip() for part in re.split(rf";(?=[\s;]*(?:{columns})=)", text)]
+    specs = {part.rstrip("; "): part for part in parts if part.strip("; ")}
     if not specs:
         raise InputError("--partitions is empty; write for example dt=2026-01-31")
-    schema = table.stores.get_schema()
-    shown = {spec: parse_shown_partition(spec, schema) for spec in specs}
+    shown = {each: parse_shown_partition(each, schema) for each in {*specs, *specs.values()}}
     unescaped = {
         spec: build_partition_matcher(values, schema)
         for spec, values in shown.items()
-        if values is not None and any(set(value) & set("/%,") for value in values.values())
+        if values is not None and any(set(value) & set("/%,;") for value in values.values())
     }
     if not unescaped:
-        return specs
+        return list(specs)
     partitions = {split.partition for split in table.files()}
     names = {format_partition(partition, schema): partition for partition in partitions}
 
-    def find_directory_name(spec: str) -> str:
+    def find_directory_name(spec: str) -> str | None:
         if spec in names or spec not in unescaped:
             return spec
         found = (name for name, partition in names.items() if unescaped[spec](partition))
-        return next(found, spec)
+        return next(found, None)
 
-    return [find_directory_name(spec) for spec in specs]
+    return [
+        (spec != part and part in unescaped and find_directory_name(part))
+        or find_directory_name(spec)
+        or spec
+        for spec, part in specs.items()
+    ]
 
 
 def _require_partitions(table: "Table", partitions: PartitionSpecs | None) -> None:

@@ -72,22 +72,35 @@ def check_update(schema: TableSchema, assignments: Mapping[str, object]) -> None
 
 
 @dataclass(frozen=True, slots=True)
+class RowColumns:
+    """The columns of the rows that expressions are computed from."""
+
+    schema: TableSchema
+
+    def resolve(self, tree: exp.Expr) -> exp.Expr:
+        """Return an expression whose columns have the names of the rows' columns."""
+        return tree
+
+
+@dataclass(frozen=True, slots=True)
 class NewValues:
-    """The new values of an update, computed from the old rows."""
+    """The new values of rows, computed from the old rows."""
 
     schema: TableSchema
     expressions: Mapping[str, "exp.Expr | pa.Scalar[Any]"]
     """By column: the tree of an SQL expression, or a constant."""
 
     @classmethod
-    def parse(cls, schema: TableSchema, assignments: Assignments) -> "NewValues":
-        """Parse new values.
+    def parse(
+        cls, schema: TableSchema, assignments: Assignments, columns: RowColumns | None = None
+    ) -> "NewValues":
+        """Parse new values; ``columns`` are those of the old rows, by default the table's.
 
         Raises :class:`UnsupportedError` for an expression that only Spark computes, and
-        :class:`InputError` for a column that cannot be set or a value of a wrong type.
+        :class:`InputError` for an unknown column or a value of a wrong type.
         """
-        check_update(schema, assignments)
-        return cls(schema, {name: _parse(schema, name, x) for name, x in assignments.items()})
+        parser = _Parser(schema, columns or RowColumns(schema))
+        return cls(schema, {name: parser.parse(name, value) for name, value in assignments.items()})
 
     def compute(self, rows: pa.Table) -> dict[str, pa.Array]:
         """Return the new values of rows, by column; the writer casts them to the table's types."""
@@ -124,76 +137,86 @@ def _write(tree: "exp.Expr | pa.Scalar[Any]") -> str:
     return repr(tree.as_py()) if isinstance(tree, pa.Scalar) else tree.sql(dialect="spark")
 
 
-def _parse(schema: TableSchema, name: str, value: object) -> "exp.Expr | pa.Scalar[Any]":
-    if isinstance(value, str):
-        return _parse_expression(schema, name, value)
-    target = to_arrow_type(schema.field(name).type)
-    if isinstance(value, ColumnExpression):
-        if value.key is not None or value.variant is not None:
-            raise UnsupportedError(_describe_simple(name, f"a part of column {value.name!r}"))
-        schema.field(value.name)
-        return exp.column(value.name)
-    try:
-        return pa.scalar(value, target) if pa.types.is_nested(target) else to_exact_scalar(value)
-    except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
-        raise InputError(f"column {name!r} cannot be set to {value!r}: {error}") from error
-
-
-def _parse_expression(schema: TableSchema, name: str, text: str) -> exp.Expr:
+def parse_expression(text: str, label: str) -> exp.Expr:
+    """Parse an SQL expression; ``label`` names it in an error."""
     check_length(text)
     try:
-        tree = sqlglot.parse_one(text, dialect="spark")
+        return sqlglot.parse_one(text, dialect="spark")
     except (SqlglotError, RecursionError) as error:
         raise InputError(
-            f"column {name!r}: {shorten(text)!r} is not an SQL expression; write text in single "
-            "quotes, such as \"'VOID'\""
+            f"{label}: {shorten(text)!r} is not an SQL expression; write text in single quotes, "
+            "such as \"'VOID'\""
         ) from error
-    _check_simple(schema, name, tree)
-    return tree
 
 
-def _check_simple(schema: TableSchema, name: str, node: exp.Expr) -> None:
-    """Raise an error for an expression that is not simple, and for an unknown column."""
-    if isinstance(node, exp.Column) and not node.args.get("table"):
+@dataclass(frozen=True, slots=True)
+class _Parser:
+    schema: TableSchema
+    columns: RowColumns
+
+    def parse(self, name: str, value: object) -> "exp.Expr | pa.Scalar[Any]":
+        if isinstance(value, str):
+            tree = self.columns.resolve(parse_expression(value, f"column {name!r}"))
+            self._check_simple(name, tree)
+            return tree
+        target = to_arrow_type(self.schema.field(name).type)
+        if isinstance(value, ColumnExpression):
+            if value.key is not None or value.variant is not None:
+                raise UnsupportedError(_describe_simple(name, f"a part of column {value.name!r}"))
+            column = self.columns.resolve(exp.column(value.name))
+            self.columns.schema.field(column.name)
+            return column
         try:
-            schema.field(node.name)
-        except PaimonError as error:
+            return (
+                pa.scalar(value, target) if pa.types.is_nested(target) else to_exact_scalar(value)
+            )
+        except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+            raise InputError(f"column {name!r} cannot be set to {value!r}: {error}") from error
+
+    def _check_simple(self, name: str, node: exp.Expr) -> None:
+        """Raise an error for an expression that is not simple, and for an unknown column."""
+        target = to_arrow_type(self.schema.field(name).type)
+        if isinstance(node, exp.Column) and not node.args.get("table"):
+            try:
+                self.columns.schema.field(node.name)
+            except PaimonError as error:
+                raise InputError(
+                    f"column {name!r} = {node.sql()}: {error}. Write text in single quotes: "
+                    f"\"'{node.name}'\""
+                ) from error
+            return
+        if isinstance(node, exp.Paren):
+            self._check_simple(name, node.this)
+            return
+        if type(node) in _OPERATIONS:
+            for part in (node.args["this"], node.args["expression"]):
+                self._check_simple(name, part)
+                self._check_number(name, part)
+            return
+        try:
+            build_literal(node, target)
+        except UnsupportedError as error:
+            text = repr(node.sql(dialect="spark"))
+            raise UnsupportedError(_describe_simple(name, text)) from error
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ArithmeticError, ValueError) as error:
             raise InputError(
-                f"column {name!r} = {node.sql()}: {error}. Write text in single quotes: "
-                f"\"'{node.name}'\""
+                f"column {name!r} cannot be set to {node.sql(dialect='spark')}: {error}"
             ) from error
-        return
-    if isinstance(node, exp.Paren):
-        _check_simple(schema, name, node.this)
-        return
-    if type(node) in _OPERATIONS:
-        for part in (node.args["this"], node.args["expression"]):
-            _check_simple(schema, name, part)
-            _check_number(schema, name, part)
-        return
-    try:
-        build_literal(node, to_arrow_type(schema.field(name).type))
-    except UnsupportedError as error:
-        raise UnsupportedError(_describe_simple(name, repr(node.sql(dialect="spark")))) from error
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ArithmeticError, ValueError) as error:
-        raise InputError(
-            f"column {name!r} cannot be set to {node.sql(dialect='spark')}: {error}"
-        ) from error
 
-
-def _check_number(schema: TableSchema, name: str, node: exp.Expr) -> None:
-    """Raise :class:`UnsupportedError` for a text or a time in arithmetic, as Spark casts it."""
-    if isinstance(node, exp.Column):
-        kind = to_arrow_type(schema.field(node.name).type)
-        is_number = any(
-            test(kind) for test in (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
-        )
-    else:
-        is_number = not isinstance(node, exp.Cast | exp.Boolean) and not (
-            isinstance(node, exp.Literal) and node.is_string
-        )
-    if not is_number:
-        raise UnsupportedError(_describe_simple(name, f"arithmetic with {node.sql()}"))
+    def _check_number(self, name: str, node: exp.Expr) -> None:
+        """Raise :class:`UnsupportedError` for a text or a time in arithmetic, as Spark casts it."""
+        if isinstance(node, exp.Column):
+            kind = to_arrow_type(self.columns.schema.field(node.name).type)
+            is_number = any(
+                test(kind)
+                for test in (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+            )
+        else:
+            is_number = not isinstance(node, exp.Cast | exp.Boolean) and not (
+                isinstance(node, exp.Literal) and node.is_string
+            )
+        if not is_number:
+            raise UnsupportedError(_describe_simple(name, f"arithmetic with {node.sql()}"))
 
 
 def _describe_simple(name: str, found: str) -> str:

@@ -11,7 +11,8 @@ from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.steps.common.step_report import describe_loss
 from paimon_orch.steps.row_level.removal import RemovalPlan, RemovalResult
 from paimon_orch.table.filter.partition_spec import PartitionSpec, format_partition
-from paimon_orch.table.table import Table, plan_partition_drop
+from paimon_orch.table.partition_drop import plan_partition_drop
+from paimon_orch.table.table import Table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.format.types.predicate import (
     Predicate,
 )
+from paimon_orch.steps import ingest
 from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict
 from paimon_orch.steps.common.executor import Executor, InProcessExecutor, Progress
 from paimon_orch.steps.common.partition_selection import open_reader
@@ -70,6 +71,7 @@ __all__ = [
     "discard_encoded_changes",
     "plan",
     "plan_column_update",
+    "plan_writing",
     "prepare_changes",
     "run",
     "run_delete",
@@ -161,6 +163,14 @@ def run(shared: DeleteSource | None, unit: TargetUnit) -> bytes:
     target = find_target(shared.source.reader.schema)
     read = unit.read(shared.source, target.columns_to_delete)
     return target.delete_rows(shared.source, unit.split, read, shared.sequences).encode()
+
+
+def plan_writing(table: Table, planned: RowLevelPlan) -> WritePlan:
+    """Plan the write of changed rows with their addresses and kinds."""
+    row_kind = planned.target.row_kind_column
+    columns = [*planned.schema.names, *([row_kind] if row_kind else [])]
+    request = ingest.IngestRequest(columns=columns, row_kind=row_kind)
+    return ingest.plan(table, request, state=planned.state)
 
 
 def prepare_changes(

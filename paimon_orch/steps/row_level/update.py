@@ -12,11 +12,10 @@ import pyarrow as pa
 from paimon_orch.files.row_tracking import ROW_ID, row_tracking_fields
 from paimon_orch.format.types.predicate import Predicate
 from paimon_orch.merge.engine.update_rows import should_merge_updates
-from paimon_orch.steps import ingest
-from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.common.step import PlanAttempts
 from paimon_orch.steps.row_level import row_level_write as row_level
-from paimon_orch.steps.row_level.assignments import Assignments, NewValues
+from paimon_orch.steps.row_level.assignments import Assignments, NewValues, check_update
+from paimon_orch.steps.row_level.local_write import write_in_process
 from paimon_orch.steps.row_level.row_level_write import (
     RowLevelPlan,
     RowLevelRequest,
@@ -26,7 +25,6 @@ from paimon_orch.steps.row_level.task_result import (
     ADDRESS_COLUMN,
     KIND_COLUMN,
     OLD_VALUE_PREFIX,
-    RowLevelTaskResult,
 )
 from paimon_orch.table.table import Table
 
@@ -51,7 +49,9 @@ def update(
     :raises UnsupportedError: for an expression that only Spark computes
     """
     request = RowLevelRequest(where=where, operation="update")
-    values = NewValues.parse(table.stores.get_schema(), assignments)
+    schema = table.stores.get_schema()
+    check_update(schema, assignments)
+    values = NewValues.parse(schema, assignments)
     attempts = PlanAttempts(
         "update rows of",
         table,
@@ -66,24 +66,8 @@ def update(
 
 
 def _write(table: Table, planned: RowLevelPlan, values: NewValues) -> RowLevelResult:
-    schema = planned.schema
-    row_kind = planned.target.row_kind_column
-    columns = [*schema.names, *([row_kind] if row_kind else [])]
-    request = ingest.IngestRequest(columns=columns, row_kind=row_kind)
-    writing = ingest.plan(table, request, state=planned.state)
-    changes = _compute_changes(planned, replace(values, schema=schema))
-    if planned.row_ranges:
-        update = row_level.plan_column_update(planned, writing, values.expressions)
-        encoded = update.run(update.prepare(changes))
-    else:
-        encoded = row_level.write_changes(writing, row_level.prepare_changes(writing, changes))
-    return row_level.commit(
-        table,
-        planned,
-        [RowLevelTaskResult.decode(encoded)],
-        executor=InProcessExecutor(),
-        hashes=writing.hashes,
-    )
+    changes = _compute_changes(planned, replace(values, schema=planned.schema))
+    return write_in_process(table, planned, changes, values.expressions)
 
 
 def _compute_changes(planned: RowLevelPlan, values: NewValues) -> Iterator[pa.RecordBatch]:

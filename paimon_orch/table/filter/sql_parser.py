@@ -88,6 +88,11 @@ def parse_filter(text: str, schema: TableSchema) -> Predicate:
         ) from error
 
 
+def translate_filter(tree: exp.Expr, schema: TableSchema) -> Predicate:
+    """Translate a parsed condition, as :func:`parse_filter` does with text."""
+    return _FilterTranslator(tree.sql(dialect="spark"), schema, {}).translate(tree)
+
+
 def parse_variant_column(text: str) -> tuple[str, VariantValue, str | None]:
     """Parse ``variant_get(v, '$.age', 'int') as age``: the column, its value, and the alias."""
     check_length(text)
@@ -147,7 +152,7 @@ class _FilterTranslator:
             case exp.Not():
                 return Not(self.translate(node.this))
         if any(value for name, value in node.args.items() if name not in _KNOWN_ARGS):
-            raise self._build_error(f"{node.sql()!r} is not supported")
+            raise self._build_error(f"{node.sql('spark')!r} is not supported")
         condition = self._translate_condition(node)
         return Not(condition) if node.args.get("negate") else condition
 
@@ -176,14 +181,14 @@ class _FilterTranslator:
             if isinstance(second, _COLUMNS) and not isinstance(first, _COLUMNS):
                 return self._build_leaf(second, _FLIPPED_OPERATORS.get(op, op), first)
             return self._build_leaf(first, op, second)
-        raise self._build_error(f"{node.sql()!r} is not supported")
+        raise self._build_error(f"{node.sql('spark')!r} is not supported")
 
     def _translate_is(self, node: exp.Is | exp.IsNan) -> Predicate:
         if isinstance(node, exp.IsNan):
             return self._resolve_column(node.this).build_leaf(Operator.IS_NAN)
         if isinstance(node.expression, exp.Null):
             return self._resolve_column(node.this).build_leaf(Operator.IS_NULL)
-        raise self._build_error(f"{node.sql()!r} is not supported")
+        raise self._build_error(f"{node.sql('spark')!r} is not supported")
 
     def _translate_like(self, node: exp.Like, pattern: str) -> Predicate:
         tested = self._resolve_column(node.this)
@@ -221,7 +226,7 @@ class _FilterTranslator:
             return tested.build_leaf(
                 Operator.IN, *self._parse_long_list(self._lists[first.name], tested.field)
             )
-        exact = [item for item in items if _find_floor(item, tested.field) is None]
+        exact = [item for item in items if _find_neighbors(item, tested.field) is None]
         if not exact:
             return self._build_leaf(node.this, Operator.EQUAL, first)
         values = (self._parse_literal(item, tested.field) for item in exact)
@@ -231,12 +236,13 @@ class _FilterTranslator:
         resolved = self._resolve_column(tested)
         if isinstance(value, exp.Null):
             raise self._build_error("no value equals NULL; use IS NULL")
-        floor = _find_floor(value, resolved.field)
-        if floor is None:
+        neighbors = _find_neighbors(value, resolved.field)
+        if neighbors is None:
             return resolved.build_leaf(op, self._parse_literal(value, resolved.field))
-        number = self._parse_literal(floor, resolved.field)
-        below = resolved.build_leaf(Operator.LESS_OR_EQUAL, number)
-        above = resolved.build_leaf(Operator.GREATER, number)
+        (below_op, above_op), neighbor = neighbors
+        number = self._parse_literal(neighbor, resolved.field)
+        below = resolved.build_leaf(below_op, number)
+        above = resolved.build_leaf(above_op, number)
         match op:
             case Operator.LESS | Operator.LESS_OR_EQUAL:
                 return below
@@ -254,11 +260,11 @@ class _FilterTranslator:
             [index], column = node.expressions, node.this
             if not isinstance(index, exp.Literal) or not index.is_string:
                 raise self._build_error(
-                    f"{node.sql()!r} is not supported: the key of a map must be a text literal"
+                    f"{node.sql('spark')!r} is not supported: the key of a map must be a text literal"
                 )
             key = index.name
         if not isinstance(column, exp.Column) or column.args.get("table"):
-            raise self._build_error(f"{node.sql()!r} is not a column")
+            raise self._build_error(f"{node.sql('spark')!r} is not a column")
         field = resolve_filter_field(self._schema, column.name, key=key, variant=variant)
         return _TestedColumn(column.name, key, variant, field)
 
@@ -268,7 +274,7 @@ class _FilterTranslator:
             return None
         value = _read_variant_value(node)
         if value is None:
-            raise self._build_error(f"{node.sql()!r} is not of the form {_VARIANT_GET_FORM}")
+            raise self._build_error(f"{node.sql('spark')!r} is not of the form {_VARIANT_GET_FORM}")
         return value
 
     def _parse_literal_text(self, node: exp.Expr) -> str:
@@ -280,7 +286,7 @@ class _FilterTranslator:
             return "true" if node.this else "false"
         if isinstance(node, exp.Cast):  # for example, DATE '2026-01-01'
             return self._parse_literal_text(node.this)
-        raise self._build_error(f"{node.sql()!r} is not a constant")
+        raise self._build_error(f"{node.sql('spark')!r} is not a constant")
 
     def _parse_literal(self, node: exp.Expr, field: Field) -> "pa.Scalar[pa.DataType]":
         target = to_arrow_type(field.type)
@@ -305,23 +311,45 @@ class _FilterTranslator:
         return [self._parse_literal(node, field) for node in constants.build_nodes()]
 
 
-def _find_floor(node: exp.Expr, field: Field) -> exp.Expr | None:
-    """Return the next smaller number of a column if a constant has more digits than its scale."""
+_AROUND_FLOOR = (Operator.LESS_OR_EQUAL, Operator.GREATER)
+_AROUND_LEAST = (Operator.LESS, Operator.GREATER_OR_EQUAL)
+
+
+def _find_neighbors(
+    node: exp.Expr, field: Field
+) -> tuple[tuple[Operator, Operator], exp.Expr] | None:
+    """Return tests of the numbers below and above a constant that the column's type cannot hold.
+
+    The tests compare with the next smaller number of the type, or with its least number if all are
+    larger. Returns None for other constants.
+    """
     kind = to_arrow_type(field.type)
     if not (pa.types.is_integer(kind) or pa.types.is_decimal(kind)):
         return None
     literal = node.this if isinstance(node, exp.Neg) else node
     if not isinstance(literal, exp.Literal) or literal.is_string:
         return None
-    scale = kind.scale if isinstance(kind, pa.Decimal128Type) else 0
     with suppress(ArithmeticError):  # no number, or one of too many digits: an error of the literal
         number = Decimal(literal.name)
         number = number if literal is node else number.copy_negate()
+        scale = kind.scale if isinstance(kind, pa.Decimal128Type) else 0
         floor = number.quantize(Decimal(1).scaleb(-scale), ROUND_FLOOR, _WIDE)
-        if floor != number:
-            positive = exp.Literal.number(format(abs(floor), "f"))
-            return exp.Neg(this=positive) if floor < 0 else positive
+        least, largest = _find_range(kind)
+        neighbor = max(least, min(floor, largest))
+        if neighbor != number:
+            positive = exp.Literal.number(format(abs(neighbor), "f"))
+            around = _AROUND_LEAST if floor < least else _AROUND_FLOOR
+            return around, exp.Neg(this=positive) if neighbor < 0 else positive
     return None
+
+
+def _find_range(kind: pa.DataType) -> tuple[Decimal, Decimal]:
+    """Return the least and the largest number of an integer or decimal type."""
+    if isinstance(kind, pa.Decimal128Type):
+        largest = Decimal(10**kind.precision - 1).scaleb(-kind.scale, _WIDE)
+        return largest.copy_negate(), largest
+    bits = kind.bit_width - 1
+    return Decimal(-(2**bits)), Decimal(2**bits - 1)
 
 
 def build_literal(node: exp.Expr, target: pa.DataType) -> "pa.Scalar[pa.DataType]":
@@ -344,7 +372,7 @@ def build_literal(node: exp.Expr, target: pa.DataType) -> "pa.Scalar[pa.DataType
         return to_exact_scalar(Decimal(text) if "." in text else int(text))
     literal = node.this if isinstance(node, exp.Cast) else node
     if not isinstance(literal, exp.Literal) or not literal.is_string:
-        raise UnsupportedError(f"{node.sql()!r} is not a constant")
+        raise UnsupportedError(f"{node.sql('spark')!r} is not a constant")
     return _build_scalar(node, literal.name, target)
 
 

@@ -109,7 +109,7 @@ def _find_column_differences(
         note = f" (of the primary key: {', '.join(keys)})" if keys else ""
         differences.append(f"missing {', '.join(missing)}{note}")
     if unknown:
-        differences.append(f"unknown {', '.join(unknown)}")
+        differences.append(f"unknown {', '.join(name or repr(name) for name in unknown)}")
     if repeated:
         differences.append(f"repeated {', '.join(repeated)}")
     return differences

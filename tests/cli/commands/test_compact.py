@@ -39,6 +39,24 @@ def test_a_dry_run_changes_nothing(run: Run, table: Table, warehouse: Path) -> N
     assert f"the table: not now: {decision['reason']}" in shown
 
 
+def test_a_simulation_measures_a_sample_and_changes_nothing(
+    run: Run, table: Table, warehouse: Path
+) -> None:
+    table.upsert(table_of("id v price", [(1, "z", "1")]))
+    before = stored_files(table)
+    command = ("compact", warehouse, "db.t", "--simulate")
+
+    shown = run(*command, "--strategy", "full").out
+    values = run(*command, "--strategy", "full", "--json").json
+
+    assert re.match(r"Measured on \d of \d buckets?, .* A scan of them now: .* nothing was", shown)
+    assert values["before"]["files"] > values["after"]["files"]
+    assert stored_files(table) == before
+    assert run(*command).out.startswith("nothing to compact by the table's options; with")
+    for option in (["--dry-run"], ["--order-by", "id"]):
+        assert_fails(run(*command, *option), "cannot be combined")
+
+
 def test_an_unknown_form_of_master_is_refused_at_once(run: Run, warehouse: Path) -> None:
     answer = run("compact", warehouse, "db.t", "--dry-run", "--master", "foo")
 

@@ -98,3 +98,12 @@ def test_rows_are_one_json_array_on_request(run: Run, warehouse: Path) -> None:
     assert run("read", warehouse, "db.t", "--where", "id > 9", "--json").json == []
     refused = run("read", warehouse, "db.t", "--json", "--format", "csv")
     assert_fails(refused, "--json and --format csv cannot be combined")
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet", "arrow"])
+def test_an_output_that_cannot_be_written_is_named(run: Run, warehouse: Path, form: str) -> None:
+    full = run("read", warehouse, "db.t", "--output", "/dev/full", "--format", form)
+    missing = run("read", warehouse, "db.t", "--output", warehouse / "no" / f"rows.{form}")
+
+    assert_fails(full, "/dev/full was not written: No space left on device")
+    assert_fails(missing, f"no/rows.{form} was not written: No such file or directory")

@@ -11,7 +11,13 @@ from support.commands import invoke, run_command
 from support.tables import new_table, rows_of, table_of
 
 from paimon_orch import Catalog
-from paimon_orch.errors import InputError, PaimonError, StorageError, UnsupportedError
+from paimon_orch.errors import (
+    InputError,
+    NotFoundError,
+    PaimonError,
+    StorageError,
+    UnsupportedError,
+)
 from paimon_orch.steps.compaction import compact
 from paimon_orch.table.table import Table
 
@@ -49,28 +55,6 @@ def test_rows_are_updated(spark: SparkSession, root: str, table: Table) -> None:
         run_command("update", root, "db.t", "--set", "v = nope", "--yes")
     with pytest.raises(InputError, match="must look like key=value"):
         run_command("update", root, "db.t", "--set", "v")
-
-
-@pytest.mark.slow
-def test_files_are_merged_into_a_table(
-    spark: SparkSession, root: str, table: Table, tmp_path: Path
-) -> None:
-    path = tmp_path / "changes.csv"
-    path.write_text("id,v\n3,three\n4,\n100,new\n", encoding="utf-8")
-    clauses = ["--update", "*", "--delete", "source.v is null", "--insert", "*"]
-
-    command = ["merge-into", root, "db.t", "--from", str(path), "--on", "target.id = source.id"]
-    before = rows_of(table)
-    with pytest.raises(InputError, match=r"delete 1 row of db\.t that match .* add --yes"):
-        invoke(*command, *clauses)
-    with pytest.raises(InputError, match="nothing was changed"):
-        invoke(*command, *clauses, answer="n\n")
-    assert rows_of(table) == before
-    document = json.loads(run_command(*command, *clauses, "--json", "--yes"))
-
-    assert [document[key] for key in ("updated", "deleted", "inserted")] == [1, 1, 1]
-    assert rows_of(table)[2:5] == [(2, "old"), (3, "three"), (5, "old")]
-    assert rows_of(table)[-1] == (100, "new")
 
 
 def test_a_table_is_sorted(spark: SparkSession, root: str, table: Table) -> None:
@@ -213,7 +197,8 @@ def test_columns_and_clauses_are_checked_before_spark_starts(
     def refuse(*_: object) -> None:
         raise AssertionError("Spark was started")
 
-    monkeypatch.setattr("paimon_orch.cli.commands.row_level.start_spark", refuse)
+    for module in ("row_level", "merge_into"):
+        monkeypatch.setattr(f"paimon_orch.cli.commands.{module}.start_spark", refuse)
     command, *options = arguments
     if command == "merge-into":
         (tmp_path / "rows.csv").write_text("k,v\n1,a\n")
@@ -239,3 +224,15 @@ def test_partitions_have_the_names_of_the_system_table_or_of_directories(
     if value in {"a%2Fb", "a%25"}:  # also the name of the directory of another partition
         value = value.replace("%2F", "/").replace("%25", "%")
     assert rows_of(table) == sorted(row for row in rows if row[0] != value)
+
+
+def test_semicolons_separate_partitions_before_a_column_and_at_the_end(tmp_path: Path) -> None:
+    table = new_table(tmp_path, "p STRING, v INT", key=(), partition_by=["p"], bucket="-1")
+    table.append(table_of("p v", [(p, 1) for p in ("a", "b;c", "d", "e", "f;")]))
+    command = ["drop-partitions", str(tmp_path), "db.t", "--partitions"]
+
+    run_command(*command, "p=a; p=b;c ;p=d;", "--yes")
+
+    assert rows_of(table) == [("e", 1), ("f;", 1)]
+    with pytest.raises(NotFoundError, match="has no partition p=e;x"):
+        run_command(*command, "p=e;x", "--yes")

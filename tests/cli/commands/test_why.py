@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from support.commands import Run
@@ -25,5 +26,13 @@ def test_the_paragraph_has_the_cost_now_and_after_the_command(run: Run, tmp_path
     after = f"After paimon-orch compact {tmp_path} db.t --strategy full: about 1 request fewer, "
     assert f"{after}at most 1 sorted run. It rewrites 3 files of " in paragraph
     assert paragraph.endswith("No limit of doctor is exceeded.\n")
+    measured = run("why", tmp_path, "db.t", "--simulate").out
+    assert measured.startswith(paragraph)
+    assert "Measured on 1 of 1 bucket" in measured
+    assert "in 3 requests to 3 files" in measured
+    document = json.loads(run("why", tmp_path, "db.t", "--simulate", "--json").out)
+    assert document["simulation"]["after"]["files"] == 1
+    assert len(table.snapshots()) == 3
     run("compact", tmp_path, "db.t", "--strategy", "full")
+    assert "nothing was measured" in run("why", tmp_path, "db.t", "--simulate").out
     assert "sorted runs" not in run("why", tmp_path, "db.t").out

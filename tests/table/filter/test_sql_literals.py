@@ -43,9 +43,14 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
         ("p", "1.225"),
         ("p", "-1.225"),
         ("p", "1.2300"),
+        ("id", "99999999999999999999"),
+        ("id", "-99999999999999999999.5"),
+        ("id", "-9223372036854775808"),
+        ("p", "123456789012"),
+        ("p", "-123456789012.345"),
     ],
 )
-def test_numbers_with_more_digits_than_a_column_are_compared_exactly(
+def test_numbers_that_a_column_cannot_hold_are_compared_exactly(
     table: Table, column: str, operator: str, number: str
 ) -> None:
     for condition in (

@@ -193,7 +193,6 @@ def test_timestamps_without_a_time_zone_are_utc(text: str) -> None:
         ("i = 1; i = 2", "is not supported"),
         ("nope = 1", "no column 'nope'"),
         ("i = 'one'", "'one' is not a value of column 'i'"),
-        ("i = 3000000000", "is not a value of column 'i'"),
         ("i = '1.5'", "is not a value of column 'i'"),
         ("day = 'yesterday'", "is not a value of column 'day'"),
         ("b = 7", "is not a value of column 'b'"),

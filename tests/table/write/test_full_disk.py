@@ -1,5 +1,7 @@
 """Writes to a disk that is full: one error that names the file, and the table is unchanged."""
 
+import errno
+import os
 import random
 import resource
 from collections.abc import Iterator
@@ -26,6 +28,9 @@ def largest_file(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
+NOTE = "nothing of this write was committed, and its new files were deleted"
+
+
 def list_files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
@@ -45,10 +50,13 @@ def test_a_write_to_a_full_disk_names_the_file_and_leaves_none(
 
     with (
         largest_file(100_000),
-        pytest.raises(StorageError, match=rf"{file_format} cannot be written \(File too large\)"),
+        pytest.raises(
+            StorageError, match=rf"{file_format} cannot be written \(File too large\)"
+        ) as caught,
     ):
         table.append(rows)
 
+    assert caught.value.__notes__ == [NOTE]
     assert list_files(tmp_path) == before
     table.append(rows.slice(0, 10))
     assert table.scan().count() == 10
@@ -74,3 +82,22 @@ def test_nothing_is_committed_or_left_if_the_snapshot_cannot_be_written(
     assert list_files(tmp_path) == before
     table.append(pa.table({"id": [2]}))
     assert table.scan().count() == 2
+
+
+def test_a_write_to_a_read_only_file_system_names_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = Catalog(str(tmp_path)).create_table("db.t", "id BIGINT")
+
+    def refuse(_: LocalFileIO, path: str) -> FileIO:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalFileIO, "_open_new", refuse)
+        with pytest.raises(
+            StorageError, match=r"\.parquet cannot be written \(Read-only"
+        ) as caught:
+            table.append(pa.table({"id": [1]}))
+
+    assert caught.value.__notes__ == [NOTE]
+    assert table.snapshot() is None

@@ -1,0 +1,323 @@
+"""The clauses of a merge in this process: conditions and new values of target and source columns.
+
+Conditions are filters, as in scans, that can also compare two columns; new values are the
+expressions of :mod:`paimon_orch.steps.row_level.assignments`. Spark computes all others.
+"""
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypedDict
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from sqlglot import exp
+
+from paimon_orch.errors import InputError, UnsupportedError
+from paimon_orch.format.argument_checks import check_names
+from paimon_orch.format.options.table_option import StepKind
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.types.arrow import to_arrow_type
+from paimon_orch.format.types.data_types import Field
+from paimon_orch.format.types.predicate import iterate_leaves, to_arrow_expression
+from paimon_orch.steps.row_level.assignments import (
+    Assignments,
+    NewValues,
+    RowColumns,
+    check_assignable,
+    check_columns_exist,
+    list_fixed_columns,
+    parse_expression,
+)
+from paimon_orch.steps.row_level.row_level_plan import check_row_level_supported
+from paimon_orch.table.filter.bind import bind_filter
+from paimon_orch.table.filter.sql_parser import translate_filter
+from paimon_orch.table.table import Table
+
+TARGET, SOURCE = "target", "source"
+
+_COMPARISONS: Mapping[type[exp.Expr], Callable[[Any, Any], Any]] = {
+    exp.EQ: operator.eq,
+    exp.NEQ: operator.ne,
+    exp.LT: operator.lt,
+    exp.LTE: operator.le,
+    exp.GT: operator.gt,
+    exp.GTE: operator.ge,
+}
+
+
+class MergeClauses(TypedDict, total=False):
+    """The actions of a merge for rows with and without a match; see :meth:`Table.merge`."""
+
+    when_matched_update: Assignments | Literal["*"] | None
+    when_matched_delete: str | None
+    when_not_matched_insert: Assignments | Literal["*"] | None
+    when_not_matched_by_source_update: Assignments | None
+    when_not_matched_by_source_delete: str | None
+
+
+_UPDATES = ("when_matched_update", "when_not_matched_by_source_update")
+_DELETES = ("when_matched_delete", "when_not_matched_by_source_delete")
+_INSERT = "when_not_matched_insert"
+
+
+def check_merge(table: Table, clauses: Mapping[str, object]) -> TableSchema:
+    """Check the clauses of a merge in this process or on Spark; return the table's schema.
+
+    :raises InputError: for an unknown column, a column that cannot be set, or no clause
+    :raises UnsupportedError: if the table's options do not allow the changes
+    """
+    if all(clause is None for clause in clauses.values()):
+        raise InputError("a merge requires an update, delete or insert clause")
+    schema = table.stores.get_schema()
+    table.stores.check_step(StepKind.WRITE_ROWS, schema)
+    check_row_level_supported(schema, name_operation(clauses))
+    for name in (*_UPDATES, _INSERT):
+        values = clauses.get(name)
+        if isinstance(values, Mapping):
+            check = check_columns_exist if name == _INSERT else check_assignable
+            check(schema, values)
+        elif values is not None and values != "*":
+            raise InputError(
+                f"{name} must be a mapping of columns to new values, such as "
+                f'{{"status": "source.status"}}, or "*" for all columns, not {values!r}'
+            )
+    return schema
+
+
+def name_operation(clauses: Mapping[str, object]) -> Literal["merge", "insert", "update"]:
+    """Return the name of the operation of a merge, for the check of the table's options."""
+    if any(clauses.get(name) is not None for name in _DELETES):
+        return "merge"
+    return "update" if any(clauses.get(name) is not None for name in _UPDATES) else "insert"
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedColumns(RowColumns):
+    """Columns of the table and the source, by the names ``target.COLUMN`` and ``source.COLUMN``."""
+
+    @classmethod
+    def of(cls, fields: Mapping[str, Sequence[Field]]) -> "JoinedColumns":
+        """Return the columns of one or both sides."""
+        named = tuple(
+            replace(field, name=f"{side}.{field.name}") for side in fields for field in fields[side]
+        )
+        return cls(
+            TableSchema(
+                id=0,
+                fields=named,
+                highest_field_id=0,
+                partition_keys=(),
+                primary_keys=(),
+                options={},
+            )
+        )
+
+    def resolve(self, tree: exp.Expr) -> exp.Expr:
+        """Return an expression with the joined names; a column of one side needs no prefix."""
+        return tree.copy().transform(self._resolve_column)
+
+    def _resolve_column(self, node: exp.Expr) -> exp.Expr:
+        if not isinstance(node, exp.Column) or node.args.get("db"):
+            return node
+        side = node.table.lower()
+        if side in (TARGET, SOURCE):
+            return exp.column(f"{side}.{node.name}", quoted=True)
+        if side:
+            raise InputError(
+                f"{node.sql(dialect='spark')} is not a column: write target.COLUMN or source.COLUMN"
+            )
+        names = [f"{side}.{node.name}" for side in (TARGET, SOURCE)]
+        matching = [name for name in names if name in self.schema.names]
+        if len(matching) > 1:
+            raise InputError(
+                f"column {node.name!r} is in the table and in the source: write {names[0]} or "
+                f"{names[1]}"
+            )
+        return exp.column(matching[0], quoted=True) if matching else node
+
+
+def parse_condition(text: object, label: str, columns: JoinedColumns) -> pc.Expression:
+    """Return a condition of joined rows.
+
+    Raises :class:`InputError`, with ``label``, for text that only Spark evaluates.
+    """
+    if not isinstance(text, str):
+        raise InputError(
+            f'{label} must be an SQL condition, such as "source.deleted", or "true" for all rows, '
+            f"not {text!r}"
+        )
+    try:
+        return _translate(columns.resolve(parse_expression(text, label)), columns.schema)
+    except (InputError, UnsupportedError) as error:
+        raise InputError(f"{label}: {error}. {_SPARK_HINT}") from error
+
+
+_SPARK_HINT = (
+    "Other conditions need Spark: use paimon_orch.spark.merge_into or "
+    "'paimon-orch merge-into --executor spark'"
+)
+
+
+def _translate(node: exp.Expr, schema: TableSchema) -> pc.Expression:
+    match node:
+        case exp.Paren():
+            return _translate(node.this, schema)
+        case exp.Not():
+            return ~_translate(node.this, schema)
+        case exp.And():
+            return _translate(node.left, schema) & _translate(node.right, schema)
+        case exp.Or():
+            return _translate(node.left, schema) | _translate(node.right, schema)
+        case exp.Boolean():
+            return pc.scalar(bool(node.this))
+    compare = _COMPARISONS.get(type(node))
+    sides = [node.args.get("this"), node.args.get("expression")]
+    if compare is not None and all(isinstance(side, exp.Column) for side in sides):
+        names = [side.name for side in sides if side is not None]
+        _check_comparable(*(to_arrow_type(schema.field(name).type) for name in names))
+        result: pc.Expression = compare(*map(pc.field, names))
+        return result
+    predicate = bind_filter(translate_filter(node, schema), schema)
+    assert predicate is not None
+    if any(leaf.variant is not None for leaf in iterate_leaves(predicate)):
+        raise UnsupportedError("a value inside of a VARIANT column is not supported")
+    return to_arrow_expression(predicate)
+
+
+def _check_comparable(left: pa.DataType, right: pa.DataType) -> None:
+    kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+    are_numbers = all(any(is_kind(kind) for is_kind in kinds) for kind in (left, right))
+    if pa.types.is_nested(left) or not (left == right or are_numbers):
+        raise UnsupportedError(f"values of {left} and {right} cannot be compared")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeRules:
+    """The parsed clauses of a merge; None for those that are not set."""
+
+    keys: Mapping[str, str]
+    """The columns of the source by those of the table that must be equal."""
+    update: NewValues | None
+    delete: pc.Expression | None
+    insert: NewValues | None
+    update_unmatched: NewValues | None
+    delete_unmatched: pc.Expression | None
+
+    @classmethod
+    def parse(
+        cls,
+        schema: TableSchema,
+        source: Sequence[Field],
+        on: str | Sequence[str],
+        clauses: MergeClauses,
+    ) -> "MergeRules":
+        """Parse the clauses for a table and the columns of a source.
+
+        :raises InputError: for an unknown column, or a condition that only Spark evaluates
+        :raises UnsupportedError: for a value that only Spark computes
+        """
+        both = JoinedColumns.of({TARGET: schema.fields, SOURCE: source})
+        of_source = JoinedColumns.of({SOURCE: source})
+        of_target = JoinedColumns.of({TARGET: schema.fields})
+        fixed = list_fixed_columns(schema)
+        updatable = [name for name in schema.names if name not in fixed]
+
+        def parse_values(
+            name: str, columns: JoinedColumns, star: Sequence[str] = ()
+        ) -> NewValues | None:
+            values: Any = clauses.get(name)
+            if values == "*":
+                values = _expand_star(name, star, source)
+            return None if values is None else NewValues.parse(schema, values, columns)
+
+        def parse_delete(name: str, columns: JoinedColumns) -> pc.Expression | None:
+            text = clauses.get(name)
+            return None if text is None else parse_condition(text, name, columns)
+
+        return cls(
+            keys=_parse_keys(schema, both, on),
+            update=parse_values(_UPDATES[0], both, updatable),
+            delete=parse_delete(_DELETES[0], both),
+            insert=parse_values(_INSERT, of_source, schema.names),
+            update_unmatched=parse_values(_UPDATES[1], of_target),
+            delete_unmatched=parse_delete(_DELETES[1], of_target),
+        )
+
+    @property
+    def changes_unmatched(self) -> bool:
+        """Return whether rows of the table without a match may change."""
+        return self.update_unmatched is not None or self.delete_unmatched is not None
+
+    @property
+    def changes_rows(self) -> bool:
+        """Return whether rows of the table may change."""
+        return self.update is not None or self.delete is not None or self.changes_unmatched
+
+    @property
+    def updated(self) -> set[str]:
+        """Return the columns that get new values in existing rows."""
+        values = (self.update, self.update_unmatched)
+        return {name for each in values if each is not None for name in each.expressions}
+
+
+def _expand_star(clause: str, names: Sequence[str], source: Sequence[Field]) -> dict[str, str]:
+    given = [field.name for field in source]
+    missing = [name for name in names if name not in given]
+    if missing:
+        raise InputError(
+            f'{clause} = "*" needs all columns of the table that can be set, but the source has no '
+            f"{', '.join(missing)}; name the columns to set instead, such as "
+            '{"status": "source.status"}'
+        )
+    return {name: exp.column(name, table=SOURCE, quoted=True).sql("spark") for name in names}
+
+
+def _parse_keys(
+    schema: TableSchema, columns: JoinedColumns, on: str | Sequence[str]
+) -> dict[str, str]:
+    if isinstance(on, str):
+        pairs = [_parse_equality(columns, test) for test in _split_conjuncts(on)]
+    else:
+        check_names("on", on)
+        pairs = [(f"{TARGET}.{name}", f"{SOURCE}.{name}") for name in on]
+    if not pairs:
+        raise InputError(
+            'on needs columns to match rows by: ["id"], or a condition such as '
+            '"target.id = source.order_id"'
+        )
+    keys = {}
+    for name, source_name in pairs:
+        columns.schema.field(source_name)
+        kind = to_arrow_type(columns.schema.field(name).type)
+        if pa.types.is_nested(kind) or pa.types.is_floating(kind):
+            raise UnsupportedError(
+                f"on: column {name!r} is {kind}, and its values cannot be matched. {_SPARK_HINT}"
+            )
+        keys[name.removeprefix(f"{TARGET}.")] = source_name.removeprefix(f"{SOURCE}.")
+    if len(keys) < len(pairs):
+        raise UnsupportedError(f"on: {on!r} tests a column of the table twice. {_SPARK_HINT}")
+    check_columns_exist(schema, keys)
+    return keys
+
+
+def _split_conjuncts(text: str) -> list[exp.Expr]:
+    tree = parse_expression(text, "on")
+    parts = tree.flatten() if isinstance(tree, exp.And) else [tree]
+    return [part.unnest() for part in parts]
+
+
+def _parse_equality(columns: JoinedColumns, node: exp.Expr) -> tuple[str, str]:
+    """Return the columns of the table and of the source that a test compares."""
+    if isinstance(node, exp.Column) and not node.table:  # "id" is a column of both
+        return f"{TARGET}.{node.name}", f"{SOURCE}.{node.name}"
+    tested = columns.resolve(node)
+    sides = [tested.args.get("this"), tested.args.get("expression")]
+    names = sorted(side.name for side in sides if isinstance(side, exp.Column))
+    prefixes = [name.partition(".")[0] for name in names]
+    if not isinstance(tested, exp.EQ) or prefixes != [SOURCE, TARGET]:
+        raise UnsupportedError(
+            f"on: {node.sql(dialect='spark')!r} is not of the form target.COLUMN = source.COLUMN. "
+            f"{_SPARK_HINT}"
+        )
+    return names[1], names[0]
