@@ -124,7 +124,8 @@ class FinalCheck:
 
 
 def _read(table: Table, **scan: Any) -> list[Record]:
-    return table.scan(**scan).to_arrow().to_pylist()
+    rows: list[Record] = table.scan(**scan).to_arrow().to_pylist()
+    return rows
 
 
 def _compact(opened: Table, table: SoakTable) -> None:

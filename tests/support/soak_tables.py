@@ -90,9 +90,6 @@ def _to_option_keys(options: Mapping[str, str]) -> dict[str, str]:
     return {name.replace("__", ".").replace("_", "-"): text for name, text in options.items()}
 
 
-_DATA_EVOLUTION = {"row_tracking__enabled": "true", "data_evolution__enabled": "true"}
-_SUMS = {"fields__a__aggregate_function": "sum", "fields__b__aggregate_function": "max"}
-
 TABLES = (
     _keyed("deduplicate", "primary key"),
     _append("append", "append"),
@@ -101,7 +98,13 @@ TABLES = (
     _keyed("first_row", "first-row", engine="first-row"),
     _keyed("postpone", "postpone bucket", bucket="-2", deletes=False),
     _append("buckets", "append, fixed buckets", bucket="2", bucket_key="k"),
-    _keyed("aggregation", "aggregation", engine="aggregation", **_SUMS),
+    _keyed(
+        "aggregation",
+        "aggregation",
+        engine="aggregation",
+        fields__a__aggregate_function="sum",
+        fields__b__aggregate_function="max",
+    ),
     _keyed("partial_update", "partial-update", engine="partial-update"),
     _append("row_tracking", "append, row tracking", row_tracking__enabled="true"),
     _keyed("partitioned", "primary key, partitions", partitioned=True),
@@ -109,7 +112,12 @@ TABLES = (
     _keyed("changelog_full", "changelog by full compaction", changelog_producer="full-compaction"),
     _keyed("changelog_input", "changelog of the input", changelog_producer="input"),
     _keyed("writers_compact", "primary key, writers compact", write_only="false"),
-    _append("data_evolution", "append, data evolution", **_DATA_EVOLUTION),
+    _append(
+        "data_evolution",
+        "append, data evolution",
+        row_tracking__enabled="true",
+        data_evolution__enabled="true",
+    ),
     _keyed("sequence_field", "primary key, sequence field", sequence__field="n"),
     _keyed("orc", "primary key, ORC files", file__format="orc"),
     # only one writer at a time may assign keys to buckets
