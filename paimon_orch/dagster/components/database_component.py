@@ -15,6 +15,7 @@ from pydantic import BaseModel, Field
 from paimon_orch.dagster.components.asset_overrides import AssetOverrides
 from paimon_orch.dagster.components.attribute_rules import DATABASE_RULE
 from paimon_orch.dagster.components.component_attributes import TableAttributes
+from paimon_orch.dagster.components.lake_report_attributes import LakeReportAttributes
 from paimon_orch.dagster.components.maintenance_definitions import (
     build_jobs,
     build_schedules,
@@ -91,6 +92,11 @@ class PaimonDatabaseComponent(TableAttributes, dg.StateBackedComponent):
     exclude: list[str] = Field(
         default=[], description="Shell patterns of the names of tables to exclude."
     )
+    lake_report: LakeReportAttributes | None = Field(
+        default=None,
+        description="Asset with the doctor's report of the tables, and its schedule; {} for the "
+        "defaults.",
+    )
     defs_state: ResolvedDefsStateConfig = Field(
         default_factory=DefsStateConfigArgs.local_filesystem,
         description="Where the names of the discovered tables are stored.",
@@ -162,6 +168,7 @@ class PaimonDatabaseComponent(TableAttributes, dg.StateBackedComponent):
         with _pause_garbage_collection():
             return dg.Definitions.merge(
                 self._build_shared_definitions(shared),
+                *self._build_lake_report(),
                 *(table.definitions(self._build_overrides(table)) for table in own),
             )
 
@@ -198,6 +205,16 @@ class PaimonDatabaseComponent(TableAttributes, dg.StateBackedComponent):
             sensors=sensors,
             resources=self.resources(),
         )
+
+    def _build_lake_report(self) -> Iterator[dg.Definitions]:
+        if self.lake_report is not None:
+            yield self.lake_report.build_defs(
+                [self.name or self.database],
+                select=[f"{self.database}.{pattern}" for pattern in self.select],
+                exclude=[f"{self.database}.{pattern}" for pattern in self.exclude],
+                key_prefix=self.key_prefix,
+                running=self.running,
+            )
 
     def _build_overrides(self, table: PaimonTableComponent) -> AssetOverrides:
         return AssetOverrides(

@@ -152,7 +152,12 @@ def _examine(
         stores = table.stores.hold(table.hint.take())  # the table was opened just now
         examination = _Examination(table, stores, time.time() if now is None else now)
         yield from examination.run(check_files=check_files, deep=deep)
-        examined = ExaminedTable(name=name, files=examination.files, bytes=examination.bytes)
+        examined = ExaminedTable(
+            name=name,
+            files=examination.files,
+            bytes=examination.bytes,
+            requests=examination.requests,
+        )
 
     _collect(findings, name, run(), lambda: table)
     return examined, _sort(findings)
@@ -290,6 +295,7 @@ class _Examination:
         self._snapshots = stores.snapshots
         self.files = 0
         self.bytes = 0
+        self.requests = 0
 
     def run(self, *, check_files: bool, deep: bool) -> Iterator[DoctorFinding]:
         read_schema = start_call(self._table.io, self._stores.get_schema)
@@ -568,6 +574,7 @@ class _Examination:
         )
         limits = {name: METRIC_LIMITS[name] for name in _METRIC_RULES}
         judge = Judge(inspection, limits)
+        self.requests = judge.now.requests
         if report.rows_not_visible:
             yield self._find_slow(
                 DoctorRule.ROWS_NOT_VISIBLE,
