@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import dagster as dg
 from dagster.components import DefsStateConfig, DefsStateConfigArgs, ResolvedDefsStateConfig
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from paimon_orch.dagster.components.asset_overrides import AssetOverrides
 from paimon_orch.dagster.components.attribute_rules import DATABASE_RULE
@@ -22,6 +22,7 @@ from paimon_orch.dagster.components.maintenance_definitions import (
     get_sensor_options,
 )
 from paimon_orch.dagster.components.partition_attributes import PartitionsAttributes
+from paimon_orch.dagster.components.scaffolding import PaimonDatabaseScaffolder
 from paimon_orch.dagster.components.table_component import PaimonTableComponent
 from paimon_orch.dagster.jobs import JobScope
 from paimon_orch.dagster.maintenance_assets import MaintenanceAssetRun
@@ -43,31 +44,6 @@ def _pause_garbage_collection() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
-
-
-class DatabaseScaffoldParams(BaseModel):
-    """The parameters of ``dg scaffold defs``."""
-
-    database: str = Field(default="database", description="The name of the database.")
-
-
-class PaimonDatabaseScaffolder(dg.Scaffolder[DatabaseScaffoldParams]):
-    """Writes the YAML of a component that can be loaded without changes."""
-
-    @classmethod
-    def get_scaffold_params(cls) -> type[DatabaseScaffoldParams]:
-        """Return the parameters of the command."""
-        return DatabaseScaffoldParams
-
-    def scaffold(self, request: dg.ScaffoldRequest[DatabaseScaffoldParams]) -> None:
-        """Write the YAML."""
-        attributes = {
-            "database": request.params.database,
-            "warehouse": "{{ env.PAIMON_WAREHOUSE }}",
-            "select": ["*"],
-            "snapshot_expiration": {"retain_for": "24 h"},
-        }
-        dg.scaffold_component(request, attributes)
 
 
 @dg.scaffold_with(PaimonDatabaseScaffolder)

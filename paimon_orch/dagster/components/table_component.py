@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Annotated, Any
 
 import dagster as dg
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from paimon_orch.dagster.components.asset_overrides import AssetOverrides
 from paimon_orch.dagster.components.attribute_rules import TABLE_RULE
@@ -14,6 +14,7 @@ from paimon_orch.dagster.components.maintenance_definitions import (
     build_schedules,
     get_sensor_options,
 )
+from paimon_orch.dagster.components.scaffolding import PaimonTableScaffolder
 from paimon_orch.dagster.components.translation import translate_spec
 from paimon_orch.dagster.health_checks import TableChecks, build_paimon_table_checks
 from paimon_orch.dagster.jobs import JobScope
@@ -28,32 +29,6 @@ from paimon_orch.dagster.names import TableAssetKind, group_name, table_asset_ke
 from paimon_orch.dagster.quality_checks import build_paimon_quality_checks
 from paimon_orch.dagster.schedules import build_compaction_schedule
 from paimon_orch.dagster.sensor import WatchedTable, build_watch_sensor
-
-
-class TableScaffoldParams(BaseModel):
-    """The parameters of ``dg scaffold defs``."""
-
-    table: str = Field(default="database.table", description="The table as database.table.")
-
-
-class PaimonTableScaffolder(dg.Scaffolder[TableScaffoldParams]):
-    """Writes the YAML of a component that can be loaded without changes."""
-
-    @classmethod
-    def get_scaffold_params(cls) -> type[TableScaffoldParams]:
-        """Return the parameters of the command."""
-        return TableScaffoldParams
-
-    def scaffold(self, request: dg.ScaffoldRequest[TableScaffoldParams]) -> None:
-        """Write the YAML."""
-        attributes = {
-            "table": request.params.table,
-            "warehouse": "{{ env.PAIMON_WAREHOUSE }}",
-            "trigger": "sensor",
-            "snapshot_expiration": {"retain_for": "24 h"},
-            "orphan_files": {"older_than": "3 d", "dry_run": True},
-        }
-        dg.scaffold_component(request, attributes)
 
 
 @dg.scaffold_with(PaimonTableScaffolder)
