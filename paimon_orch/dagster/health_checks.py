@@ -128,7 +128,7 @@ class TableChecks:
         table: "Table",
         log: logging.Logger,
         instance: dg.DagsterInstance,
-        failure: PaimonError | None = None,
+        failure: Exception | None = None,
     ) -> list[dg.AssetCheckEvaluation]:
         """Evaluate all checks except ``file_references``; the events need no run of the checks.
 
@@ -140,7 +140,7 @@ class TableChecks:
         try:
             for result in self.evaluate(table, self.limits, instance):
                 results[result.check_name] = result
-        except PaimonError as error:
+        except (PaimonError, OSError) as error:
             log.warning("%s: the checks were not evaluated: %s", table.identifier, error)
             failure = failure or error
         if isinstance(failure, CorruptFileError) and DAMAGE in self.limits:

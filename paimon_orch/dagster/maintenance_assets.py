@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cache
@@ -11,7 +12,11 @@ import dagster as dg
 from dagster.components.resolved.core_models import OpSpec
 from pydantic import Field
 
-from paimon_orch.dagster.error_conversion import RETRY_TRANSIENT, raise_dagster_errors
+from paimon_orch.dagster.error_conversion import (
+    RETRY_TRANSIENT,
+    get_op_context,
+    raise_dagster_errors,
+)
 from paimon_orch.dagster.health_checks import Limit, TableChecks
 from paimon_orch.dagster.names import (
     TableAssetKind,
@@ -44,7 +49,6 @@ from paimon_orch.errors import (
     CancelledError,
     CorruptFileError,
     InputError,
-    PaimonError,
     UnsupportedError,
 )
 from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
@@ -239,6 +243,8 @@ class MaintenanceAssetRun(Generic[C]):
     partitions_def: dg.PartitionsDefinition[str] | None
     max_partitions_per_commit: int
     checks: TableChecks | None
+    max_retries: int
+    """How often a run is retried after an error that another attempt may fix."""
     work: "Work[C]"
 
     def execute(self) -> dg.MaterializeResult:  # type: ignore[type-arg]  # there is no value
@@ -246,21 +252,10 @@ class MaintenanceAssetRun(Generic[C]):
 
         The checks are also evaluated if the run fails, unless it will be retried.
         """
-        try:
+        with _evaluating_after_failure(self.context, self.checks, self.table, self.max_retries):
             metadata = _run_in_groups(self)
-        except PaimonError as error:
-            if not (isinstance(error, CancelledError) or may_succeed_again(error)):
-                self._evaluate_checks(error)
-            raise
-        self._evaluate_checks()
+        _evaluate_checks(self.context, self.checks, self.table)
         return dg.MaterializeResult(metadata=metadata)
-
-    def _evaluate_checks(self, failure: PaimonError | None = None) -> None:
-        if self.checks is not None:
-            for evaluation in self.checks.build_evaluations(
-                self.table, self.context.log, self.context.instance, failure
-            ):
-                self.context.log_event(evaluation)
 
     def refresh(self) -> "MaintenanceAssetRun[C]":
         """Return the run with the present state of the table, for its next group of partitions."""
@@ -274,6 +269,33 @@ class MaintenanceAssetRun(Generic[C]):
     def get_partition_keys(self, keys: Sequence[str]) -> PartitionKeys | None:
         """Return the converter of partition keys, or None if the asset has no partition keys."""
         return build_partition_keys(self.state.schema, self.partitions_def) if keys else None
+
+
+def _evaluate_checks(
+    context: dg.AssetExecutionContext,
+    checks: TableChecks | None,
+    table: Table,
+    failure: Exception | None = None,
+) -> None:
+    if checks is not None:
+        for evaluation in checks.build_evaluations(table, context.log, context.instance, failure):
+            context.log_event(evaluation)
+
+
+@contextmanager
+def _evaluating_after_failure(
+    context: dg.AssetExecutionContext, checks: TableChecks | None, table: Table, max_retries: int
+) -> Iterator[None]:
+    """Evaluate the checks after an error that is not retried and is no termination."""
+    try:
+        yield
+    except CancelledError:
+        raise
+    except Exception as error:
+        is_last = get_op_context(context).retry_number >= max_retries
+        if is_last or not may_succeed_again(error):
+            _evaluate_checks(context, checks, table, error)
+        raise
 
 
 ExecuteFunction = Callable[
@@ -334,16 +356,20 @@ def _build_maintenance_asset(
         run_config = run_config_class(**context.op_execution_context.op_config)
         with raise_dagster_errors(table, context, options.retry_policy):
             opened = run_config.load_table(paimon, table)
+            max_retries = options.retry_policy.max_retries
+            with _evaluating_after_failure(context, options.checks, opened, max_retries):
+                state = opened.load()
             run = MaintenanceAssetRun(
                 kind=kind,
                 context=context,
                 config=run_config,
                 table=opened,
-                state=opened.load(),
+                state=state,
                 spark=spark,
                 partitions_def=spec.partitions_def,
                 max_partitions_per_commit=options.max_partitions_per_run,
                 checks=options.checks,
+                max_retries=max_retries,
                 work=WORK[kind],
             )
             yield from options.execute(context, run)
