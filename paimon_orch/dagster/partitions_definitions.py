@@ -86,13 +86,13 @@ def parse_partition_expr(value: object, partitions_def: PartitionsDef) -> dict[s
             )
         return {"": value}
     dimensions = partitions_def.partition_dimension_names
-    is_complete = isinstance(value, Mapping) and value.keys() == {*dimensions}
-    if not is_complete or len({*value.values()}) < len(dimensions):
+    columns = dict(value) if isinstance(value, Mapping) else {}
+    if columns.keys() != {*dimensions} or len({*columns.values()}) < len(dimensions):
         raise InputError(
             f"{PARTITION_EXPR} {value!r} must name a column for each of the dimensions "
             f"{format_names(dimensions)}"
         )
-    return {dimension: str(value[dimension]) for dimension in dimensions}
+    return {dimension: str(columns[dimension]) for dimension in dimensions}
 
 
 def build_partition_specs(

@@ -25,6 +25,7 @@ from paimon_orch.orchestration.changes_since_cursor import CompactionDecider
 from paimon_orch.orchestration.cursor import get_table_identity
 from paimon_orch.orchestration.planned_runs import COMPACTION
 from paimon_orch.orchestration.table_tick import find_compaction_refusal
+from paimon_orch.orchestration.table_watch import AwaitedTableError, raise_if_awaited
 from paimon_orch.safe_text import clean_line
 from paimon_orch.steps.compaction.policy import CompactionPolicy
 
@@ -78,7 +79,13 @@ def build_compaction_schedule(  # noqa: PLR0913 - keywords of a factory
         try:
             loaded = load_table_with_allowances(paimon, table, allowances)
         except NotFoundError as error:
-            return dg.SkipReason(str(error))
+            if context.instance.has_asset_key(compaction_asset_key(table, key_prefix)):
+                raise NotFoundError(f"{table} was dropped or renamed: {error}") from error
+            try:
+                raise_if_awaited(paimon.catalog(), table, error)
+            except AwaitedTableError as awaited:
+                return dg.SkipReason(str(awaited))
+            raise
         target = CompactionTarget(
             table=loaded,
             state=loaded.load(),

@@ -174,8 +174,10 @@ class PaimonTableComponent(TableAttributes, dg.Component):
         reports_only = self.trigger == "automation" and self.external
         if self.trigger != "sensor" and not reports_only:
             return None
-        # Freshness policies and automation conditions ignore observations of external assets.
-        is_materialized = reports_only or self.freshness is not None
+        # Freshness policies and automation conditions ignore observations of external assets, and
+        # Dagster compares their data versions only with the runs of assets without partitions.
+        is_unsynced = self.external and self.partitions is None
+        is_materialized = reports_only or self.freshness is not None or is_unsynced
         return WatchedTable(
             table=self.table,
             partitions_def=self._partitions_def,
@@ -187,6 +189,7 @@ class PaimonTableComponent(TableAttributes, dg.Component):
             if self.checks is None
             else TableChecks.of(self.table, self.checks, self.key_prefix),
             report_as="materialization" if is_materialized else "observation",
+            fresh_within=None if self.freshness is None else self.freshness.window,
             request_runs=not reports_only,
             op=self.compaction_op,
             run_tags=self.run_tags,
