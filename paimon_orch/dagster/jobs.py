@@ -49,8 +49,9 @@ class JobOptions(TypedDict, total=False):
 def build_step_job(step: str, table: str, **options: Unpack[JobOptions]) -> dg.JobDefinition:
     """Return the job ``<step>__<database>__<table>`` of any declared step, such as ``analyze``.
 
-    The config has the arguments of the step, as ``paimon-orch <step> --help`` describes them. Runs
-    of a step that asks on the command line are dry runs by default. All jobs of this module require
+    The config has the arguments of the step, as ``paimon-orch <step> --help`` describes them. The
+    config of the job has ``dry_run: true``; a run whose config has no ``dry_run`` is a dry run if the
+    step asks on the command line. All jobs of this module require
     the resources ``paimon`` and ``spark``; Spark only starts for large work, or if ``executor`` is
     ``spark``. Raises :class:`NotFoundError` for an unknown step, and :class:`InputError` for a
     config that it does not accept.
@@ -218,6 +219,9 @@ def build_maintenance_job(
 
     defaults = maintenance_op.config()
     op_config = {field: getattr(defaults, field) for field in maintenance_op.shown} | dict(policy)
+    op_config["dry_run"] = policy.get(
+        "dry_run", True
+    )  # launchpads of all jobs begin with a dry run
     run_config = {"ops": {action: {"config": op_config}}}
     table_tag = {} if scope.is_partitioned else {TABLE_TAG: scope.tables[0]}
 
