@@ -351,12 +351,13 @@ def _evaluate_checks(
     """Return evaluations of the checks, or none if the manifests are large."""
     snapshot = target.state.snapshot
     assert snapshot is not None, "the tick has seen a snapshot"
-    if not _has_small_manifests(target.state, snapshot):
+    if not has_small_manifests(target.state, snapshot):
         return []
     return checks.build_evaluations(target.table, context.log, context.instance)
 
 
-def _has_small_manifests(state: TableState, snapshot: Snapshot) -> bool:
+def has_small_manifests(state: TableState, snapshot: Snapshot) -> bool:
+    """Return whether the manifests of a snapshot are small enough to read them in a tick."""
     manifests = state.manifests.manifests(snapshot)
     return sum(meta.file_size for meta in manifests) <= _MAX_MANIFEST_BYTES
 
@@ -416,7 +417,7 @@ def _build_table_metadata(target: CompactionTarget, snapshot: Snapshot) -> dict[
         "dagster/column_schema": build_column_schema(target.state.schema),
     }
     try:
-        if not _has_small_manifests(target.state, snapshot):
+        if not has_small_manifests(target.state, snapshot):
             return metadata
         report = inspect_snapshot(target.state, snapshot)
     except PaimonError as error:  # expired meanwhile; the other metadata is known

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import dagster as dg
+from dagster._core.storage.defs_state.base import DefsStateStorage
 from dagster.components import DefsStateConfig, DefsStateConfigArgs, ResolvedDefsStateConfig
 from pydantic import Field
 
@@ -26,10 +27,13 @@ from paimon_orch.dagster.components.scaffolding import PaimonDatabaseScaffolder
 from paimon_orch.dagster.components.table_component import PaimonTableComponent
 from paimon_orch.dagster.jobs import JobScope
 from paimon_orch.dagster.maintenance_assets import MaintenanceAssetRun
-from paimon_orch.dagster.names import TableAssetKind, check_table_name
+from paimon_orch.dagster.names import TableAssetKind, check_table_name, join_definition_name
+from paimon_orch.dagster.run_requests import build_partitions_requests
+from paimon_orch.dagster.sensor import has_small_manifests
 from paimon_orch.dagster.tables_sensor import build_tables_sensor
 from paimon_orch.errors import CorruptFileError, InputError, NotFoundError, UnsupportedError
 from paimon_orch.safe_text import get_logger
+from paimon_orch.table.table import Table
 
 logger = get_logger(__name__)
 
@@ -110,14 +114,38 @@ class PaimonDatabaseComponent(TableAttributes, dg.StateBackedComponent):
                 logger.warning("%s; the table is skipped", error)
                 continue
             try:
-                partition_columns[name] = list(
-                    catalog.table(table).stores.get_schema().partition_keys
-                )
+                opened = catalog.table(table)
+                partition_columns[name] = list(opened.stores.get_schema().partition_keys)
+                if partition_columns[name]:
+                    self._add_partitions(opened)
             except NotFoundError:  # another process drops or creates the table
                 continue
             except (CorruptFileError, InputError, UnsupportedError) as error:
                 logger.warning("%s; the table %s is skipped", error, table)
         state_path.write_text(json.dumps(partition_columns), encoding="utf-8")
+
+    def _add_partitions(self, table: Table) -> None:
+        """Add the dynamic partitions of a table, if there is an instance; sensors do this later.
+
+        Tables with large manifests are left to the sensor.
+        """
+        storage = DefsStateStorage.get()
+        definition = self.table_component(table.identifier, partitioned=True).partitions_def(
+            table.identifier
+        )
+        if storage is None or not storage.has_instance or definition is None:
+            return
+        from paimon_orch.steps.inspection.inspect import inspect_newest  # definitions load without
+
+        instance: dg.DagsterInstance = storage._instance  # noqa: SLF001 - Dagster passes no other
+        state = table.load()
+        if state.snapshot is None or not has_small_manifests(state, state.snapshot):
+            return
+        paths = inspect_newest(state).partitions
+        for request in build_partitions_requests(
+            state.schema, definition, instance, present=paths, touched=()
+        ):
+            instance.add_dynamic_partitions(request.partitions_def_name, [*request.partition_keys])
 
     def build_defs_from_state(
         self,
@@ -173,7 +201,10 @@ class PaimonDatabaseComponent(TableAttributes, dg.StateBackedComponent):
             assets=[
                 asset
                 for table in tables
-                for asset in table.build_assets(self._build_overrides(table))
+                for asset in table.build_assets(
+                    self._build_overrides(table),
+                    join_definition_name("latest_snapshot", *sensor_name),
+                )
             ],
             asset_checks=[check for table in tables for check in table.build_checks()],
             jobs=jobs,

@@ -25,7 +25,13 @@ from paimon_orch.dagster.maintenance_assets import (
     build_file_index_asset,
     build_file_index_spec,
 )
-from paimon_orch.dagster.names import TableAssetKind, group_name, table_asset_key
+from paimon_orch.dagster.names import (
+    TableAssetKind,
+    definition_name,
+    group_name,
+    table_asset_key,
+)
+from paimon_orch.dagster.partitions_definitions import find_dynamic_definitions
 from paimon_orch.dagster.quality_checks import build_paimon_quality_checks
 from paimon_orch.dagster.schedules import build_compaction_schedule
 from paimon_orch.dagster.sensor import WatchedTable, build_watch_sensor
@@ -123,21 +129,32 @@ class PaimonTableComponent(TableAttributes, dg.Component):
         )
 
     def build_assets(
-        self, overrides: AssetOverrides | None = None
+        self, overrides: AssetOverrides | None = None, sensor_name: str | None = None
     ) -> list[dg.AssetSpec | dg.AssetsDefinition]:
-        """Return the assets of the table."""
+        """Return the assets of the table; ``sensor_name`` is that of the sensor of many tables."""
         self.freshness_policy()  # the policy is validated even if the asset is not defined here
         overrides = overrides or AssetOverrides(self.get_asset_spec, self.execute)
         kinds = [TableAssetKind.TABLE] if self.external else []
         kinds.append(TableAssetKind.COMPACTION)
         if self.file_index:
             kinds.append(TableAssetKind.FILE_INDEX)
-        return [self._build_asset(kind, overrides) for kind in kinds]
+        sensor = sensor_name or definition_name("latest_snapshot", self.table, self.key_prefix)
+        return [self._build_asset(kind, overrides, sensor) for kind in kinds]
+
+    def _name_sensor(self, spec: dg.AssetSpec, sensor: str) -> dg.AssetSpec:
+        """Return the spec of an asset that says which sensor adds its partitions."""
+        definition = spec.partitions_def
+        is_dynamic = definition is not None and any(find_dynamic_definitions(definition))
+        if not is_dynamic or self.build_watched_table() is None:
+            return spec
+        hint = f"The sensor `{sensor}` adds its partitions while it is started."
+        return spec.replace_attributes(description=f"{spec.description or ''}\n\n{hint}".strip())
 
     def _build_asset(
-        self, kind: TableAssetKind, overrides: AssetOverrides
+        self, kind: TableAssetKind, overrides: AssetOverrides, sensor: str
     ) -> dg.AssetSpec | dg.AssetsDefinition:
         spec = overrides.build_spec(kind, self.table, self._build_default_spec(kind))
+        spec = self._name_sensor(spec, sensor)
         if kind is TableAssetKind.TABLE:
             return spec
         is_compaction = kind is TableAssetKind.COMPACTION
