@@ -24,7 +24,11 @@ from paimon_orch.dagster.names import (
     table_asset_key,
 )
 from paimon_orch.dagster.op_specs import DEFAULT_OP
-from paimon_orch.dagster.resources import PaimonCatalogResource, SparkSessionResource
+from paimon_orch.dagster.resources import (
+    PaimonCatalogResource,
+    SparkSessionResource,
+    add_resource_prefix,
+)
 from paimon_orch.errors import InputError
 
 ACTION_TAG = "paimon/action"
@@ -44,6 +48,8 @@ class JobOptions(TypedDict, total=False):
     """The name, tags, description and pool of the op."""
     run_tags: Mapping[str, str]
     """Tags of all runs of the job, such as ``dagster-k8s/config``."""
+    resource_prefix: str
+    """What the names of the resources begin with, for a project with several catalogs."""
 
 
 def build_step_job(step: str, table: str, **options: Unpack[JobOptions]) -> dg.JobDefinition:
@@ -56,7 +62,7 @@ def build_step_job(step: str, table: str, **options: Unpack[JobOptions]) -> dg.J
     ``spark``. Raises :class:`NotFoundError` for an unknown step, and :class:`InputError` for a
     config that it does not accept.
 
-    :param options: ``config``, ``key_prefix``, ``op`` and ``run_tags``; see :class:`JobOptions`
+    :param options: ``config``, ``key_prefix``, ``op``, ``run_tags``, ``resource_prefix``; see :class:`JobOptions`
     """
     scope = JobScope.of_table(table, options.get("key_prefix", ()))
     return build_maintenance_job(
@@ -65,6 +71,7 @@ def build_step_job(step: str, table: str, **options: Unpack[JobOptions]) -> dg.J
         options.get("config") or {},
         op=options.get("op", DEFAULT_OP),
         run_tags=options.get("run_tags", {}),
+        resource_prefix=options.get("resource_prefix", ""),
     )
 
 
@@ -187,6 +194,7 @@ def build_maintenance_job(
     *,
     op: OpSpec = DEFAULT_OP,
     run_tags: Mapping[str, str] = NO_TAGS,
+    resource_prefix: str = "",
 ) -> dg.JobDefinition:
     """Return the job of an op for one table, or for several tables as its partitions."""
     maintenance_op = base_op.with_policy(policy)
@@ -206,6 +214,7 @@ def build_maintenance_job(
         tags=op.tags,
         pool=op.pool or pool,
     )
+    @add_resource_prefix(resource_prefix)
     def perform(
         context: dg.OpExecutionContext, paimon: PaimonCatalogResource, spark: SparkSessionResource
     ) -> None:

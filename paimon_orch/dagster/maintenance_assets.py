@@ -34,6 +34,7 @@ from paimon_orch.dagster.resources import (
     ExecutorChoice,
     PaimonCatalogResource,
     SparkSessionResource,
+    add_resource_prefix,
 )
 from paimon_orch.dagster.run_config import (
     AllowanceConfig,
@@ -154,6 +155,7 @@ def build_compaction_asset(  # noqa: PLR0913 - keywords of a factory
     execute: "ExecuteFunction | None" = None,
     op: OpSpec = DEFAULT_OP,
     spec: dg.AssetSpec | None = None,
+    resource_prefix: str = "",
 ) -> dg.AssetsDefinition:
     """Return the asset ``[*key_prefix, database, table, <table>_compaction]``.
 
@@ -165,7 +167,8 @@ def build_compaction_asset(  # noqa: PLR0913 - keywords of a factory
     table, except ``file_references``. ``execute`` replaces
     :func:`execute_asset_run`, which it may call. ``op`` has the name, tags, description, pool and
     backfill policy of the op, and ``spec`` replaces that of :func:`build_compaction_spec`. Runs
-    require the resources ``paimon`` and ``spark``.
+    require the resources ``paimon`` and ``spark``, whose names begin with ``resource_prefix``, for a
+    project with several catalogs.
     """
     return _build_maintenance_asset(
         TableAssetKind.COMPACTION,
@@ -181,6 +184,7 @@ def build_compaction_asset(  # noqa: PLR0913 - keywords of a factory
             checks=None if checks is None else TableChecks.of(table, checks, key_prefix),
             execute=execute or execute_asset_run,
             op=op,
+            resource_prefix=resource_prefix,
         ),
         config_class=CompactionConfig,
     )
@@ -200,13 +204,14 @@ def build_file_index_asset(  # noqa: PLR0913 - keywords of a factory
     execute: "ExecuteFunction | None" = None,
     op: OpSpec = DEFAULT_OP,
     spec: dg.AssetSpec | None = None,
+    resource_prefix: str = "",
 ) -> dg.AssetsDefinition:
     """Return the asset ``[*key_prefix, database, table, <table>_file_index]``.
 
     It is downstream of the compaction unless ``deps`` are given. A run adds the indexes that the
     table's options configure to the files of its partitions, or of the whole table without
     ``partitions_def``. If all files have these indexes, the run commits nothing. ``allowances`` are
-    the defaults of the run config; ``checks``, ``execute``, ``op`` and ``spec`` are those of
+    the defaults of the run config; ``checks``, ``execute``, ``op``, ``spec`` and ``resource_prefix`` are those of
     :func:`build_compaction_asset`. Runs require the resources ``paimon`` and ``spark``.
     """
     return _build_maintenance_asset(
@@ -223,6 +228,7 @@ def build_file_index_asset(  # noqa: PLR0913 - keywords of a factory
             checks=None if checks is None else TableChecks.of(table, checks, key_prefix),
             execute=execute or execute_asset_run,
             op=op,
+            resource_prefix=resource_prefix,
         ),
         config_class=FileIndexConfig,
     )
@@ -323,6 +329,7 @@ class _RunOptions:
     checks: TableChecks | None
     execute: ExecuteFunction
     op: OpSpec
+    resource_prefix: str
 
 
 Work = Callable[[MaintenanceAssetRun[C], Sequence[str]], dict[str, Metadata]]
@@ -346,6 +353,7 @@ def _build_maintenance_asset(
     @asset_decorator(
         table, spec, options.op, options.max_partitions_per_run, config=run_config_class
     )
+    @add_resource_prefix(options.resource_prefix)
     def maintenance_asset(
         context: dg.AssetExecutionContext,
         paimon: PaimonCatalogResource,

@@ -17,7 +17,7 @@ from paimon_orch.dagster.names import (
 )
 from paimon_orch.dagster.op_specs import DEFAULT_OP, RunTags
 from paimon_orch.dagster.partitions_definitions import DynamicPartitionsRequest, PartitionsDef
-from paimon_orch.dagster.resources import PaimonCatalogResource
+from paimon_orch.dagster.resources import PaimonCatalogResource, add_resource_prefix
 from paimon_orch.dagster.run_metadata import (
     build_column_schema,
     build_decisions_metadata,
@@ -71,6 +71,7 @@ class WatchedTable:
     op: OpSpec = field(default_factory=OpSpec)
     """The op of the compaction asset."""
     run_tags: RunTags | None = None
+    resource_prefix: str = ""
 
     @property
     def watch(self) -> TableWatch:
@@ -229,6 +230,7 @@ def build_latest_snapshot_sensor(  # noqa: PLR0913 - keywords of a factory
     request_runs: bool = True,
     op: OpSpec = DEFAULT_OP,
     run_tags: RunTags | None = None,
+    resource_prefix: str = "",
     default_status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.STOPPED,
 ) -> dg.SensorDefinition:
     """Return a sensor that requests compaction of the partitions that new snapshots changed.
@@ -240,8 +242,8 @@ def build_latest_snapshot_sensor(  # noqa: PLR0913 - keywords of a factory
     table. A tick without a new snapshot sends one request to a catalog that makes the
     commits itself; with other catalogs, it loads the table and reads one snapshot. The sensor keeps
     the partitions of a dynamic ``partitions_def`` equal to those of the table. The arguments must
-    equal those of :func:`build_compaction_asset`. Ticks require the resource ``paimon`` and never
-    start Spark.
+    equal those of :func:`build_compaction_asset`. Ticks require the resource ``paimon``, whose name
+    begins with ``resource_prefix``, and never start Spark.
 
     The sensor reports each snapshot that changed data as an observation of the table's asset. With
     ``report_as="materialization"``, it reports only the newest one, as a materialization, which
@@ -274,6 +276,7 @@ def build_latest_snapshot_sensor(  # noqa: PLR0913 - keywords of a factory
         request_runs=request_runs,
         op=op,
         run_tags=run_tags,
+        resource_prefix=resource_prefix,
     )
     return build_watch_sensor(
         watched,
@@ -301,6 +304,7 @@ def build_watch_sensor(
         minimum_interval_seconds=minimum_interval_seconds,
         default_status=default_status,
     )
+    @add_resource_prefix(watched.resource_prefix)
     def latest_snapshot(
         context: dg.SensorEvaluationContext, paimon: PaimonCatalogResource
     ) -> dg.SensorResult | dg.SkipReason:

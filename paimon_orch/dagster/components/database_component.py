@@ -98,7 +98,7 @@ class PaimonDatabaseComponent(TableAttributes, dg.StateBackedComponent):
 
     def write_state_to_path(self, state_path: Path) -> None:
         """Discover the tables in the catalog, and write their partition columns by table name."""
-        paimon = self.resources().get("paimon")
+        paimon = self.resources().get(f"{self.resource_prefix}paimon")
         if paimon is None:
             raise InputError(
                 "'catalog', 'warehouse' or 'metastore' is required to discover the tables of "
@@ -220,6 +220,7 @@ class PaimonDatabaseComponent(TableAttributes, dg.StateBackedComponent):
                 select=[f"{self.database}.{pattern}" for pattern in self.select],
                 exclude=[f"{self.database}.{pattern}" for pattern in self.exclude],
                 key_prefix=self.key_prefix,
+                resource_prefix=self.resource_prefix,
                 running=self.running,
             )
 

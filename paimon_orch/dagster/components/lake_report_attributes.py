@@ -46,6 +46,7 @@ class LakeReportAttributes(Attributes):
         exclude: Sequence[str],
         key_prefix: Sequence[str],
         history_table: str = HISTORY_TABLE,
+        resource_prefix: str,
         running: bool,
     ) -> dg.Definitions:
         """Return the asset ``[*key_prefix, *scope, name]`` and its schedule."""
@@ -56,6 +57,7 @@ class LakeReportAttributes(Attributes):
             key_prefix=key_prefix,
             history_table=history_table,
             ui_url=self.ui_url,
+            resource_prefix=resource_prefix,
         )
         status = dg.DefaultScheduleStatus
         schedule = build_lake_report_schedule(

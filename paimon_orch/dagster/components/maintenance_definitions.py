@@ -45,6 +45,7 @@ def build_jobs(attributes: TableAttributes, scope: JobScope) -> list[dg.JobDefin
             policies.get(step, {}) | allowances,
             op=attributes.other_ops,
             run_tags=tags,
+            resource_prefix=attributes.resource_prefix,
         )
         for step in steps
     ]

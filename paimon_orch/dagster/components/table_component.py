@@ -167,6 +167,7 @@ class PaimonTableComponent(TableAttributes, dg.Component):
             allowances=self.allowances,
             checks=self.checks,
             execute=overrides.execute,
+            resource_prefix=self.resource_prefix,
             op=op if is_compaction else op.model_copy(update={"name": None}),
             spec=spec,
         )
@@ -178,11 +179,23 @@ class PaimonTableComponent(TableAttributes, dg.Component):
         if self.checks is not None:
             limits = self.checks
             checks += [
-                build_paimon_table_checks(self.table, limits=limits, key_prefix=prefix, op=op)
+                build_paimon_table_checks(
+                    self.table,
+                    limits=limits,
+                    key_prefix=prefix,
+                    op=op,
+                    resource_prefix=self.resource_prefix,
+                )
             ]
         if self.never:
             checks += [
-                build_paimon_quality_checks(self.table, self.never, key_prefix=prefix, op=op)
+                build_paimon_quality_checks(
+                    self.table,
+                    self.never,
+                    key_prefix=prefix,
+                    op=op,
+                    resource_prefix=self.resource_prefix,
+                )
             ]
         return checks
 
@@ -210,6 +223,7 @@ class PaimonTableComponent(TableAttributes, dg.Component):
             request_runs=not reports_only,
             op=self.compaction_op,
             run_tags=self.run_tags,
+            resource_prefix=self.resource_prefix,
         )
 
     def build_compaction_schedules(self) -> list[dg.ScheduleDefinition]:
@@ -226,6 +240,7 @@ class PaimonTableComponent(TableAttributes, dg.Component):
             max_partitions_per_run=self.max_partitions_per_run,
             op=self.compaction_op,
             run_tags=self.run_tags,
+            resource_prefix=self.resource_prefix,
             default_status=status.RUNNING if self.running else status.STOPPED,
         )
         return [schedule]

@@ -193,6 +193,7 @@ class PaimonWarehouseComponent(CatalogAttributes, dg.Component):
             exclude=self.exclude,
             key_prefix=self.key_prefix,
             history_table=self.history_table,
+            resource_prefix=self.resource_prefix,
             running=self.running,
         )
         return dg.Definitions.merge(maintenance, report)
@@ -209,6 +210,7 @@ class PaimonWarehouseComponent(CatalogAttributes, dg.Component):
             config={"dry_run": True, **build_allowance_config(allowances)},
             op=self.op or DEFAULT_OP,
             run_tags=self.run_tags,
+            resource_prefix=self.resource_prefix,
         )
         status = dg.DefaultScheduleStatus
         schedule = build_warehouse_schedule(

@@ -19,6 +19,7 @@ from paimon_orch.dagster.resources import (
     ExecutorChoice,
     PaimonCatalogResource,
     SparkSessionResource,
+    add_resource_prefix,
 )
 from paimon_orch.dagster.run_config import (
     AllowanceConfig,
@@ -102,7 +103,7 @@ class WarehouseRunConfig(AllowanceConfig):
         )
 
 
-def build_warehouse_job(
+def build_warehouse_job(  # noqa: PLR0913 - keywords of a factory
     name: str,
     request: MaintenanceRequest,
     prices: MaintenancePrices,
@@ -111,6 +112,7 @@ def build_warehouse_job(
     config: Mapping[str, Any] | None = None,
     op: OpSpec = DEFAULT_OP,
     run_tags: Mapping[str, str] = NO_TAGS,
+    resource_prefix: str = "",
 ) -> dg.JobDefinition:
     """Return a job that plans and runs the maintenance of all tables that a request selects.
 
@@ -130,6 +132,7 @@ def build_warehouse_job(
         tags=op.tags,
         pool=op.pool or f"paimon/{name}",
     )
+    @add_resource_prefix(resource_prefix)
     def perform(
         context: dg.OpExecutionContext, paimon: PaimonCatalogResource, spark: SparkSessionResource
     ) -> None:

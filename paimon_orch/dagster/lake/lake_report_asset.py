@@ -9,7 +9,7 @@ from pydantic import Field
 from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.dagster.error_conversion import raise_dagster_errors
 from paimon_orch.dagster.op_specs import DEFAULT_OP
-from paimon_orch.dagster.resources import PaimonCatalogResource
+from paimon_orch.dagster.resources import PaimonCatalogResource, add_resource_prefix
 from paimon_orch.steps.autopilot.maintenance_request import HISTORY_TABLE, MaintenanceRequest
 
 LAKE_REPORT = "lake_report"
@@ -28,7 +28,7 @@ class LakeReportConfig(dg.Config):
     )
 
 
-def build_lake_report_asset(
+def build_lake_report_asset(  # noqa: PLR0913 - keywords of a factory
     key: Sequence[str] = (LAKE_REPORT,),
     *,
     select: Sequence[str] = ("*",),
@@ -37,6 +37,7 @@ def build_lake_report_asset(
     history_table: str = HISTORY_TABLE,
     ui_url: str = "",
     op: OpSpec = DEFAULT_OP,
+    resource_prefix: str = "",
 ) -> dg.AssetsDefinition:
     """Return an asset whose metadata is the report of ``paimon-orch doctor`` on many tables.
 
@@ -51,6 +52,7 @@ def build_lake_report_asset(
     :param history_table: the table with the actions of the autopilot, whose costs are shown
     :param ui_url: what the links of the page begin with; by default the root of the web server
     :param op: the name, tags, description and pool of the op
+    :param resource_prefix: what the name of the resource begins with
     """
     asset_key = dg.AssetKey([*key])
 
@@ -71,6 +73,7 @@ def build_lake_report_asset(
         specs=[spec],
         check_specs=[check],
     )
+    @add_resource_prefix(resource_prefix)
     def lake_report(
         context: dg.AssetExecutionContext, config: LakeReportConfig, paimon: PaimonCatalogResource
     ) -> dg.MaterializeResult:  # type: ignore[type-arg]  # there is no value
