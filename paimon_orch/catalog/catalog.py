@@ -220,6 +220,11 @@ class Catalog:
             return self.name
         return "CATALOG"  # the user has passed options, which may be secret
 
+    @property
+    def label(self) -> str:
+        """Return how commands name this catalog: its name, its warehouse, or a placeholder."""
+        return self._command_argument or self.uri
+
     def latest_snapshot(self, identifier: str) -> Snapshot | None:
         """Return the newest snapshot of a table or branch, or None if it has none.
 

@@ -35,6 +35,7 @@ from paimon_orch.dagster.jobs import (
     build_sync_iceberg_job,
     build_sync_partitions_job,
 )
+from paimon_orch.dagster.lake.lake_report_asset import build_lake_report_asset
 from paimon_orch.dagster.maintenance_assets import (
     MaintenanceAssetRun,
     build_compaction_asset,
@@ -75,6 +76,7 @@ __all__ = [
     "build_expire_partitions_job",
     "build_expire_snapshots_job",
     "build_file_index_asset",
+    "build_lake_report_asset",
     "build_latest_snapshot_sensor",
     "build_maintenance_schedules",
     "build_mark_done_job",

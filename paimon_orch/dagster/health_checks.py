@@ -128,7 +128,7 @@ class TableChecks:
         table: "Table",
         log: logging.Logger,
         instance: dg.DagsterInstance,
-        failure: PaimonError | None = None,
+        failure: Exception | None = None,
     ) -> list[dg.AssetCheckEvaluation]:
         """Evaluate all checks except ``file_references``; the events need no run of the checks.
 
@@ -140,7 +140,7 @@ class TableChecks:
         try:
             for result in self.evaluate(table, self.limits, instance):
                 results[result.check_name] = result
-        except PaimonError as error:
+        except (PaimonError, OSError) as error:
             log.warning("%s: the checks were not evaluated: %s", table.identifier, error)
             failure = failure or error
         if isinstance(failure, CorruptFileError) and DAMAGE in self.limits:
@@ -185,6 +185,7 @@ def build_paimon_table_checks(
     limits: Mapping[str, Limit] | None = None,
     key_prefix: Sequence[str] = (),
     op: OpSpec = DEFAULT_OP,
+    resource_prefix: str = "",
 ) -> dg.AssetChecksDefinition:
     """Return checks on the asset of a table; ``limits`` override the default ones by name.
 
@@ -199,7 +200,7 @@ def build_paimon_table_checks(
     executor of the resource ``spark`` does its work, or this process if the manifests are small.
 
     Runs require the resource ``paimon`` and, for ``file_references``, also ``spark``. They read
-    only metadata. The compaction asset and the sensor evaluate the other checks too, if they are
+    only metadata. The names of the resources begin with ``resource_prefix``. The compaction asset and the sensor evaluate the other checks too, if they are
     given the same ``limits``. ``op`` has the name, tags, description and pool of the op.
 
     >>> build_paimon_table_checks(
@@ -209,6 +210,7 @@ def build_paimon_table_checks(
     """
     checks = TableChecks.of(table, limits, key_prefix)
     has_references = FILE_REFERENCES in checks.limits
+    paimon, spark = f"{resource_prefix}paimon", f"{resource_prefix}spark"
 
     @dg.multi_asset_check(
         name=op.name or definition_name("checks", table, key_prefix),
@@ -217,16 +219,16 @@ def build_paimon_table_checks(
         pool=op.pool,
         specs=checks.build_specs(),
         can_subset=True,
-        required_resource_keys={"paimon", *(["spark"] if has_references else [])},
+        required_resource_keys={paimon, *([spark] if has_references else [])},
     )
     def run_checks(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         selected = {check_key.name for check_key in context.selected_asset_check_keys}
         with raise_dagster_errors(table):
-            loaded = context.resources.paimon.load_table(table)
+            loaded = getattr(context.resources, paimon).load_table(table)
             yield from checks.evaluate(loaded, selected, context.instance)
             if FILE_REFERENCES in selected:
                 executor = build_maintenance_executor(
-                    context, context.resources.spark, ExecutorChoice.auto
+                    context, getattr(context.resources, spark), ExecutorChoice.auto
                 )
                 yield checks.check_file_references(loaded, executor)
 

@@ -14,7 +14,11 @@ from pydantic import Field
 
 from paimon_orch.dagster.error_conversion import fail_if_unsupported
 from paimon_orch.dagster.external_reports import report_iceberg_snapshot, report_missing_partitions
-from paimon_orch.dagster.partitions_definitions import build_partition_keys
+from paimon_orch.dagster.partitions_definitions import (
+    PARTITION_EXPR,
+    build_partition_specs,
+    parse_partition_expr,
+)
 from paimon_orch.dagster.resources import PaimonCatalogResource
 from paimon_orch.dagster.run_config import report_stale_options
 from paimon_orch.dagster.run_metadata import Metadata, build_column_schema, to_metadata
@@ -54,9 +58,14 @@ class PaimonIOManager(dg.ConfigurableIOManager):
     - ``write_mode`` overrides the field.
     - ``primary_key`` and ``partition_by`` (lists of columns) and ``options`` describe the table,
       which the first write creates.
+    - ``partition_expr`` names the partition column of the asset's partitions, or the column of each
+      dimension, as in Dagster's own IO managers. A DATE column has all days of a time window, a
+      TIMESTAMP column its start, another column the partition key. The table may have more
+      partition columns. Without it, the keys are the values of all partition columns.
 
     Metadata of an input (``dg.AssetIn(metadata=...)``): ``columns``, ``filter``, ``snapshot_id``,
-    ``tag`` and ``timestamp`` as in :meth:`~paimon_orch.Table.scan`, and ``branch``.
+    ``tag`` and ``timestamp`` as in :meth:`~paimon_orch.Table.scan`, ``branch``, and
+    ``partition_expr`` in place of that of the asset.
 
     If a step is retried within its run, it does not write its rows again. The snapshot is the data
     version of an asset without partitions.
@@ -180,15 +189,19 @@ class PaimonIOManager(dg.ConfigurableIOManager):
 
     def _create_table(self, context: dg.OutputContext, schema: pa.Schema, mode: str) -> Table:
         name, metadata = ".".join(context.asset_key.path[-2:]), _read_metadata(context)
+        partition_by = metadata.get("partition_by", ())
+        expr = metadata.get(PARTITION_EXPR)
+        if context.has_asset_partitions and not partition_by:
+            if expr is None:
+                raise InputError(
+                    f"{name} does not exist; to create it, set the metadata partition_by of the "
+                    "asset to the columns of its partitions"
+                )
+            partition_by = [*parse_partition_expr(expr, context.asset_partitions_def).values()]
         definition: dict[str, Any] = {
             "primary_key": metadata.get("primary_key", ()),
-            "partition_by": metadata.get("partition_by", ()),
+            "partition_by": partition_by,
         }
-        if context.has_asset_partitions and not definition["partition_by"]:
-            raise InputError(
-                f"{name} does not exist; to create it, set the metadata partition_by of the asset "
-                "to the columns of its partitions"
-            )
         if mode == "upsert" and not definition["primary_key"]:
             raise InputError(
                 f"{name} does not exist; to create it for upserts, set the metadata primary_key of "
@@ -207,7 +220,7 @@ class PaimonIOManager(dg.ConfigurableIOManager):
 
 def _refuse_misspelled(metadata: Mapping[str, Any]) -> None:
     """Raise :class:`InputError` for a key that looks like one that selects what is read."""
-    known = (*_SCAN_KEYS, "branch")
+    known = (*_SCAN_KEYS, "branch", PARTITION_EXPR)
     for key in metadata.keys() - set(known):
         if key in _OTHER_KEYS or get_close_matches(key.lower(), known, n=1, cutoff=0.8):
             raise InputError(
@@ -220,9 +233,13 @@ def _read_metadata(context: dg.OutputContext | dg.InputContext) -> Mapping[str, 
     given: dict[str, Any] = dict(context.definition_metadata or {})
     if isinstance(context, dg.OutputContext):
         given |= context.output_metadata or {}
+    return _to_plain(given)
+
+
+def _to_plain(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
     return {
         key: value.value if isinstance(value, dg.MetadataValue) else value
-        for key, value in given.items()
+        for key, value in (metadata or {}).items()
     }
 
 
@@ -269,12 +286,15 @@ def _build_commit_id(context: dg.OutputContext) -> CommitId:
 
 def _parse_partition_specs(
     schema: TableSchema, context: dg.OutputContext | dg.InputContext
-) -> list[dict[str, str]]:
+) -> list[PartitionSpec]:
     """Return the partitions of the run, or an empty list if the asset is not partitioned."""
     if not context.has_asset_partitions:
         return []
-    partition_keys = build_partition_keys(schema, context.asset_partitions_def)
-    return [partition_keys.parse(key) for key in context.asset_partition_keys]
+    expr = _read_metadata(context).get(PARTITION_EXPR)
+    if expr is None and isinstance(context, dg.InputContext) and context.upstream_output:
+        expr = _to_plain(context.upstream_output.definition_metadata).get(PARTITION_EXPR)
+    keys = context.asset_partition_keys
+    return build_partition_specs(schema, context.asset_partitions_def, keys, expr)
 
 
 def _to_stream(value: Any) -> pa.RecordBatchReader:

@@ -24,7 +24,7 @@ from paimon_orch.dagster.names import (
     table_asset_key,
 )
 from paimon_orch.dagster.op_specs import DEFAULT_OP
-from paimon_orch.dagster.remote_runs import RemoteSteps, RunOn, list_resources
+from paimon_orch.dagster.remote_runs import RemoteSteps, RunOn, get_resources, list_resources
 from paimon_orch.errors import InputError
 
 ACTION_TAG = "paimon/action"
@@ -46,19 +46,22 @@ class JobOptions(TypedDict, total=False):
     """Tags of all runs of the job, such as ``dagster-k8s/config``."""
     run_on: RunOn | str | None
     """Where runs do their work; by default, in their own process."""
+    resource_prefix: str
+    """What the names of the resources begin with, for a project with several catalogs."""
 
 
 def build_step_job(step: str, table: str, **options: Unpack[JobOptions]) -> dg.JobDefinition:
     """Return the job ``<step>__<database>__<table>`` of any declared step, such as ``analyze``.
 
-    The config has the arguments of the step, as ``paimon-orch <step> --help`` describes them. Runs
-    of a step that asks on the command line are dry runs by default. All jobs of this module require
+    The config has the arguments of the step, as ``paimon-orch <step> --help`` describes them. The
+    config of the job has ``dry_run: true``; a run whose config has no ``dry_run`` is a dry run if the
+    step asks on the command line. All jobs of this module require
     the resources ``paimon`` and ``spark``; Spark only starts for large work, or if ``executor`` is
     ``spark``. Raises :class:`NotFoundError` for an unknown step, and :class:`InputError` for a
     config that it does not accept.
 
-    :param options: ``config``, ``key_prefix``, ``op``, ``run_tags`` and ``run_on``; see
-        :class:`JobOptions`
+    :param options: ``config``, ``key_prefix``, ``op``, ``run_tags``, ``run_on`` and
+        ``resource_prefix``; see :class:`JobOptions`
     """
     scope = JobScope.of_table(table, options.get("key_prefix", ()))
     return build_maintenance_job(
@@ -68,6 +71,7 @@ def build_step_job(step: str, table: str, **options: Unpack[JobOptions]) -> dg.J
         op=options.get("op", DEFAULT_OP),
         run_tags=options.get("run_tags", {}),
         run_on=options.get("run_on"),
+        resource_prefix=options.get("resource_prefix", ""),
     )
 
 
@@ -191,6 +195,7 @@ def build_maintenance_job(
     op: OpSpec = DEFAULT_OP,
     run_tags: Mapping[str, str] = NO_TAGS,
     run_on: RunOn | str | None = None,
+    resource_prefix: str = "",
 ) -> dg.JobDefinition:
     """Return the job of an op for one table, or for several tables as its partitions."""
     maintenance_op = base_op.with_policy(policy)
@@ -209,20 +214,24 @@ def build_maintenance_job(
         config_schema=maintenance_op.config.to_fields_dict(),
         tags=op.tags,
         pool=op.pool or pool,
-        required_resource_keys=list_resources(place),
+        required_resource_keys=list_resources(place, resource_prefix),
     )
     def perform(context: dg.OpExecutionContext) -> None:
-        table, resources = scope.get_table(context), context.resources
+        table = scope.get_table(context)
+        paimon, spark = get_resources(context, resource_prefix)
         config = maintenance_op.config(**context.op_config)
         with raise_dagster_errors(table, context):
-            loaded = config.load_table(resources.paimon, table)
-            remote = RemoteSteps.of(place, context)
-            metadata = maintenance_op.execute(context, config, loaded, resources.spark, remote)
+            loaded = config.load_table(paimon, table)
+            remote = RemoteSteps.of(place, context, paimon, spark)
+            metadata = maintenance_op.execute(context, config, loaded, spark, remote)
         asset = table_asset_key(table, scope.key_prefix)
         context.log_event(dg.AssetObservation(asset, description=action, metadata=metadata))
 
     defaults = maintenance_op.config()
     op_config = {field: getattr(defaults, field) for field in maintenance_op.shown} | dict(policy)
+    op_config["dry_run"] = policy.get(
+        "dry_run", True
+    )  # launchpads of all jobs begin with a dry run
     run_config = {"ops": {action: {"config": op_config}}}
     table_tag = {} if scope.is_partitioned else {TABLE_TAG: scope.tables[0]}
 

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cache
@@ -11,7 +12,11 @@ import dagster as dg
 from dagster.components.resolved.core_models import OpSpec
 from pydantic import Field
 
-from paimon_orch.dagster.error_conversion import RETRY_TRANSIENT, raise_dagster_errors
+from paimon_orch.dagster.error_conversion import (
+    RETRY_TRANSIENT,
+    get_op_context,
+    raise_dagster_errors,
+)
 from paimon_orch.dagster.health_checks import Limit, TableChecks
 from paimon_orch.dagster.names import (
     TableAssetKind,
@@ -24,7 +29,7 @@ from paimon_orch.dagster.names import (
 )
 from paimon_orch.dagster.op_specs import DEFAULT_OP, get_backfill_policy
 from paimon_orch.dagster.partitions_definitions import build_partition_keys
-from paimon_orch.dagster.remote_runs import RemoteSteps, RunOn, list_resources
+from paimon_orch.dagster.remote_runs import RemoteSteps, RunOn, get_resources, list_resources
 from paimon_orch.dagster.resources import RUN_EXECUTOR_HELP, ExecutorChoice, SparkSessionResource
 from paimon_orch.dagster.run_config import (
     AllowanceConfig,
@@ -40,7 +45,6 @@ from paimon_orch.errors import (
     CancelledError,
     CorruptFileError,
     InputError,
-    PaimonError,
     UnsupportedError,
 )
 from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
@@ -147,6 +151,7 @@ def build_compaction_asset(  # noqa: PLR0913 - keywords of a factory
     op: OpSpec = DEFAULT_OP,
     run_on: RunOn | str | None = None,
     spec: dg.AssetSpec | None = None,
+    resource_prefix: str = "",
 ) -> dg.AssetsDefinition:
     """Return the asset ``[*key_prefix, database, table, <table>_compaction]``.
 
@@ -159,7 +164,8 @@ def build_compaction_asset(  # noqa: PLR0913 - keywords of a factory
     :func:`execute_asset_run`, which it may call. ``op`` has the name, tags, description, pool and
     backfill policy of the op, and ``spec`` replaces that of :func:`build_compaction_spec`.
     ``run_on`` is where the compaction runs; by default, in the process of the run. Runs require the
-    resources ``paimon`` and ``spark``.
+    resources ``paimon`` and ``spark``, whose names begin with ``resource_prefix``, for a project
+    with several catalogs.
     """
     return _build_maintenance_asset(
         TableAssetKind.COMPACTION,
@@ -176,6 +182,7 @@ def build_compaction_asset(  # noqa: PLR0913 - keywords of a factory
             execute=execute or execute_asset_run,
             op=op,
             run_on=RunOn.parse(run_on),
+            resource_prefix=resource_prefix,
         ),
         config_class=CompactionConfig,
     )
@@ -196,14 +203,16 @@ def build_file_index_asset(  # noqa: PLR0913 - keywords of a factory
     op: OpSpec = DEFAULT_OP,
     run_on: RunOn | str | None = None,
     spec: dg.AssetSpec | None = None,
+    resource_prefix: str = "",
 ) -> dg.AssetsDefinition:
     """Return the asset ``[*key_prefix, database, table, <table>_file_index]``.
 
     It is downstream of the compaction unless ``deps`` are given. A run adds the indexes that the
     table's options configure to the files of its partitions, or of the whole table without
     ``partitions_def``. If all files have these indexes, the run commits nothing. ``allowances`` are
-    the defaults of the run config; ``checks``, ``execute``, ``op``, ``run_on`` and ``spec`` are
-    those of :func:`build_compaction_asset`. Runs require the resources ``paimon`` and ``spark``.
+    the defaults of the run config; ``checks``, ``execute``, ``op``, ``run_on``, ``spec`` and
+    ``resource_prefix`` are those of :func:`build_compaction_asset`. Runs require the resources
+    ``paimon`` and ``spark``.
     """
     return _build_maintenance_asset(
         TableAssetKind.FILE_INDEX,
@@ -220,6 +229,7 @@ def build_file_index_asset(  # noqa: PLR0913 - keywords of a factory
             execute=execute or execute_asset_run,
             op=op,
             run_on=RunOn.parse(run_on),
+            resource_prefix=resource_prefix,
         ),
         config_class=FileIndexConfig,
     )
@@ -240,6 +250,8 @@ class MaintenanceAssetRun(Generic[C]):
     partitions_def: dg.PartitionsDefinition[str] | None
     max_partitions_per_commit: int
     checks: TableChecks | None
+    max_retries: int
+    """How often a run is retried after an error that another attempt may fix."""
     work: "Work[C]"
     remote: RemoteSteps | None = None
     """Runs the steps in another process; by default, this process runs them."""
@@ -249,21 +261,10 @@ class MaintenanceAssetRun(Generic[C]):
 
         The checks are also evaluated if the run fails, unless it will be retried.
         """
-        try:
+        with _evaluating_after_failure(self.context, self.checks, self.table, self.max_retries):
             metadata = _run_in_groups(self)
-        except PaimonError as error:
-            if not (isinstance(error, CancelledError) or may_succeed_again(error)):
-                self._evaluate_checks(error)
-            raise
-        self._evaluate_checks()
+        _evaluate_checks(self.context, self.checks, self.table)
         return dg.MaterializeResult(metadata=metadata)
-
-    def _evaluate_checks(self, failure: PaimonError | None = None) -> None:
-        if self.checks is not None:
-            for evaluation in self.checks.build_evaluations(
-                self.table, self.context.log, self.context.instance, failure
-            ):
-                self.context.log_event(evaluation)
 
     def refresh(self) -> "MaintenanceAssetRun[C]":
         """Return the run with the present state of the table, for its next group of partitions."""
@@ -277,6 +278,33 @@ class MaintenanceAssetRun(Generic[C]):
     def get_partition_keys(self, keys: Sequence[str]) -> PartitionKeys | None:
         """Return the converter of partition keys, or None if the asset has no partition keys."""
         return build_partition_keys(self.state.schema, self.partitions_def) if keys else None
+
+
+def _evaluate_checks(
+    context: dg.AssetExecutionContext,
+    checks: TableChecks | None,
+    table: Table,
+    failure: Exception | None = None,
+) -> None:
+    if checks is not None:
+        for evaluation in checks.build_evaluations(table, context.log, context.instance, failure):
+            context.log_event(evaluation)
+
+
+@contextmanager
+def _evaluating_after_failure(
+    context: dg.AssetExecutionContext, checks: TableChecks | None, table: Table, max_retries: int
+) -> Iterator[None]:
+    """Evaluate the checks after an error that is not retried and is no termination."""
+    try:
+        yield
+    except CancelledError:
+        raise
+    except Exception as error:
+        is_last = get_op_context(context).retry_number >= max_retries
+        if is_last or not may_succeed_again(error):
+            _evaluate_checks(context, checks, table, error)
+        raise
 
 
 ExecuteFunction = Callable[
@@ -305,6 +333,7 @@ class _RunOptions:
     execute: ExecuteFunction
     op: OpSpec
     run_on: RunOn | None
+    resource_prefix: str
 
 
 Work = Callable[[MaintenanceAssetRun[C], Sequence[str]], dict[str, Metadata]]
@@ -331,7 +360,7 @@ def _build_maintenance_asset(
         options.op,
         options.max_partitions_per_run,
         config=run_config_class,
-        resources=list_resources(options.run_on),
+        resources=list_resources(options.run_on, options.resource_prefix),
     )
     def maintenance_asset(
         context: dg.AssetExecutionContext,
@@ -340,19 +369,24 @@ def _build_maintenance_asset(
 
         run_config = run_config_class(**context.op_execution_context.op_config)
         with raise_dagster_errors(table, context, options.retry_policy):
-            opened = run_config.load_table(context.resources.paimon, table)
+            paimon, spark = get_resources(context, options.resource_prefix)
+            opened = run_config.load_table(paimon, table)
+            max_retries = options.retry_policy.max_retries
+            with _evaluating_after_failure(context, options.checks, opened, max_retries):
+                state = opened.load()
             run = MaintenanceAssetRun(
                 kind=kind,
                 context=context,
                 config=run_config,
                 table=opened,
-                state=opened.load(),
-                spark=context.resources.spark,
+                state=state,
+                spark=spark,
                 partitions_def=spec.partitions_def,
                 max_partitions_per_commit=options.max_partitions_per_run,
                 checks=options.checks,
+                max_retries=max_retries,
                 work=WORK[kind],
-                remote=RemoteSteps.of(options.run_on, context),
+                remote=RemoteSteps.of(options.run_on, context, paimon, spark),
             )
             yield from options.execute(context, run)
 

@@ -25,6 +25,7 @@ def build_paimon_quality_checks(
     blocking: bool = False,
     key_prefix: Sequence[str] = (),
     op: OpSpec = DEFAULT_OP,
+    resource_prefix: str = "",
 ) -> dg.AssetChecksDefinition:
     """Return a check for each filter that no row of a table may match, by the name of the check.
 
@@ -46,7 +47,7 @@ def build_paimon_quality_checks(
     check_table_name(table)
     if not never:
         raise InputError(f"no quality check for {table}: pass filters that no row may match")
-    asset_key = table_asset_key(table, key_prefix)
+    asset_key, paimon = table_asset_key(table, key_prefix), f"{resource_prefix}paimon"
 
     @dg.multi_asset_check(
         name=op.name or definition_name("quality", table, key_prefix),
@@ -63,7 +64,7 @@ def build_paimon_quality_checks(
             for name, text in never.items()
         ],
         can_subset=True,
-        required_resource_keys={"paimon"},
+        required_resource_keys={paimon},
     )
     def run_checks(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         from paimon_orch.orchestration.row_rules import evaluate_row_rules
@@ -71,7 +72,8 @@ def build_paimon_quality_checks(
         selected = {check_key.name for check_key in context.selected_asset_check_keys}
         rules = {name: text for name, text in never.items() if name in selected}
         with raise_dagster_errors(table):
-            outcomes = list(evaluate_row_rules(context.resources.paimon.load_table(table), rules))
+            loaded = getattr(context.resources, paimon).load_table(table)
+            outcomes = list(evaluate_row_rules(loaded, rules))
         for outcome in outcomes:
             yield dg.AssetCheckResult(
                 passed=outcome.is_proved,

@@ -188,12 +188,20 @@ class RunOn:
             )
 
 
-def list_resources(run_on: RunOn | None) -> set[str]:
-    """Return the keys of the resources that runs require."""
-    keys = {"paimon", "spark"}
+def list_resources(run_on: RunOn | None, prefix: str = "") -> set[str]:
+    """Return the keys of the resources that runs require; those of a catalog begin with a prefix."""
+    keys = {f"{prefix}paimon", f"{prefix}spark"}
     if run_on is not None and run_on.client != _SUBPROCESS:
         keys.add(run_on.resource)
     return keys
+
+
+def get_resources(
+    context: dg.OpExecutionContext | dg.AssetExecutionContext, prefix: str
+) -> tuple[PaimonCatalogResource, SparkSessionResource]:
+    """Return the catalog and the session that a run requires by :func:`list_resources`."""
+    resources = context.resources
+    return getattr(resources, f"{prefix}paimon"), getattr(resources, f"{prefix}spark")
 
 
 class RemoteReport(NamedTuple):
@@ -214,13 +222,16 @@ class RemoteSteps:
 
     @classmethod
     def of(
-        cls, run_on: RunOn | None, context: dg.OpExecutionContext | dg.AssetExecutionContext
+        cls,
+        run_on: RunOn | None,
+        context: dg.OpExecutionContext | dg.AssetExecutionContext,
+        paimon: PaimonCatalogResource,
+        spark: SparkSessionResource,
     ) -> Self | None:
         """Return the steps of a run with its resources, or None if its own process runs them."""
         if run_on is None:
             return None
-        resources = context.resources
-        return cls(run_on=run_on, context=context, paimon=resources.paimon, spark=resources.spark)
+        return cls(run_on=run_on, context=context, paimon=paimon, spark=spark)
 
     def run(
         self,

@@ -1,8 +1,11 @@
 """Resources: the warehouse, and a Spark session with the executor of runs."""
 
+import inspect
 import sys
+from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, Self
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 import dagster as dg
 from pydantic import ConfigDict, Field, PrivateAttr, model_validator
@@ -19,6 +22,10 @@ if TYPE_CHECKING:  # sensors and checks do not need Spark, so it is imported on 
     from pyspark.sql import SparkSession
 
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_RESOURCES = ("paimon", "spark")
 EXECUTOR_HELP = (
     "Where work runs: local is processes of this machine, which need no Java; auto is Spark for "
     "more than 256 MB, or with a cluster, and otherwise local."
@@ -127,6 +134,34 @@ class PaimonCatalogResource(dg.ConfigurableResource):  # type: ignore[type-arg] 
         Raises :class:`paimon_orch.errors.NotFoundError` if it does not exist.
         """
         return self.catalog().table(identifier)
+
+
+def add_resource_prefix(prefix: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Return a decorator that renames the parameters ``paimon`` and ``spark`` of a function.
+
+    Dagster takes the names of resources from the names of parameters.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        if not prefix:
+            return function
+        signature = inspect.signature(function)
+        names = {f"{prefix}{name}": name for name in _RESOURCES if name in signature.parameters}
+        parameters = [
+            each.replace(name=f"{prefix}{each.name}") if each.name in _RESOURCES else each
+            for each in signature.parameters.values()
+        ]
+
+        @wraps(function)
+        def renamed(*args: Any, **values: Any) -> R:
+            return function(*args, **{names.get(key, key): each for key, each in values.items()})
+
+        # Dagster would take the annotation of a generator for the type of the value
+        shown = signature.replace(parameters=parameters, return_annotation=inspect.Signature.empty)
+        renamed.__signature__ = shown  # type: ignore[attr-defined]
+        return renamed
+
+    return decorate
 
 
 class SparkSessionResource(dg.ConfigurableResource):  # type: ignore[type-arg]  # as above

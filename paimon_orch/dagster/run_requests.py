@@ -16,6 +16,7 @@ from paimon_orch.dagster.partitions_definitions import (
     find_dynamic_definitions,
     list_dimensions,
 )
+from paimon_orch.format.schema import TableSchema
 from paimon_orch.orchestration.partition_keys import DIMENSION_SEPARATOR
 from paimon_orch.orchestration.planned_runs import PlannedRun, plan_partition_runs
 from paimon_orch.safe_text import clean_line, format_names
@@ -128,40 +129,57 @@ class CompactionTarget:
     def build_partitions_requests(
         self, present: Collection[str], touched: Collection[str] | None
     ) -> list[DynamicPartitionsRequest]:
-        """Return requests that add and delete dynamic partitions to match the table.
+        """Return requests that make dynamic partitions those of the table.
 
-        ``present`` are the paths of the partitions that have files. Other partitions are deleted
-        only if they are in ``touched``, because users may have added partitions before their first
-        rows. If ``touched`` is None, all other partitions and also the unused values of dynamic
-        dimensions are deleted. New keys are sorted, since Dagster keeps the order of additions.
+        See :func:`build_partitions_requests`.
         """
         if self.partitions_def is None:
             return []
-        partition_keys = build_partition_keys(self.state.schema, self.partitions_def)
-        present_keys = partition_keys.keys_of(present)
-        lost_keys = None if touched is None else partition_keys.keys_of(touched) - present_keys
-        is_multi = isinstance(self.partitions_def, dg.MultiPartitionsDefinition)
-        requests = list[DynamicPartitionsRequest]()
-        for index, definition in find_dynamic_definitions(self.partitions_def):
-            values = (
-                {key.split(DIMENSION_SEPARATOR)[index] for key in present_keys}
-                if is_multi
-                else present_keys
-            )
-            existing = set(
-                definition.get_partition_keys(
-                    dynamic_partitions_store=self.evaluation_context.instance
-                )
-            )
-            if lost_keys is None:
-                outdated = existing - values
-            else:
-                outdated = set() if is_multi else existing & lost_keys
-            if new := values - existing:
-                requests.append(definition.build_add_request(sorted(new)))
-            if outdated:
-                requests.append(definition.build_delete_request(sorted(outdated)))
-        return requests
+        return build_partitions_requests(
+            self.state.schema,
+            self.partitions_def,
+            self.evaluation_context.instance,
+            present=present,
+            touched=touched,
+        )
+
+
+def build_partitions_requests(
+    schema: TableSchema,
+    partitions_def: PartitionsDef,
+    instance: dg.DagsterInstance,
+    *,
+    present: Collection[str],
+    touched: Collection[str] | None,
+) -> list[DynamicPartitionsRequest]:
+    """Return requests that add and delete dynamic partitions to match the table.
+
+    ``present`` are the paths of the partitions that have files. Other partitions are deleted
+    only if they are in ``touched``, because users may have added partitions before their first
+    rows. If ``touched`` is None, all other partitions and also the unused values of dynamic
+    dimensions are deleted. New keys are sorted, since Dagster keeps the order of additions.
+    """
+    partition_keys = build_partition_keys(schema, partitions_def)
+    present_keys = partition_keys.keys_of(present)
+    lost_keys = None if touched is None else partition_keys.keys_of(touched) - present_keys
+    is_multi = isinstance(partitions_def, dg.MultiPartitionsDefinition)
+    requests = list[DynamicPartitionsRequest]()
+    for index, definition in find_dynamic_definitions(partitions_def):
+        values = (
+            {key.split(DIMENSION_SEPARATOR)[index] for key in present_keys}
+            if is_multi
+            else present_keys
+        )
+        existing = set(definition.get_partition_keys(dynamic_partitions_store=instance))
+        if lost_keys is None:
+            outdated = existing - values
+        else:
+            outdated = set() if is_multi else existing & lost_keys
+        if new := values - existing:
+            requests.append(definition.build_add_request(sorted(new)))
+        if outdated:
+            requests.append(definition.build_delete_request(sorted(outdated)))
+    return requests
 
 
 def limit_pools(instance: dg.DagsterInstance, pools: Collection[str]) -> None:

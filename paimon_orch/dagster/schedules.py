@@ -16,7 +16,7 @@ from paimon_orch.dagster.names import (
     definition_name,
 )
 from paimon_orch.dagster.op_specs import DEFAULT_OP, RunTags
-from paimon_orch.dagster.resources import PaimonCatalogResource
+from paimon_orch.dagster.resources import PaimonCatalogResource, add_resource_prefix
 from paimon_orch.dagster.run_config import load_table_with_allowances
 from paimon_orch.dagster.run_requests import CompactionTarget, limit_pools
 from paimon_orch.errors import InputError, NotFoundError
@@ -25,6 +25,7 @@ from paimon_orch.orchestration.changes_since_cursor import CompactionDecider
 from paimon_orch.orchestration.cursor import get_table_identity
 from paimon_orch.orchestration.planned_runs import COMPACTION
 from paimon_orch.orchestration.table_tick import find_compaction_refusal
+from paimon_orch.orchestration.table_watch import AwaitedTableError, raise_if_awaited
 from paimon_orch.safe_text import clean_line
 from paimon_orch.steps.compaction.policy import CompactionPolicy
 
@@ -51,6 +52,7 @@ def build_compaction_schedule(  # noqa: PLR0913 - keywords of a factory
     hour: int = 3,
     op: OpSpec = DEFAULT_OP,
     run_tags: RunTags | None = None,
+    resource_prefix: str = "",
     default_status: dg.DefaultScheduleStatus = dg.DefaultScheduleStatus.STOPPED,
 ) -> dg.ScheduleDefinition:
     """Return a daily schedule that requests compaction of all partitions with files to compact.
@@ -72,13 +74,20 @@ def build_compaction_schedule(  # noqa: PLR0913 - keywords of a factory
         execution_timezone="UTC",
         default_status=default_status,
     )
+    @add_resource_prefix(resource_prefix)
     def compaction_schedule(
         context: dg.ScheduleEvaluationContext, paimon: PaimonCatalogResource
     ) -> list[dg.RunRequest] | dg.SkipReason:
         try:
             loaded = load_table_with_allowances(paimon, table, allowances)
         except NotFoundError as error:
-            return dg.SkipReason(str(error))
+            if context.instance.has_asset_key(compaction_asset_key(table, key_prefix)):
+                raise NotFoundError(f"{table} was dropped or renamed: {error}") from error
+            try:
+                raise_if_awaited(paimon.catalog(), table, error)
+            except AwaitedTableError as awaited:
+                return dg.SkipReason(str(awaited))
+            raise
         target = CompactionTarget(
             table=loaded,
             state=loaded.load(),

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import Any, Literal, Self
 
 import dagster as dg
@@ -16,7 +17,7 @@ from paimon_orch.dagster.names import (
 )
 from paimon_orch.dagster.op_specs import DEFAULT_OP, RunTags
 from paimon_orch.dagster.partitions_definitions import DynamicPartitionsRequest, PartitionsDef
-from paimon_orch.dagster.resources import PaimonCatalogResource
+from paimon_orch.dagster.resources import PaimonCatalogResource, add_resource_prefix
 from paimon_orch.dagster.run_metadata import (
     build_column_schema,
     build_decisions_metadata,
@@ -29,7 +30,7 @@ from paimon_orch.format.display import format_count
 from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.orchestration.changes_since_cursor import ChangesSinceCursor
-from paimon_orch.orchestration.cursor import Cursor
+from paimon_orch.orchestration.cursor import Cursor, now_millis
 from paimon_orch.orchestration.planned_runs import PlannedRun
 from paimon_orch.orchestration.run_reports import RunReport
 from paimon_orch.orchestration.table_tick import (
@@ -64,10 +65,13 @@ class WatchedTable:
     max_partitions_per_run: int = MAX_PARTITIONS_PER_RUN
     checks: TableChecks | None = None
     report_as: Literal["observation", "materialization"] = "observation"
+    fresh_within: timedelta | None = None
+    """The age above which a commit is reported as an observation; None means any age."""
     request_runs: bool = True
     op: OpSpec = field(default_factory=OpSpec)
     """The op of the compaction asset."""
     run_tags: RunTags | None = None
+    resource_prefix: str = ""
 
     @property
     def watch(self) -> TableWatch:
@@ -101,15 +105,24 @@ class WatchedTable:
             run_tags=self.run_tags,
         )
         _log_decisions(context, target.table, changes, is_first=is_first)
-        events = _build_asset_events(
-            target, changes, materialized=self.report_as == "materialization"
-        )
+        is_materialized = self.report_as == "materialization" and self._is_fresh(changes)
+        events = _build_asset_events(target, changes, materialized=is_materialized)
         plan = TableTick.plan if self.request_runs else TableTick.plan_report
         tick = plan(target, changes, events)
         if self.checks and not tick.runs and (changes.data_snapshots or is_first):
             evaluations = _evaluate_checks(context, self.checks, target)
             tick = replace(tick, events=(*tick.events, *evaluations))
         return tick
+
+    def _is_fresh(self, changes: ChangesSinceCursor) -> bool:
+        """Return whether the newest commit is young enough for an event that has the present time.
+
+        Otherwise old data would become fresh when the sensor starts.
+        """
+        if self.fresh_within is None or not changes.data_snapshots:
+            return True
+        age = timedelta(milliseconds=now_millis() - changes.data_snapshots[-1].time_millis)
+        return age <= self.fresh_within
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,9 +226,11 @@ def build_latest_snapshot_sensor(  # noqa: PLR0913 - keywords of a factory
     max_partitions_per_run: int = MAX_PARTITIONS_PER_RUN,
     checks: Mapping[str, Limit] | None = None,
     report_as: Literal["observation", "materialization"] = "observation",
+    fresh_within: timedelta | None = None,
     request_runs: bool = True,
     op: OpSpec = DEFAULT_OP,
     run_tags: RunTags | None = None,
+    resource_prefix: str = "",
     default_status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.STOPPED,
 ) -> dg.SensorDefinition:
     """Return a sensor that requests compaction of the partitions that new snapshots changed.
@@ -227,12 +242,14 @@ def build_latest_snapshot_sensor(  # noqa: PLR0913 - keywords of a factory
     table. A tick without a new snapshot sends one request to a catalog that makes the
     commits itself; with other catalogs, it loads the table and reads one snapshot. The sensor keeps
     the partitions of a dynamic ``partitions_def`` equal to those of the table. The arguments must
-    equal those of :func:`build_compaction_asset`. Ticks require the resource ``paimon`` and never
-    start Spark.
+    equal those of :func:`build_compaction_asset`. Ticks require the resource ``paimon``, whose name
+    begins with ``resource_prefix``, and never start Spark.
 
     The sensor reports each snapshot that changed data as an observation of the table's asset. With
     ``report_as="materialization"``, it reports only the newest one, as a materialization, which
-    Dagster needs to evaluate freshness and automation conditions. With ``request_runs=False``, it
+    Dagster needs to evaluate freshness and automation conditions. Dagster takes the time of the event
+    as the time of the data, so a commit that is older than ``fresh_within``, the window of the freshness
+    policy, is an observation: a sensor that starts does not make old data fresh. With ``request_runs=False``, it
     requests no runs, and reports the newest snapshot for each partition that changed.
 
     With ``checks``, the limits of :func:`~paimon_orch.dagster.build_paimon_table_checks`, the
@@ -255,9 +272,11 @@ def build_latest_snapshot_sensor(  # noqa: PLR0913 - keywords of a factory
         max_partitions_per_run=max_partitions_per_run,
         checks=None if checks is None else TableChecks.of(table, checks, key_prefix),
         report_as=report_as,
+        fresh_within=fresh_within,
         request_runs=request_runs,
         op=op,
         run_tags=run_tags,
+        resource_prefix=resource_prefix,
     )
     return build_watch_sensor(
         watched,
@@ -285,6 +304,7 @@ def build_watch_sensor(
         minimum_interval_seconds=minimum_interval_seconds,
         default_status=default_status,
     )
+    @add_resource_prefix(watched.resource_prefix)
     def latest_snapshot(
         context: dg.SensorEvaluationContext, paimon: PaimonCatalogResource
     ) -> dg.SensorResult | dg.SkipReason:
@@ -335,12 +355,13 @@ def _evaluate_checks(
     """Return evaluations of the checks, or none if the manifests are large."""
     snapshot = target.state.snapshot
     assert snapshot is not None, "the tick has seen a snapshot"
-    if not _has_small_manifests(target.state, snapshot):
+    if not has_small_manifests(target.state, snapshot):
         return []
     return checks.build_evaluations(target.table, context.log, context.instance)
 
 
-def _has_small_manifests(state: TableState, snapshot: Snapshot) -> bool:
+def has_small_manifests(state: TableState, snapshot: Snapshot) -> bool:
+    """Return whether the manifests of a snapshot are small enough to read them in a tick."""
     manifests = state.manifests.manifests(snapshot)
     return sum(meta.file_size for meta in manifests) <= _MAX_MANIFEST_BYTES
 
@@ -400,7 +421,7 @@ def _build_table_metadata(target: CompactionTarget, snapshot: Snapshot) -> dict[
         "dagster/column_schema": build_column_schema(target.state.schema),
     }
     try:
-        if not _has_small_manifests(target.state, snapshot):
+        if not has_small_manifests(target.state, snapshot):
             return metadata
         report = inspect_snapshot(target.state, snapshot)
     except PaimonError as error:  # expired meanwhile; the other metadata is known

@@ -95,7 +95,7 @@ class TableWatch:
         except NotFoundError as error:
             if cursor is not None:
                 raise NotFoundError(f"{self.table} was dropped or renamed: {error}") from error
-            _raise_if_awaited(catalog, self.table, error)
+            raise_if_awaited(catalog, self.table, error)
             raise
         if tick is None:
             return None
@@ -135,7 +135,7 @@ class TableWatch:
         )
 
 
-def _raise_if_awaited(catalog: Catalog, table: str, error: NotFoundError) -> None:
+def raise_if_awaited(catalog: Catalog, table: str, error: NotFoundError) -> None:
     """Raise :class:`AwaitedTableError` for a table that a writer may still create.
 
     Raises :class:`NotFoundError` if there is no catalog, or a name that only differs by a typo.

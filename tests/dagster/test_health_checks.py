@@ -24,7 +24,6 @@ from paimon_orch.errors import (
     CancelledError,
     CorruptFileError,
     InputError,
-    PaimonError,
     StorageError,
     TransientError,
 )
@@ -156,11 +155,13 @@ def test_a_maintenance_run_evaluates_the_checks_of_its_table(
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(
-    ("error", "is_checked"),
+    ("error", "attempts"),
     [
-        (CorruptFileError("data-1", "is damaged"), True),
-        (TransientError("the store does not answer"), False),  # the run is retried
-        (CancelledError("terminated"), False),
+        (CorruptFileError("data-1", "is damaged"), 1),
+        (TransientError("the store does not answer"), 2),  # only the last attempt evaluates them
+        (OSError("the disk is full"), 2),
+        (RuntimeError("Spark has lost the work"), 1),
+        (CancelledError("terminated"), 0),
     ],
 )
 def test_a_compaction_that_fails_evaluates_the_checks(
@@ -169,16 +170,19 @@ def test_a_compaction_that_fails_evaluates_the_checks(
     resources: dict[str, object],
     instance: dg.DagsterInstance,
     monkeypatch: pytest.MonkeyPatch,
-    error: PaimonError,
-    is_checked: bool,
+    error: Exception,
+    attempts: int,
 ) -> None:
+    calls = list[bool]()
+
     def fail(*_: object, **__: object) -> None:
+        calls.append(True)
         raise error
 
     upsert(orders, DAY)
     monkeypatch.setattr("paimon_orch.dagster.asset_work.run_compaction", fail)
     asset = build_compaction_asset(
-        "lake.orders", checks={}, retry_policy=dg.RetryPolicy(max_retries=0)
+        "lake.orders", checks={}, retry_policy=dg.RetryPolicy(max_retries=1)
     )
 
     result = dg.materialize([asset], instance=instance, resources=resources, raise_on_error=False)
@@ -187,7 +191,30 @@ def test_a_compaction_that_fails_evaluates_the_checks(
     records = instance.get_records_for_run(
         result.run_id, of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION
     ).records
-    assert len(records) == (len(DEFAULT_LIMITS) if is_checked else 0)
+    assert len(records) == (len(DEFAULT_LIMITS) if attempts else 0)
+    assert len(calls) == max(attempts, 1)
+
+
+def test_a_compaction_that_cannot_load_the_table_fails_the_check_of_damage(
+    orders: Table, upsert: Upsert, resources: dict[str, object], instance: dg.DagsterInstance
+) -> None:
+    upsert(orders, DAY)
+    (Path(orders.paths.root) / "schema" / "schema-0").write_text("{")
+
+    result = dg.materialize(
+        [build_compaction_asset("lake.orders", checks={})],
+        instance=instance,
+        resources=resources,
+        raise_on_error=False,
+    )
+
+    assert not result.success
+    [record] = instance.get_records_for_run(
+        result.run_id, of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION
+    ).records
+    evaluation = record.event_log_entry.asset_check_evaluation
+    assert evaluation is not None
+    assert (evaluation.check_name, evaluation.passed) == ("damage", False)
 
 
 def test_a_damaged_file_that_a_compaction_met_fails_a_check_until_it_is_repaired(

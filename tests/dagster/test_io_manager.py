@@ -1,5 +1,5 @@
 from collections.abc import Callable
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 import dagster as dg
@@ -312,6 +312,165 @@ def test_a_partition_of_two_dimensions_is_overwritten_and_loaded(
 
     assert [rows["id"].to_pylist() for rows in loaded] == [[3]]
     assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [1, 3]
+
+
+DAILY = dg.DailyPartitionsDefinition("2026-01-01", end_date="2026-03-01")
+HOURLY = dg.HourlyPartitionsDefinition("2026-01-01-00:00", end_date="2026-01-02-00:00")
+NEW_YORK = dg.HourlyPartitionsDefinition(
+    "2026-01-01-00:00", end_date="2026-01-02-00:00", timezone="America/New_York"
+)
+EXPRESSIONS = [
+    pytest.param(
+        "DATE",
+        dg.MonthlyPartitionsDefinition("2026-01-01", end_date="2026-03-01"),
+        "2026-01-01",
+        [date(2026, 2, 1), date(2026, 1, 31), date(2026, 1, 1)],
+        id="the days of a month",
+    ),
+    pytest.param(
+        "DATE",
+        dg.DailyPartitionsDefinition("20260101", end_date="20260301", fmt="%Y%m%d"),
+        "20260102",
+        [date(2026, 1, 3), date(2026, 1, 2), date(2026, 1, 2)],
+        id="a day in another format",
+    ),
+    pytest.param(
+        "TIMESTAMP(0)",
+        HOURLY,
+        "2026-01-01-05:00",
+        [datetime(2026, 1, 1, 4), datetime(2026, 1, 1, 5), datetime(2026, 1, 1, 5)],
+        id="the time of an hour",
+    ),
+    pytest.param(
+        "TIMESTAMP(0) WITH LOCAL TIME ZONE",
+        NEW_YORK,
+        "2026-01-01-05:00",
+        [
+            datetime(2026, 1, 1, 5, tzinfo=UTC),
+            datetime(2026, 1, 1, 10, tzinfo=UTC),
+            datetime(2026, 1, 1, 10, tzinfo=UTC),
+        ],
+        id="the instant of an hour",
+    ),
+    pytest.param("STRING", DAILY, "2026-01-02", [DAYS[0], DAYS[1], DAYS[1]], id="text"),
+    pytest.param("INT", dg.StaticPartitionsDefinition(["07", "08"]), "07", [8, 7, 7], id="number"),
+]
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize(("kind", "definition", "key", "values"), EXPRESSIONS)
+def test_a_partition_expr_names_one_of_the_partition_columns(
+    paimon: PaimonCatalogResource,
+    kind: str,
+    definition: dg.PartitionsDefinition[str],
+    key: str,
+    values: list[Any],
+) -> None:
+    table = paimon.catalog().create_table(
+        "lake.sales", f"region STRING, p {kind}, id BIGINT", partition_by=["region", "p"]
+    )
+    typed = pa.array(values, to_arrow_type(table.load().schema.fields[1].type))
+    table.append(pa.table({"region": ["eu", "eu", "us"], "p": typed, "id": [1, 2, 3]}))
+    consume, loaded = consumer(definition)
+
+    new = pa.table({"region": ["de"], "p": typed[1:2], "id": [5]})
+    metadata = {"write_mode": "overwrite", "partition_expr": "p"}
+    run(paimon, producer(new, partitions_def=definition, metadata=metadata), consume, key=key)
+
+    assert [rows["id"].to_pylist() for rows in loaded] == [[5]]
+    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [1, 5]
+
+
+def test_a_partition_expr_maps_dimensions_to_columns_of_a_new_table(
+    paimon: PaimonCatalogResource,
+) -> None:
+    definition = dg.MultiPartitionsDefinition(
+        {"area": dg.StaticPartitionsDefinition(["eu", "us"]), "month": DAILY}
+    )
+    metadata = {
+        "write_mode": "overwrite",
+        "partition_expr": {"area": "region", "month": "dt"},
+    }
+    consume, loaded = consumer(definition)
+    for area, number in (("eu", 1), ("us", 2), ("us", 3)):
+        new = pa.table({"dt": [date(2026, 1, 2)], "region": [area], "id": [number]})
+        overwriting = producer(new, partitions_def=definition, metadata=metadata)
+        run(paimon, overwriting, consume, key=f"{area}|2026-01-02")
+
+    table = paimon.load_table("lake.sales")
+    assert table.load().schema.partition_keys == ("region", "dt")
+    assert [rows["id"].to_pylist() for rows in loaded] == [[1], [2], [3]]
+    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [1, 3]
+
+
+def test_an_input_of_another_run_uses_the_partition_expr_of_the_asset_or_its_own(
+    paimon: PaimonCatalogResource,
+) -> None:
+    table = paimon.catalog().create_table(
+        "lake.sales", "made DATE, sold DATE, id BIGINT", partition_by=["made", "sold"]
+    )
+    first, second = date(2026, 1, 1), date(2026, 1, 2)
+    table.append(pa.table({"made": [first, second], "sold": [second, first], "id": [1, 2]}))
+    upstream = producer(None, partitions_def=DAILY, metadata={"partition_expr": "made"})
+    loaded: list[list[int]] = []
+
+    def build(name: str, metadata: dict[str, str]) -> dg.AssetsDefinition:
+        @dg.asset(
+            name=name,
+            ins={"sales": dg.AssetIn(["lake", "sales"], metadata=metadata)},
+            partitions_def=DAILY,
+        )
+        def consume(sales: pa.Table) -> None:
+            loaded.append(sales["id"].to_pylist())
+
+        return consume
+
+    consumers = [build("by_made", {}), build("by_sold", {"partition_expr": "sold"})]
+    for each in consumers:
+        dg.materialize(
+            [upstream, each],
+            selection=[each],
+            resources={"io_manager": PaimonIOManager(paimon=paimon)},
+            partition_key="2026-01-01",
+        )
+
+    assert loaded == [[1], [2]]
+
+
+@pytest.mark.parametrize(
+    ("definition", "key", "expr", "message"),
+    [
+        (DAILY, "2026-01-01", "TO_DATE(dt)", "must name partition columns of the table, which are"),
+        (DAILY, "2026-01-01", {"dt": "dt"}, "must be the name of the column of the partitions"),
+        (
+            HOURLY,
+            "2026-01-01-05:00",
+            "day",
+            "is a part of a day, and the column 'day' of type DATE",
+        ),
+        (
+            dg.MultiPartitionsDefinition({"a": PARTITIONS, "b": DAILY}),
+            "2026-01-01|2026-01-01",
+            {"a": "dt"},
+            "must name a column for each of the dimensions a, b",
+        ),
+    ],
+    ids=["an expression", "a mapping", "an hour of a day", "a missing dimension"],
+)
+def test_a_wrong_partition_expr_is_refused(
+    paimon: PaimonCatalogResource,
+    definition: dg.PartitionsDefinition[str],
+    key: str,
+    expr: object,
+    message: str,
+) -> None:
+    paimon.catalog().create_table(
+        "lake.sales", "dt STRING, day DATE, id BIGINT", partition_by=["dt", "day"]
+    )
+    metadata = {"partition_expr": expr}
+
+    with pytest.raises(InputError, match=message):
+        run(paimon, producer(rows(1), partitions_def=definition, metadata=metadata), key=key)
 
 
 def test_a_missing_partition_is_loaded_as_an_empty_table(

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 import dagster as dg
 import pytest
@@ -12,7 +13,7 @@ from paimon_orch.dagster import (
     build_remove_orphan_files_job,
 )
 from paimon_orch.dagster.schedules import compute_schedule_minute
-from paimon_orch.errors import InputError
+from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.table.table import Table
 
 PARTITIONS = dg.StaticPartitionsDefinition(["2026-01-01", "2026-01-02", "2026-01-03"])
@@ -77,10 +78,32 @@ def test_the_schedule_is_skipped_if_there_is_nothing_to_compact(
 
 
 @pytest.mark.slow
-def test_the_schedule_of_a_missing_table_is_skipped(paimon: PaimonCatalogResource) -> None:
-    assert isinstance(
-        evaluate_schedule(build_compaction_schedule("lake.orders"), paimon), dg.SkipReason
-    )
+def test_the_schedule_is_skipped_only_until_its_table_is_created(
+    paimon: PaimonCatalogResource, create: Callable[..., Table]
+) -> None:
+    schedule = build_compaction_schedule("lake.orders")
+    with pytest.raises(NotFoundError, match="warehouse"):  # there is none
+        evaluate_schedule(schedule, paimon)
+    create("lake.items")
+    assert isinstance(evaluate_schedule(schedule, paimon), dg.SkipReason)
+    create("lake.order")
+    with pytest.raises(NotFoundError, match=r"did you mean lake\.order|did you mean order"):
+        evaluate_schedule(schedule, paimon)
+
+
+@pytest.mark.slow
+def test_the_schedule_of_a_dropped_table_fails(paimon: PaimonCatalogResource) -> None:
+    paimon.catalog().create_database("lake")
+    schedule = build_compaction_schedule("lake.orders")
+    compacted = dg.AssetMaterialization(["lake", "orders", "orders_compaction"])
+
+    with dg.DagsterInstance.local_temp() as instance:
+        instance.report_runless_asset_event(compacted)
+        context = dg.build_schedule_context(
+            instance, datetime(2026, 1, 4, 3, tzinfo=UTC), resources={"paimon": paimon}
+        )
+        with context, pytest.raises(NotFoundError, match="was dropped or renamed"):
+            schedule(context)
 
 
 def test_the_minute_of_a_schedule_depends_only_on_the_table_name() -> None:

@@ -120,6 +120,12 @@ class CatalogAttributes(Attributes):
         description="Options of the object store. The UI shows them; put secrets into the "
         "environment variable PAIMON_STORAGE_OPTIONS.",
     )
+    resource_prefix: str = Field(
+        default="",
+        pattern="^([A-Za-z_][A-Za-z0-9_]*)?$",
+        description="What the names of the resources paimon and spark begin with. Components of "
+        "different catalogs need different ones, such as eu_.",
+    )
     spark: SparkAttributes = Field(
         default=SparkAttributes(),
         description="The Spark session, for all components of the catalog.",
@@ -142,7 +148,8 @@ class CatalogAttributes(Attributes):
             self._list_catalog_options(),
             _to_option_items(self.storage_options),
         )
-        return {"paimon": paimon, "spark": self.spark.build_resource()}
+        prefix = self.resource_prefix
+        return {f"{prefix}paimon": paimon, f"{prefix}spark": self.spark.build_resource()}
 
     @property
     def has_catalog(self) -> bool:

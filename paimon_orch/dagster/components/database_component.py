@@ -9,25 +9,31 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import dagster as dg
+from dagster._core.storage.defs_state.base import DefsStateStorage
 from dagster.components import DefsStateConfig, DefsStateConfigArgs, ResolvedDefsStateConfig
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from paimon_orch.dagster.components.asset_overrides import AssetOverrides
 from paimon_orch.dagster.components.attribute_rules import DATABASE_RULE
 from paimon_orch.dagster.components.component_attributes import TableAttributes
+from paimon_orch.dagster.components.lake_report_attributes import LakeReportAttributes
 from paimon_orch.dagster.components.maintenance_definitions import (
     build_jobs,
     build_schedules,
     get_sensor_options,
 )
 from paimon_orch.dagster.components.partition_attributes import PartitionsAttributes
+from paimon_orch.dagster.components.scaffolding import PaimonDatabaseScaffolder
 from paimon_orch.dagster.components.table_component import PaimonTableComponent
 from paimon_orch.dagster.jobs import JobScope
 from paimon_orch.dagster.maintenance_assets import MaintenanceAssetRun
-from paimon_orch.dagster.names import TableAssetKind, check_table_name
+from paimon_orch.dagster.names import TableAssetKind, check_table_name, join_definition_name
+from paimon_orch.dagster.run_requests import build_partitions_requests
+from paimon_orch.dagster.sensor import has_small_manifests
 from paimon_orch.dagster.tables_sensor import build_tables_sensor
 from paimon_orch.errors import CorruptFileError, InputError, NotFoundError, UnsupportedError
 from paimon_orch.safe_text import get_logger
+from paimon_orch.table.table import Table
 
 logger = get_logger(__name__)
 
@@ -42,31 +48,6 @@ def _pause_garbage_collection() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
-
-
-class DatabaseScaffoldParams(BaseModel):
-    """The parameters of ``dg scaffold defs``."""
-
-    database: str = Field(default="database", description="The name of the database.")
-
-
-class PaimonDatabaseScaffolder(dg.Scaffolder[DatabaseScaffoldParams]):
-    """Writes the YAML of a component that can be loaded without changes."""
-
-    @classmethod
-    def get_scaffold_params(cls) -> type[DatabaseScaffoldParams]:
-        """Return the parameters of the command."""
-        return DatabaseScaffoldParams
-
-    def scaffold(self, request: dg.ScaffoldRequest[DatabaseScaffoldParams]) -> None:
-        """Write the YAML."""
-        attributes = {
-            "database": request.params.database,
-            "warehouse": "{{ env.PAIMON_WAREHOUSE }}",
-            "select": ["*"],
-            "snapshot_expiration": {"retain_for": "24 h"},
-        }
-        dg.scaffold_component(request, attributes)
 
 
 @dg.scaffold_with(PaimonDatabaseScaffolder)
@@ -91,6 +72,11 @@ class PaimonDatabaseComponent(TableAttributes, dg.StateBackedComponent):
     exclude: list[str] = Field(
         default=[], description="Shell patterns of the names of tables to exclude."
     )
+    lake_report: LakeReportAttributes | None = Field(
+        default=None,
+        description="Asset with the doctor's report of the tables, and its schedule; {} for the "
+        "defaults.",
+    )
     defs_state: ResolvedDefsStateConfig = Field(
         default_factory=DefsStateConfigArgs.local_filesystem,
         description="Where the names of the discovered tables are stored.",
@@ -112,7 +98,7 @@ class PaimonDatabaseComponent(TableAttributes, dg.StateBackedComponent):
 
     def write_state_to_path(self, state_path: Path) -> None:
         """Discover the tables in the catalog, and write their partition columns by table name."""
-        paimon = self.resources().get("paimon")
+        paimon = self.resources().get(f"{self.resource_prefix}paimon")
         if paimon is None:
             raise InputError(
                 "'catalog', 'warehouse' or 'metastore' is required to discover the tables of "
@@ -128,14 +114,38 @@ class PaimonDatabaseComponent(TableAttributes, dg.StateBackedComponent):
                 logger.warning("%s; the table is skipped", error)
                 continue
             try:
-                partition_columns[name] = list(
-                    catalog.table(table).stores.get_schema().partition_keys
-                )
+                opened = catalog.table(table)
+                partition_columns[name] = list(opened.stores.get_schema().partition_keys)
+                if partition_columns[name]:
+                    self._add_partitions(opened)
             except NotFoundError:  # another process drops or creates the table
                 continue
             except (CorruptFileError, InputError, UnsupportedError) as error:
                 logger.warning("%s; the table %s is skipped", error, table)
         state_path.write_text(json.dumps(partition_columns), encoding="utf-8")
+
+    def _add_partitions(self, table: Table) -> None:
+        """Add the dynamic partitions of a table, if there is an instance; sensors do this later.
+
+        Tables with large manifests are left to the sensor.
+        """
+        storage = DefsStateStorage.get()
+        definition = self.table_component(table.identifier, partitioned=True).partitions_def(
+            table.identifier
+        )
+        if storage is None or not storage.has_instance or definition is None:
+            return
+        from paimon_orch.steps.inspection.inspect import inspect_newest  # definitions load without
+
+        instance: dg.DagsterInstance = storage._instance  # noqa: SLF001 - Dagster passes no other
+        state = table.load()
+        if state.snapshot is None or not has_small_manifests(state, state.snapshot):
+            return
+        paths = inspect_newest(state).partitions
+        for request in build_partitions_requests(
+            state.schema, definition, instance, present=paths, touched=()
+        ):
+            instance.add_dynamic_partitions(request.partitions_def_name, [*request.partition_keys])
 
     def build_defs_from_state(
         self,
@@ -162,6 +172,7 @@ class PaimonDatabaseComponent(TableAttributes, dg.StateBackedComponent):
         with _pause_garbage_collection():
             return dg.Definitions.merge(
                 self._build_shared_definitions(shared),
+                *self._build_lake_report(),
                 *(table.definitions(self._build_overrides(table)) for table in own),
             )
 
@@ -190,7 +201,10 @@ class PaimonDatabaseComponent(TableAttributes, dg.StateBackedComponent):
             assets=[
                 asset
                 for table in tables
-                for asset in table.build_assets(self._build_overrides(table))
+                for asset in table.build_assets(
+                    self._build_overrides(table),
+                    join_definition_name("latest_snapshot", *sensor_name),
+                )
             ],
             asset_checks=[check for table in tables for check in table.build_checks()],
             jobs=jobs,
@@ -198,6 +212,17 @@ class PaimonDatabaseComponent(TableAttributes, dg.StateBackedComponent):
             sensors=sensors,
             resources=self.resources(),
         )
+
+    def _build_lake_report(self) -> Iterator[dg.Definitions]:
+        if self.lake_report is not None:
+            yield self.lake_report.build_defs(
+                [self.name or self.database],
+                select=[f"{self.database}.{pattern}" for pattern in self.select],
+                exclude=[f"{self.database}.{pattern}" for pattern in self.exclude],
+                key_prefix=self.key_prefix,
+                resource_prefix=self.resource_prefix,
+                running=self.running,
+            )
 
     def _build_overrides(self, table: PaimonTableComponent) -> AssetOverrides:
         return AssetOverrides(

@@ -1,6 +1,7 @@
 """Attributes of freshness in the YAML of components."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Annotated, ClassVar
 
 import dagster as dg
@@ -41,6 +42,14 @@ class FreshnessAttributes(Attributes):
     timezone: Annotated[str, TIMEZONE_RULE] = Field(
         default="UTC", description="Time zone of deadline_cron."
     )
+
+    @property
+    def window(self) -> timedelta:
+        """The age above which a commit is not fresh when it is reported."""
+        self.policy()  # refuses attributes without a window
+        if self.fail_after is not None:
+            return parse_duration("fail_after", self.fail_after)
+        return parse_duration("within", self.within)
 
     def policy(self) -> dg.FreshnessPolicy:
         """Return Dagster's policy; raises :class:`InputError` unless exactly one kind is set."""

@@ -46,6 +46,7 @@ def build_jobs(attributes: TableAttributes, scope: JobScope) -> list[dg.JobDefin
             op=attributes.other_ops,
             run_tags=tags,
             run_on=attributes.run_on,
+            resource_prefix=attributes.resource_prefix,
         )
         for step in steps
     ]

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Annotated, Any
 
 import dagster as dg
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from paimon_orch.dagster.components.asset_overrides import AssetOverrides
 from paimon_orch.dagster.components.attribute_rules import TABLE_RULE
@@ -14,6 +14,7 @@ from paimon_orch.dagster.components.maintenance_definitions import (
     build_schedules,
     get_sensor_options,
 )
+from paimon_orch.dagster.components.scaffolding import PaimonTableScaffolder
 from paimon_orch.dagster.components.translation import translate_spec
 from paimon_orch.dagster.health_checks import TableChecks, build_paimon_table_checks
 from paimon_orch.dagster.jobs import JobScope
@@ -24,36 +25,16 @@ from paimon_orch.dagster.maintenance_assets import (
     build_file_index_asset,
     build_file_index_spec,
 )
-from paimon_orch.dagster.names import TableAssetKind, group_name, table_asset_key
+from paimon_orch.dagster.names import (
+    TableAssetKind,
+    definition_name,
+    group_name,
+    table_asset_key,
+)
+from paimon_orch.dagster.partitions_definitions import find_dynamic_definitions
 from paimon_orch.dagster.quality_checks import build_paimon_quality_checks
 from paimon_orch.dagster.schedules import build_compaction_schedule
 from paimon_orch.dagster.sensor import WatchedTable, build_watch_sensor
-
-
-class TableScaffoldParams(BaseModel):
-    """The parameters of ``dg scaffold defs``."""
-
-    table: str = Field(default="database.table", description="The table as database.table.")
-
-
-class PaimonTableScaffolder(dg.Scaffolder[TableScaffoldParams]):
-    """Writes the YAML of a component that can be loaded without changes."""
-
-    @classmethod
-    def get_scaffold_params(cls) -> type[TableScaffoldParams]:
-        """Return the parameters of the command."""
-        return TableScaffoldParams
-
-    def scaffold(self, request: dg.ScaffoldRequest[TableScaffoldParams]) -> None:
-        """Write the YAML."""
-        attributes = {
-            "table": request.params.table,
-            "warehouse": "{{ env.PAIMON_WAREHOUSE }}",
-            "trigger": "sensor",
-            "snapshot_expiration": {"retain_for": "24 h"},
-            "orphan_files": {"older_than": "3 d", "dry_run": True},
-        }
-        dg.scaffold_component(request, attributes)
 
 
 @dg.scaffold_with(PaimonTableScaffolder)
@@ -148,21 +129,32 @@ class PaimonTableComponent(TableAttributes, dg.Component):
         )
 
     def build_assets(
-        self, overrides: AssetOverrides | None = None
+        self, overrides: AssetOverrides | None = None, sensor_name: str | None = None
     ) -> list[dg.AssetSpec | dg.AssetsDefinition]:
-        """Return the assets of the table."""
+        """Return the assets of the table; ``sensor_name`` is that of the sensor of many tables."""
         self.freshness_policy()  # the policy is validated even if the asset is not defined here
         overrides = overrides or AssetOverrides(self.get_asset_spec, self.execute)
         kinds = [TableAssetKind.TABLE] if self.external else []
         kinds.append(TableAssetKind.COMPACTION)
         if self.file_index:
             kinds.append(TableAssetKind.FILE_INDEX)
-        return [self._build_asset(kind, overrides) for kind in kinds]
+        sensor = sensor_name or definition_name("latest_snapshot", self.table, self.key_prefix)
+        return [self._build_asset(kind, overrides, sensor) for kind in kinds]
+
+    def _name_sensor(self, spec: dg.AssetSpec, sensor: str) -> dg.AssetSpec:
+        """Return the spec of an asset that says which sensor adds its partitions."""
+        definition = spec.partitions_def
+        is_dynamic = definition is not None and any(find_dynamic_definitions(definition))
+        if not is_dynamic or self.build_watched_table() is None:
+            return spec
+        hint = f"The sensor `{sensor}` adds its partitions while it is started."
+        return spec.replace_attributes(description=f"{spec.description or ''}\n\n{hint}".strip())
 
     def _build_asset(
-        self, kind: TableAssetKind, overrides: AssetOverrides
+        self, kind: TableAssetKind, overrides: AssetOverrides, sensor: str
     ) -> dg.AssetSpec | dg.AssetsDefinition:
         spec = overrides.build_spec(kind, self.table, self._build_default_spec(kind))
+        spec = self._name_sensor(spec, sensor)
         if kind is TableAssetKind.TABLE:
             return spec
         is_compaction = kind is TableAssetKind.COMPACTION
@@ -175,6 +167,7 @@ class PaimonTableComponent(TableAttributes, dg.Component):
             allowances=self.allowances,
             checks=self.checks,
             execute=overrides.execute,
+            resource_prefix=self.resource_prefix,
             op=op if is_compaction else op.model_copy(update={"name": None}),
             run_on=self.run_on,
             spec=spec,
@@ -187,11 +180,23 @@ class PaimonTableComponent(TableAttributes, dg.Component):
         if self.checks is not None:
             limits = self.checks
             checks += [
-                build_paimon_table_checks(self.table, limits=limits, key_prefix=prefix, op=op)
+                build_paimon_table_checks(
+                    self.table,
+                    limits=limits,
+                    key_prefix=prefix,
+                    op=op,
+                    resource_prefix=self.resource_prefix,
+                )
             ]
         if self.never:
             checks += [
-                build_paimon_quality_checks(self.table, self.never, key_prefix=prefix, op=op)
+                build_paimon_quality_checks(
+                    self.table,
+                    self.never,
+                    key_prefix=prefix,
+                    op=op,
+                    resource_prefix=self.resource_prefix,
+                )
             ]
         return checks
 
@@ -200,8 +205,10 @@ class PaimonTableComponent(TableAttributes, dg.Component):
         reports_only = self.trigger == "automation" and self.external
         if self.trigger != "sensor" and not reports_only:
             return None
-        # Freshness policies and automation conditions ignore observations of external assets.
-        is_materialized = reports_only or self.freshness is not None
+        # Freshness policies and automation conditions ignore observations of external assets, and
+        # Dagster compares their data versions only with the runs of assets without partitions.
+        is_unsynced = self.external and self.partitions is None
+        is_materialized = reports_only or self.freshness is not None or is_unsynced
         return WatchedTable(
             table=self.table,
             partitions_def=self._partitions_def,
@@ -213,9 +220,11 @@ class PaimonTableComponent(TableAttributes, dg.Component):
             if self.checks is None
             else TableChecks.of(self.table, self.checks, self.key_prefix),
             report_as="materialization" if is_materialized else "observation",
+            fresh_within=None if self.freshness is None else self.freshness.window,
             request_runs=not reports_only,
             op=self.compaction_op,
             run_tags=self.run_tags,
+            resource_prefix=self.resource_prefix,
         )
 
     def build_compaction_schedules(self) -> list[dg.ScheduleDefinition]:
@@ -232,6 +241,7 @@ class PaimonTableComponent(TableAttributes, dg.Component):
             max_partitions_per_run=self.max_partitions_per_run,
             op=self.compaction_op,
             run_tags=self.run_tags,
+            resource_prefix=self.resource_prefix,
             default_status=status.RUNNING if self.running else status.STOPPED,
         )
         return [schedule]

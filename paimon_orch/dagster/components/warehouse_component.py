@@ -15,6 +15,7 @@ from paimon_orch.dagster.components.attribute_rules import (
     TIMEZONE_RULE,
 )
 from paimon_orch.dagster.components.component_attributes import CatalogAttributes
+from paimon_orch.dagster.components.lake_report_attributes import LakeReportAttributes
 from paimon_orch.dagster.components.warehouse_attributes import BudgetAttributes, PriceAttributes
 from paimon_orch.dagster.components.warehouse_job import (
     build_warehouse_job,
@@ -119,6 +120,11 @@ class PaimonWarehouseComponent(CatalogAttributes, dg.Component):
     timezone: Annotated[str, TIMEZONE_RULE] = Field(
         default="UTC", description="Time zone of the cron schedule."
     )
+    lake_report: LakeReportAttributes | None = Field(
+        default=None,
+        description="Asset with the doctor's report of the tables, and its schedule; {} for the "
+        "defaults.",
+    )
     op: OpSpec | None = Field(
         default=None, description="Name, tags, description and pool of the op of the job."
     )
@@ -177,7 +183,22 @@ class PaimonWarehouseComponent(CatalogAttributes, dg.Component):
         return self.definitions()
 
     def definitions(self) -> dg.Definitions:
-        """Return the job, its schedule and the asset of the history table."""
+        """Return the job, its schedule, the asset of the history table, and the report."""
+        maintenance = self._build_maintenance()
+        if self.lake_report is None:
+            return maintenance
+        report = self.lake_report.build_defs(
+            (),
+            select=self.select,
+            exclude=self.exclude,
+            key_prefix=self.key_prefix,
+            history_table=self.history_table,
+            resource_prefix=self.resource_prefix,
+            running=self.running,
+        )
+        return dg.Definitions.merge(maintenance, report)
+
+    def _build_maintenance(self) -> dg.Definitions:
         allowances = Allowances(
             stale_external=self.allow_stale_external, unknown_options=self.allow_unknown_options
         )
@@ -189,6 +210,7 @@ class PaimonWarehouseComponent(CatalogAttributes, dg.Component):
             config={"dry_run": True, **build_allowance_config(allowances)},
             op=self.op or DEFAULT_OP,
             run_tags=self.run_tags,
+            resource_prefix=self.resource_prefix,
         )
         status = dg.DefaultScheduleStatus
         schedule = build_warehouse_schedule(

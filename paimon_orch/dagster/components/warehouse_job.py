@@ -1,6 +1,7 @@
 """The job that maintains all tables of a catalog, and its metadata."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -8,6 +9,7 @@ from dagster.components.resolved.core_models import OpSpec
 from pydantic import Field
 
 from paimon_orch.catalog.catalog import Catalog
+from paimon_orch.dagster.components.warehouse_attributes import BudgetAttributes
 from paimon_orch.dagster.error_conversion import raise_dagster_errors
 from paimon_orch.dagster.jobs import NO_TAGS
 from paimon_orch.dagster.names import check_table_name, table_asset_key
@@ -17,8 +19,13 @@ from paimon_orch.dagster.resources import (
     ExecutorChoice,
     PaimonCatalogResource,
     SparkSessionResource,
+    add_resource_prefix,
 )
-from paimon_orch.dagster.run_config import AllowanceConfig, report_stale_options
+from paimon_orch.dagster.run_config import (
+    AllowanceConfig,
+    build_config_class,
+    report_stale_options,
+)
 from paimon_orch.dagster.run_metadata import Metadata, build_metadata_table
 from paimon_orch.dagster.spark_links import build_executor, build_spark_link_metadata
 from paimon_orch.errors import InputError
@@ -28,6 +35,7 @@ from paimon_orch.steps.autopilot.action_outcome import (
     MaintenancePrices,
     OutcomeKind,
 )
+from paimon_orch.steps.autopilot.budgets import MaintenanceBudgets
 from paimon_orch.steps.autopilot.decisions import DecisionState, MaintenanceDecision
 from paimon_orch.steps.autopilot.maintenance_request import MaintenanceRequest
 
@@ -70,6 +78,11 @@ _OUTCOME_COLUMNS = {
 }
 
 
+def _budget_field(name: str) -> Any:
+    attribute = BudgetAttributes.model_fields[name]
+    return Field(default=attribute.default, description=attribute.description)
+
+
 class WarehouseRunConfig(AllowanceConfig):
     """Run config of the maintenance of many tables."""
 
@@ -77,9 +90,20 @@ class WarehouseRunConfig(AllowanceConfig):
         default=True, description="Report what the run would do, without changing tables."
     )
     executor: ExecutorChoice = Field(default=ExecutorChoice.auto, description=RUN_EXECUTOR_HELP)
+    max_bytes: str | None = _budget_field("max_bytes")
+    max_bytes_per_hour: str | None = _budget_field("max_bytes_per_hour")
+    max_concurrent: int = _budget_field("max_concurrent")
+    hours: str | None = _budget_field("hours")
+    min_score: float = _budget_field("min_score")
+
+    def build_budgets(self) -> MaintenanceBudgets:
+        """Return the budgets of the run; raises :class:`InputError` for invalid values."""
+        return MaintenanceBudgets(
+            **{field.name: getattr(self, field.name) for field in fields(MaintenanceBudgets)}
+        )
 
 
-def build_warehouse_job(
+def build_warehouse_job(  # noqa: PLR0913 - keywords of a factory
     name: str,
     request: MaintenanceRequest,
     prices: MaintenancePrices,
@@ -88,28 +112,34 @@ def build_warehouse_job(
     config: Mapping[str, Any] | None = None,
     op: OpSpec = DEFAULT_OP,
     run_tags: Mapping[str, str] = NO_TAGS,
+    resource_prefix: str = "",
 ) -> dg.JobDefinition:
     """Return a job that plans and runs the maintenance of all tables that a request selects.
 
-    The tables are listed by each run. ``config`` is the default run config of the op.
+    The tables are listed by each run. ``config`` is the default run config of the op, in addition
+    to the budgets of the request.
     """
     assert request.history_table is not None
+    config = asdict(request.budgets) | dict(config or {})
+    config_class = build_config_class(WarehouseRunConfig, config)
     history = table_asset_key(request.history_table, key_prefix)
 
     @dg.op(
         name=op.name or f"{name}_op",  # ops and jobs share one namespace
         description=op.description,
         out=dg.Out(dg.Nothing),
-        config_schema=WarehouseRunConfig.to_fields_dict(),
+        config_schema=config_class.to_fields_dict(),
         tags=op.tags,
         pool=op.pool or f"paimon/{name}",
     )
+    @add_resource_prefix(resource_prefix)
     def perform(
         context: dg.OpExecutionContext, paimon: PaimonCatalogResource, spark: SparkSessionResource
     ) -> None:
-        run = _WarehouseRun(context, request, key_prefix)
-        run_config = WarehouseRunConfig(**context.op_config)
+        run_config = config_class(**context.op_config)
         with raise_dagster_errors(str(request.history_table), context):
+            budgeted = replace(request, budgets=run_config.build_budgets())
+            run = _WarehouseRun(context, budgeted, key_prefix)
             run.execute(run_config, paimon, spark, prices)
 
     @dg.job(
@@ -118,7 +148,7 @@ def build_warehouse_job(
         "manifest compactions, file indexes and the expiration of snapshots, ranked by the read "
         f"cost saved for a rewritten byte. Records each action in `{request.history_table}`.",
         run_tags=run_tags,
-        config={"ops": {"maintain": {"config": dict(config or {})}}},
+        config={"ops": {"maintain": {"config": config}}},
         executor_def=dg.in_process_executor,
         metadata={"paimon/history": dg.MetadataValue.asset(history)},
     )

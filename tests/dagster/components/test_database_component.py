@@ -62,6 +62,36 @@ def test_matching_tables_are_discovered(warehouse: str, tmp_path: Path) -> None:
     }
 
 
+def test_a_refresh_adds_the_partitions_of_tables_before_a_sensor_runs(
+    warehouse: str, paimon: PaimonCatalogResource, upsert: Callable[..., None], tmp_path: Path
+) -> None:
+    upsert(paimon.load_table("lake.orders"), "2026-01-01", "2026-01-02")
+
+    with dg.DagsterInstance.local_temp() as instance:  # provides the storage of state
+        state = discover(tmp_path, warehouse=warehouse)
+        definition = partitions_of(component(warehouse=warehouse).definitions(state), "orders")
+        assert definition is not None
+        known = definition.get_partition_keys(dynamic_partitions_store=instance)
+
+    assert known == ["2026-01-01", "2026-01-02"]
+
+
+def test_assets_with_dynamic_partitions_say_which_sensor_adds_them() -> None:
+    tables = {"items": [], "orders": ["dt"]}
+
+    def describe(table: str, **attributes: Any) -> str:
+        defs = component(warehouse="/lake", **attributes).definitions(tables)
+        key = dg.AssetKey(["lake", table, f"{table}_compaction"])
+        return str(defs.resolve_assets_def(key).get_asset_spec(key).description)
+
+    assert describe("orders").endswith(
+        "The sensor `latest_snapshot__lake` adds its partitions while it is started."
+    )
+    assert "latest_snapshot" not in describe("items")
+    assert "latest_snapshot" not in describe("orders", trigger="none")
+    assert "latest_snapshot" not in describe("orders", partitions={"start": "2026-01-01"})
+
+
 def test_a_table_that_cannot_be_an_asset_is_skipped(
     warehouse: str, create: Create, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -1,3 +1,4 @@
+import json
 import runpy
 from collections.abc import Callable, Mapping
 from dataclasses import fields
@@ -7,7 +8,10 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from dagster._core.definitions.data_version import CachingStaleStatusResolver, StaleStatus
+from dagster._core.loader import LoadingContextForTest
 from pydantic import ValidationError
+from support.dagster.spark_resources import InProcessSparkResource
 from support.dagster.ticks import evaluate_sensor, scheduled_op_config
 
 from paimon_orch.dagster import CompactionPolicy, PaimonCatalogResource, PaimonTableComponent
@@ -26,6 +30,7 @@ ATTRIBUTES: Mapping[str, Any] = {
 }
 DAY = "2026-01-01"
 COMPACTION = dg.AssetKey(["lake", "orders", "orders_compaction"])
+SENSOR = "latest_snapshot__lake__orders"
 
 
 def load(**attributes: Any) -> dg.Definitions:
@@ -325,6 +330,74 @@ def test_the_asset_has_the_freshness_policy_and_the_sensor_reports_materializati
     assert spec.freshness_policy == expected
     assert isinstance(result, dg.SensorResult)
     assert [type(event) for event in result.asset_events] == [dg.AssetMaterialization]
+
+
+@pytest.mark.parametrize(
+    ("freshness", "hours", "kind"),
+    [
+        ({"fail_after": "24 h"}, 23, dg.AssetMaterialization),
+        ({"fail_after": "24 h"}, 25, dg.AssetObservation),
+        ({"deadline_cron": "0 6 * * *", "within": "2 h"}, 3, dg.AssetObservation),
+        (None, 25, dg.AssetMaterialization),
+    ],
+    ids=["fresh", "old", "before the deadline", "no policy"],
+)
+def test_a_sensor_that_starts_does_not_make_old_data_fresh(
+    orders: Table,
+    upsert: Callable[..., None],
+    paimon: PaimonCatalogResource,
+    instance: dg.DagsterInstance,
+    freshness: object,
+    hours: int,
+    kind: type,
+) -> None:
+    upsert(orders, DAY)
+    path = Path(orders.stores.snapshots.path(1))
+    snapshot = json.loads(path.read_text())
+    path.write_text(
+        json.dumps({**snapshot, "timeMillis": snapshot["timeMillis"] - hours * 3600_000})
+    )
+    sensor = load(freshness=freshness, partitions=None).resolve_sensor_def(SENSOR)
+
+    result = evaluate_sensor(sensor, paimon, instance)
+
+    assert isinstance(result, dg.SensorResult)
+    assert [type(event) for event in result.asset_events] == [kind]
+
+
+@pytest.mark.parametrize("partitions", [None, {"start": DAY}, {"dynamic": True}])
+def test_the_compaction_of_an_external_table_is_in_sync_after_it_succeeded(
+    orders: Table,
+    upsert: Callable[..., None],
+    paimon: PaimonCatalogResource,
+    instance: dg.DagsterInstance,
+    partitions: object,
+) -> None:
+    upsert(orders, DAY)
+    defs = load(partitions=partitions, warehouse=None)
+    resources = {"paimon": paimon, "spark": InProcessSparkResource()}
+    defs = dg.Definitions.merge(defs, dg.Definitions(resources=resources))
+    tick = evaluate_sensor(defs.resolve_sensor_def(SENSOR), paimon, instance)
+    assert isinstance(tick, dg.SensorResult)
+    for added in tick.dynamic_partitions_requests or ():
+        instance.add_dynamic_partitions(added.partitions_def_name, [*added.partition_keys])
+    for event in tick.asset_events:
+        instance.report_runless_asset_event(event)
+    [request] = tick.run_requests or ()
+
+    defs.resolve_implicit_global_asset_job_def().execute_in_process(
+        instance=instance,
+        asset_selection=[COMPACTION],
+        run_config=request.run_config,
+        partition_key=request.partition_key,
+    )
+
+    statuses = CachingStaleStatusResolver(
+        instance, defs.resolve_asset_graph(), LoadingContextForTest(instance)
+    )
+    key = DAY if partitions else None
+    assert statuses.get_status(COMPACTION, key) is StaleStatus.FRESH
+    assert statuses.get_status(dg.AssetKey(["lake", "orders"]), key) is StaleStatus.FRESH
 
 
 @pytest.mark.parametrize(

@@ -97,6 +97,30 @@ def test_new_tables_are_maintained_without_new_definitions(
     assert [file for split in table.files() for file in split.files][1:] == []
 
 
+def test_the_launchpad_shows_a_dry_run_and_the_budgets(tmp_path: Path) -> None:
+    budgets = {"max_bytes": "5 gb", "max_concurrent": 2, "hours": "22-6", "min_score": 3.0}
+
+    job = resolve_job(tmp_path, budgets=budgets)
+
+    assert job.run_config == {
+        "ops": {"maintain": {"config": {**budgets, "max_bytes_per_hour": None, "dry_run": True}}}
+    }
+
+
+def test_a_run_has_the_budgets_of_the_component_except_those_of_its_config(
+    tmp_path: Path, instance: dg.DagsterInstance
+) -> None:
+    create_lake(tmp_path)
+    job = resolve_job(tmp_path, budgets={"min_score": 1_000_000.0})
+
+    refused = observations_of(run_job(job, instance, dry_run=True))[HISTORY]
+    allowed = observations_of(run_job(job, instance, dry_run=True, min_score=1.0))[HISTORY]
+    wrong = run_job(job, instance, hours="late")
+
+    assert refused["paimon/chosen"] < allowed["paimon/chosen"] == 4
+    assert not wrong.success
+
+
 @pytest.mark.slow
 def test_a_dry_run_changes_no_table(tmp_path: Path, instance: dg.DagsterInstance) -> None:
     catalog = create_lake(tmp_path)
@@ -166,9 +190,8 @@ def test_no_run_is_requested_while_another_is_unfinished() -> None:
         )
         second = schedule.evaluate_tick(dg.build_schedule_context(instance=instance))
 
-    assert [request.run_config for request in first.run_requests or ()] == [
-        {"ops": {"maintain": {"config": {"dry_run": False}}}}
-    ]
+    [request] = first.run_requests or ()
+    assert request.run_config["ops"]["maintain"]["config"]["dry_run"] is False
     assert not second.run_requests
     assert second.skip_message == f"run {run.run_id} of paimon_maintenance is unfinished"
 

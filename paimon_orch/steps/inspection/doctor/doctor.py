@@ -36,7 +36,7 @@ from paimon_orch.steps.inspection.doctor.doctor_findings import (
     Severity,
 )
 from paimon_orch.steps.inspection.doctor.file_rules import check_all_files
-from paimon_orch.steps.inspection.doctor.layout_rules import check_layout
+from paimon_orch.steps.inspection.doctor.layout_rules import build_judge, check_layout
 from paimon_orch.steps.inspection.doctor.option_rules import check_options
 from paimon_orch.steps.inspection.doctor.rule_context import RESTORE_FILE, RuleContext
 from paimon_orch.steps.inspection.doctor.snapshot_rules import (
@@ -134,7 +134,12 @@ def _examine(
         stores = table.stores.hold(table.hint.take())  # the table was opened just now
         examination = _Examination(table, stores, time.time() if now is None else now)
         yield from examination.run(check_files=check_files, deep=deep)
-        examined = ExaminedTable(name=name, files=examination.files, bytes=examination.bytes)
+        examined = ExaminedTable(
+            name=name,
+            files=examination.files,
+            bytes=examination.bytes,
+            requests=examination.requests,
+        )
 
     _collect(findings, name, run(), lambda: table)
     return examined, _sort(findings)
@@ -222,6 +227,7 @@ class _Examination:
         self._context = RuleContext(table, stores, now)
         self.files = 0
         self.bytes = 0
+        self.requests = 0
 
     def run(self, *, check_files: bool, deep: bool) -> Iterator[DoctorFinding]:
         context = self._context
@@ -257,9 +263,10 @@ class _Examination:
             yield from check_chain(context, chain)
         report = inspect_newest(state)
         self.files, self.bytes = report.file_count, report.bytes
-        yield from check_layout(
-            context, state, report, chain if isinstance(chain, SnapshotChain) else None
-        )
+        judge = build_judge(context, state, report)
+        self.requests = 0 if judge is None else judge.now.requests
+        readable = chain if isinstance(chain, SnapshotChain) else None
+        yield from check_layout(context, state, report, readable, judge)
         yield from check_retention(context, state)
         yield from check_iceberg(context, state)
         yield from check_catalog_partitions(context, state)

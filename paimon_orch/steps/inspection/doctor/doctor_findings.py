@@ -87,6 +87,8 @@ class ExaminedTable:
     name: str
     files: int = 0
     bytes: int = 0
+    requests: int = 0
+    """About how many requests a scan makes to a store; 0 if the verdict could not be found."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

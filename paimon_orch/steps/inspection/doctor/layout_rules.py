@@ -44,16 +44,33 @@ _METRIC_RULES = {
 """The rules of metrics. Retention replaces the metrics of snapshots."""
 
 
+def build_judge(context: RuleContext, state: TableState, report: TableReport) -> "Judge | None":
+    """Return what judges the costs of the newest snapshot; None if its files cannot be read."""
+    from paimon_orch.steps.inspection.verdict.remedies import Inspection
+    from paimon_orch.steps.inspection.verdict.verdict import Judge
+
+    if report.health is None:
+        return None
+    inspection = Inspection(
+        table=context.table, state=state, report=report, health=report.health, now=context.now
+    )
+    return Judge(inspection, {name: METRIC_LIMITS[name] for name in _METRIC_RULES})
+
+
 def check_layout(
-    context: RuleContext, state: TableState, report: TableReport, chain: SnapshotChain | None
+    context: RuleContext,
+    state: TableState,
+    report: TableReport,
+    chain: SnapshotChain | None,
+    judge: "Judge | None",
 ) -> Iterator[DoctorFinding]:
     """Check the files of the newest snapshot; ``chain`` has the snapshots that can be read."""
     if report.problem is not None:
         yield _describe_problem(context, report, report.problem)
     yield from _check_levels(context, state, report)
     yield from _check_indexes(context, state, report)
-    if report.health is not None:
-        yield from _check_health(context, state, report, chain)
+    if judge is not None:
+        yield from _check_health(context, report, chain, judge)
 
 
 def _describe_problem(context: RuleContext, report: TableReport, problem: str) -> DoctorFinding:
@@ -132,18 +149,9 @@ def _check_indexes(
 
 
 def _check_health(
-    context: RuleContext, state: TableState, report: TableReport, chain: SnapshotChain | None
+    context: RuleContext, report: TableReport, chain: SnapshotChain | None, judge: "Judge"
 ) -> Iterator[DoctorFinding]:
     """Yield the problems of a verdict, which finds the commands."""
-    from paimon_orch.steps.inspection.verdict.remedies import Inspection
-    from paimon_orch.steps.inspection.verdict.verdict import Judge
-
-    assert report.health is not None
-    inspection = Inspection(
-        table=context.table, state=state, report=report, health=report.health, now=context.now
-    )
-    limits = {name: METRIC_LIMITS[name] for name in _METRIC_RULES}
-    judge = Judge(inspection, limits)
     if report.rows_not_visible:
         yield _find_slow(
             context,

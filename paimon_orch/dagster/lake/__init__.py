@@ -1,0 +1,1 @@
+"""The asset whose metadata is the doctor's report of a lake."""
