@@ -35,7 +35,6 @@ after a full compaction:
   older values.
 - A row is **duplicated** if the table has it twice, or has it although it was deleted or never
   written. A commit that is applied twice also changes the sums of the merge engine `aggregation`.
-
 - A row is **replaced** if its snapshot was: on a local disk, Java and pypaimon check that a snapshot
   does not exist, and then rename a file to its name ([concurrent
   commits](how-to/flink-writes.md#concurrent-commits)). The soak watches these renames. No more
