@@ -128,11 +128,13 @@ def test_an_unexpected_error_is_reported_too(
 def test_every_step_reports_json_or_a_refusal(step: str, tmp_path: Path, table: Table) -> None:
     arguments = {
         "create-global-index": {"column": "v"},
+        "create-tag": {"name": "new"},
         "delete-tag": {"name": "kept"},
         "drop-partitions": {"partitions": ["p=a", "p=b"]},
         "drop-global-index": {"column": "v"},
         "expire-partitions": {"expiration_time": "1 d", "strategy": "update-time"},
         "mark-done": {"partitions": ["p=a"]},
+        "rename-tag": {"name": "kept", "to": "renamed"},
         "repair-earliest-snapshot": {"snapshot_id": 2},
         "rescale": {"bucket_num": 2},
     }

@@ -98,6 +98,7 @@ from paimon_orch.steps.maintenance.create_global_index import (
     GlobalIndexResult,
     create_global_index,
 )
+from paimon_orch.steps.maintenance.create_tag import CREATE_TAG, CreateTagRequest
 from paimon_orch.steps.maintenance.drop_global_index import (
     DROP_GLOBAL_INDEX,
     DropGlobalIndexRequest,
@@ -108,6 +109,7 @@ from paimon_orch.steps.maintenance.reassign_row_ids import (
     REASSIGN_ROW_IDS,
     reassign_row_ids,
 )
+from paimon_orch.steps.maintenance.rename_tag import RENAME_TAG, RenameTagRequest
 from paimon_orch.steps.maintenance.rescale import RESCALE, RescaleRequest, rescale
 from paimon_orch.steps.maintenance.rewrite_file_index import (
     REWRITE_FILE_INDEX,
@@ -156,6 +158,7 @@ __all__ = [
     "COMPACT_CHAIN_TABLE",
     "COMPACT_MANIFESTS",
     "CREATE_GLOBAL_INDEX",
+    "CREATE_TAG",
     "CREATE_TAGS",
     "DELETE_TAG",
     "DROP_GLOBAL_INDEX",
@@ -172,6 +175,7 @@ __all__ = [
     "REMOVE_ORPHAN_FILES",
     "REMOVE_UNEXISTING_FILES",
     "REMOVE_UNEXISTING_MANIFESTS",
+    "RENAME_TAG",
     "REPAIR",
     "REPAIR_EARLIEST_SNAPSHOT",
     "RESCALE",
@@ -191,6 +195,7 @@ __all__ = [
     "CompactionPolicy",
     "CompactionResult",
     "CreateGlobalIndexRequest",
+    "CreateTagRequest",
     "DeleteTagRequest",
     "DropGlobalIndexRequest",
     "DropGlobalIndexResult",
@@ -221,6 +226,7 @@ __all__ = [
     "Progress",
     "Quarantine",
     "RemoveOrphanFilesRequest",
+    "RenameTagRequest",
     "RepairRequest",
     "RepairResult",
     "RescaleRequest",

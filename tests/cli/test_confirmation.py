@@ -146,7 +146,7 @@ CASES: dict[str, Case] = {
     "rollback": Case(
         "roll back db.t from snapshot 2 to 1 and delete 1 snapshot?", ("--snapshot", "1")
     ),
-    "tag create": Case("move tag old of db.t from snapshot 1 to 2?", ("old", "--replace")),
+    "tag create": Case("move tag old from snapshot 1 to 2 of db.t?", ("old", "--replace")),
     "tag delete": Case("delete tag old and 0 files of db.t?", ("old",)),
     "undo": Case("take back snapshot 2 of db.t (APPEND of +1 records by "),
     "truncate": Case("delete all 2 rows of db.t? Older snapshots keep the rows"),

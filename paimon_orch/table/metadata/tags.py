@@ -157,9 +157,16 @@ class Tags:
                 return name
         return None
 
-    def _build_content(
-        self, snapshot_id: int | None, time_retained: timedelta | None
-    ) -> tuple[Snapshot, bytes]:
+    def find_snapshot(self, snapshot_id: int | None) -> Snapshot:
+        """Return the snapshot that a new tag would keep, by default the newest.
+
+        Raises :class:`NotFoundError` if the table is empty, or if the snapshot has expired and has
+        no tag.
+        """
+        return self._find_snapshot(snapshot_id)[0]
+
+    def _find_snapshot(self, snapshot_id: int | None) -> tuple[Snapshot, str | None]:
+        """Return a snapshot; if it has expired, also the name of a tag that has it."""
         store, snapshot_id = self.snapshots, to_whole_number("snapshot_id", snapshot_id)
         expired = snapshot_id is not None and not store.exists(snapshot_id)
         other_tag = None if snapshot_id is None or not expired else self._find_tag_of(snapshot_id)
@@ -167,6 +174,13 @@ class Tags:
         snapshot = selector.find(store)
         if snapshot is None:
             raise NotFoundError(f"{store.paths.root} has no snapshot to tag: the table is empty")
+        return snapshot, other_tag
+
+    def _build_content(
+        self, snapshot_id: int | None, time_retained: timedelta | None
+    ) -> tuple[Snapshot, bytes]:
+        store = self.snapshots
+        snapshot, other_tag = self._find_snapshot(snapshot_id)
         if other_tag is None:
             data = store.io.read_bytes(store.path(snapshot.id))
         else:

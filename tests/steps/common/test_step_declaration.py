@@ -123,10 +123,12 @@ def test_every_declared_argument_has_a_sentence_and_a_type(name: str) -> None:
     required = [each.name for each in declaration.arguments.values() if each.is_required]
     required_by_step = {
         "create-global-index": ["column"],
+        "create-tag": ["name"],
         "delete-tag": ["name"],
         "drop-global-index": ["column"],
         "drop-partitions": ["partitions"],
         "mark-done": ["partitions"],
+        "rename-tag": ["name", "to"],
         "repair-earliest-snapshot": ["snapshot_id"],
     }
     assert required == required_by_step.get(name, [])
