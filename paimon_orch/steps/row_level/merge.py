@@ -125,7 +125,10 @@ class MergePlan:
 
     def _write(self, planned: RowLevelPlan) -> RowLevelResult:
         join = self._join(planned)
-        is_guarded = join.rules.insert is not None and not planned.schema.primary_keys
+        # other commits can add a match to any bucket, unless the matched values determine it
+        schema, keys = planned.schema, set(join.rules.keys)
+        has_bucket = bool(schema.primary_keys) and keys >= schema.identifying_names
+        is_guarded = join.rules.insert is not None and not has_bucket
         guard = ReadGuard(planned.snapshot_id) if is_guarded else None
         changes = join.compute_changes()
         return write_in_process(self.table, planned, changes, join.rules.updated, guard=guard)

@@ -405,6 +405,23 @@ def test_a_concurrently_inserted_row_is_updated_and_not_inserted_again(
     assert (result.updated, result.inserted, result.attempts) == (1, 0, 2)
 
 
+@pytest.mark.parametrize("key", [("k", "p"), ("k",)])
+def test_a_match_that_is_added_to_another_partition_is_updated(
+    tmp_path: Path, key: tuple[str, ...]
+) -> None:
+    table = new_table(tmp_path, "k BIGINT, p STRING, n INT", key=key, partition_by=("p",))
+    table.upsert(table_of("k p n", [(1, "a", 1)]))
+    insert: dict[str, Any] = {"when_not_matched_insert": "*"}
+    new = table_of("k p n", [(9, "b", 90)])
+    planned = plan_merge(table, new, ["k"], when_matched_update={"n": "target.n + 1"}, **insert)
+    table.upsert(table_of("k p n", [(9, "a", 5)]))
+
+    result = planned.run()
+
+    assert rows_of(table) == [(1, "a", 1), (9, "a", 6)]
+    assert (result.updated, result.inserted, result.attempts) == (1, 0, 2)
+
+
 def test_files_without_matching_keys_are_not_read(tmp_path: Path) -> None:
     table = create_table(tmp_path, "append")
 
