@@ -140,8 +140,9 @@ class MergePlan:
         for batch in self._join(self.planned).compute_changes():
             counts[batch.column(KIND_COLUMN)[0].as_py()] += batch.num_rows
             addresses.append(to_numpy(batch.column(ADDRESS_COLUMN).drop_null()))
-            for _ in row_level.prepare_changes(writing, [batch]):
-                pass
+            for rows in row_level.prepare_changes(writing, [batch]):
+                for _ in self.planned.target.build_rows_to_write(rows):
+                    pass
         group_rows_by_file(addresses)
         return RowLevelResult(deleted=counts["-D"], updated=counts["+U"], inserted=counts["+I"])
 

@@ -451,6 +451,13 @@ def test_a_preview_counts_rows_and_writes_nothing(tmp_path: Path) -> None:
         plan_merge(table, wrong, ["k"], **clauses).preview()
 
 
+def test_a_preview_refuses_rows_that_the_merge_engine_would_not_take(tmp_path: Path) -> None:
+    table = create_table(tmp_path, "key, sequence")
+
+    with pytest.raises(InputError, match="the old row would win"):
+        plan_merge(table, table_of("k", [(5,)]), ["k"], when_matched_update={"n": 1}).preview()
+
+
 Keys = st.integers(0, 6)
 Target = st.lists(st.tuples(Keys, st.integers(0, 3)), max_size=8)
 Source = st.lists(st.tuples(Keys | st.none(), st.integers(0, 3)), max_size=8)
