@@ -1,7 +1,7 @@
 """UPDATE and MERGE INTO: Spark computes the new values, and our tasks read and write rows."""
 
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, TypedDict, Unpack
@@ -136,8 +136,8 @@ def merge_into(
     (``"true"`` deletes all matched rows); other matched rows are updated with
     ``when_matched_update``. A source row without a match is inserted with the values of
     ``when_not_matched_insert``; other columns get their default or null. ``"*"`` assigns the
-    source's columns of the same names: to all columns that can be updated, or, in an insert, to all
-    columns. If several new rows have the same primary key, any of them is written. Rows of the
+    source's columns of the same names: to all columns that can be updated (the others must have the
+    same values on both sides), or, in an insert, to all columns. If several new rows have the same primary key, any of them is written. Rows of the
     table that no row of the source matches are deleted if ``when_not_matched_by_source_delete`` is
     true, and are otherwise updated with ``when_not_matched_by_source_update``.
 
@@ -165,6 +165,7 @@ def _build_merge(
     fixed = set(list_fixed_columns(schema))
     updatable = [name for name in schema.names if name not in fixed]
     inserts = expand_star(clauses.get("when_not_matched_insert"), schema.names)
+    has_star = isinstance(clauses.get("when_matched_update"), str)
     merge = _Merge(
         source=source.withColumn(_MATCH_COLUMN, fn.lit(True)),
         on=on,
@@ -173,6 +174,7 @@ def _build_merge(
         inserts=inserts,
         unmatched_updates=clauses.get("when_not_matched_by_source_update"),
         unmatched_delete=clauses.get("when_not_matched_by_source_delete"),
+        kept=[name for name in source.columns if has_star and name in fixed],
     )
     updates = {**(merge.unmatched_updates or {}), **(merge.updates or {})}
     return _RowLevelWrite(
@@ -196,6 +198,8 @@ class _Merge:
     inserts: Assignments | None
     unmatched_updates: Assignments | None
     unmatched_delete: str | Column | None
+    kept: Sequence[str]
+    """Columns of both that a star cannot set, so that their values must be equal already."""
 
     def build_changes(self, planned: RowLevelPlan) -> DataFrame:
         """Return the changed and new rows with their addresses and kinds."""
@@ -215,6 +219,11 @@ class _Merge:
             .otherwise(value)
             for name, value in old.items()
         }
+        for name in self.kept:
+            given = fn.col(f"{SOURCE_ALIAS}.{quote_column(name)}")
+            moves = (kind == "+U") & is_matched & ~old[name].eqNullSafe(given)
+            error = fn.raise_error(_build_move_message(name, old[name], given))
+            values[name] = fn.when(moves, error).otherwise(values[name])
         row_ids = [
             fn.col(f"{TARGET_ALIAS}.{name}").alias(name) for name in list_row_id_columns(schema)
         ]
@@ -249,6 +258,16 @@ _JOINS = {  # by whether rows of the table, and of the source, are kept without 
     (True, False): "left",
     (True, True): "full",
 }
+
+
+def _build_move_message(name: str, old: Column, given: Column) -> Column:
+    start = f'when_matched_update = "*": the source\'s column {name!r} is '
+    end = (
+        f", and {name} cannot be set, because it determines where a row is stored. Match rows by it "
+        "too, or name the columns to set"
+    )
+    texts = [fn.coalesce(value.cast("string"), fn.lit("NULL")) for value in (given, old)]
+    return fn.concat(fn.lit(start), texts[0], fn.lit(" for a row with "), texts[1], fn.lit(end))
 
 
 def _build_change_kind(delete: str | Column | None, updates: Assignments | None) -> Column:

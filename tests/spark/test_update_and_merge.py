@@ -199,6 +199,26 @@ def test_a_star_selects_the_columns_of_the_source(spark: SparkSession, tmp_path:
     assert rows_of(table)[-1] == (100, "new", 0)
 
 
+@pytest.mark.slow
+def test_a_star_that_would_move_a_row_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    table = new_table(
+        tmp_path, "k BIGINT, p STRING, n INT", key=(), partition_by=("p",), bucket="-1"
+    )
+    table.append(table_of("k p n", [(1, "a", 1), (2, None, 2)]))
+    same = spark.createDataFrame(
+        [(1, "a", 5), (2, None, 6), (9, "z", 0)], "k LONG, p STRING, n INT"
+    )
+    moved = spark.createDataFrame([(1, "b", 7)], "k LONG, p STRING, n INT")
+
+    merge_into(same, table, "target.k = source.k", when_matched_update="*")
+    with pytest.raises(
+        InputError, match="the source's column 'p' is b for a row with a, and p can"
+    ):
+        merge_into(moved, table, "target.k = source.k", when_matched_update="*")
+
+    assert rows_of(table) == [(1, "a", 5), (2, None, 6)]
+
+
 def test_a_merge_into_an_empty_table_inserts_rows(spark: SparkSession, tmp_path: Path) -> None:
     table = new_table(tmp_path, key=(), bucket="-1")
 

@@ -157,6 +157,9 @@ class _StoredKeys:
 
     def is_equal(self, offsets: Indices, key: Key) -> Mask:
         """Return which keys at offsets are equal to ``key``; all must be inside their index."""
+        if self._stored.is_float:  # a stored NaN may have other bits
+            is_number: Mask = self.decode_sortable(offsets) == key
+            return is_number
         needle = np.frombuffer(self._stored.encode_one(key), np.uint8)
         is_equal: Mask = self.size(offsets) == len(needle)
         key_bytes = self._batch.read_bytes_at(offsets[is_equal], len(needle))

@@ -125,7 +125,10 @@ class MergePlan:
 
     def _write(self, planned: RowLevelPlan) -> RowLevelResult:
         join = self._join(planned)
-        is_guarded = join.rules.insert is not None and not planned.schema.primary_keys
+        # other commits can add a match to any bucket, unless the matched values determine it
+        schema, keys = planned.schema, set(join.rules.keys)
+        has_bucket = bool(schema.primary_keys) and keys >= schema.identifying_names
+        is_guarded = join.rules.insert is not None and not has_bucket
         guard = ReadGuard(planned.snapshot_id) if is_guarded else None
         changes = join.compute_changes()
         return write_in_process(self.table, planned, changes, join.rules.updated, guard=guard)
@@ -137,8 +140,9 @@ class MergePlan:
         for batch in self._join(self.planned).compute_changes():
             counts[batch.column(KIND_COLUMN)[0].as_py()] += batch.num_rows
             addresses.append(to_numpy(batch.column(ADDRESS_COLUMN).drop_null()))
-            for _ in row_level.prepare_changes(writing, [batch]):
-                pass
+            for rows in row_level.prepare_changes(writing, [batch]):
+                for _ in self.planned.target.build_rows_to_write(rows):
+                    pass
         group_rows_by_file(addresses)
         return RowLevelResult(deleted=counts["-D"], updated=counts["+U"], inserted=counts["+I"])
 
@@ -235,11 +239,12 @@ class _Join:
             target_rows, source_rows = self._match(rows)
             matched[source_rows] = True
             prefixed = rows.rename_columns([self._prefix(name) for name in rows.column_names])
-            joined = prefixed.take(to_arrow_array(target_rows))
-            for name in self.source.column_names:
-                values = self.source.column(name).take(to_arrow_array(source_rows))
-                joined = joined.append_column(f"{SOURCE}.{name}", values)
-            yield from self._change(joined, self.rules.delete, self.rules.update)
+            if self.rules.changes_matched:
+                joined = prefixed.take(to_arrow_array(target_rows))
+                for name in self.source.column_names:
+                    values = self.source.column(name).take(to_arrow_array(source_rows))
+                    joined = joined.append_column(f"{SOURCE}.{name}", values)
+                yield from self._change(joined, self.rules.delete, self.rules.update)
             if self.rules.changes_unmatched:
                 mask: Mask = np.ones(rows.num_rows, np.bool_)
                 mask[target_rows] = False
@@ -271,10 +276,23 @@ class _Join:
             yield pa.concat_tables(parts)
 
     def _match(self, rows: pa.Table) -> tuple[Indices, Indices]:
-        """Return the positions of the rows and of the source rows that match, in their order."""
+        """Return the positions of the rows and of the source rows that match.
+
+        They are pairs in the order of the rows if these may change. Otherwise they are not: keys
+        that both sides have many times would give too many pairs.
+        """
         names = self.keys.column_names
+        keys = _name_keys(names)
         target = _number_keys(rows.select(names), TARGET)
-        pairs = target.join(_number_keys(self.keys, SOURCE), _name_keys(names), join_type="inner")
+        source = _number_keys(self.keys, SOURCE)
+        matching = source.join(target, keys, join_type="left semi")
+        if not self.rules.changes_matched:
+            matched = target.join(source, keys, join_type="left semi")
+            return to_numpy(matched.column(TARGET)), to_numpy(matching.column(SOURCE))
+        is_repeated = matching.group_by(keys).aggregate([]).num_rows < matching.num_rows
+        if is_repeated and self.rules.update is not None:  # each pair changes its row
+            raise build_multiple_matches_error()
+        pairs = target.join(matching, keys, join_type="inner")
         target_rows, source_rows = (to_numpy(pairs.column(side)) for side in (TARGET, SOURCE))
         order = np.lexsort((source_rows, target_rows))
         return target_rows[order], source_rows[order]
@@ -293,10 +311,27 @@ class _Join:
             yield from self._build_batches(rows.filter(to_arrow_array(mask)), "-D", {})
             rows = rows.filter(to_arrow_array(~mask))
         if update is not None:
-            addresses = to_numpy(rows.column(ADDRESS_COLUMN))
-            if (np.diff(addresses) == 0).any():
-                raise build_multiple_matches_error()
+            if update is self.rules.update:
+                self._check_kept(rows)
             yield from self._build_batches(rows, "+U", update.compute(rows))
+
+    def _check_kept(self, rows: pa.Table) -> None:
+        """Raise :class:`InputError` if a star would have to move rows to other files."""
+        for name in self.rules.kept:
+            label = f"the source's column {name!r}"
+            given = rows.column(f"{SOURCE}.{name}").combine_chunks()
+            old = rows.column(f"{TARGET}.{name}")
+            new = _convert(given, self.planned.schema.field(name), label)
+            differs = pc.fill_null(pc.not_equal(old, new), fill_value=False)
+            differs = pc.or_(differs, pc.not_equal(old.is_valid(), new.is_valid()))
+            position = pc.index(differs, value=True).as_py()
+            if position >= 0:
+                raise InputError(
+                    f'when_matched_update = "*": {label} is {new[position].as_py()!r} for a row '
+                    f"with {old[position].as_py()!r}, and {name} cannot be set, because it "
+                    "determines where a row is stored. Match rows by it too, or name the columns to "
+                    "set. Nothing was changed."
+                )
 
     def _build_batches(
         self, rows: pa.Table, kind: str, values: Mapping[str, Any]

@@ -24,8 +24,8 @@ from paimon_orch.steps.row_level.assignments import (
     Assignments,
     NewValues,
     RowColumns,
-    check_assignable,
     check_columns_exist,
+    check_update,
     list_fixed_columns,
     parse_expression,
 )
@@ -75,7 +75,7 @@ def check_merge(table: Table, clauses: Mapping[str, object]) -> TableSchema:
     for name in (*_UPDATES, _INSERT):
         values = clauses.get(name)
         if isinstance(values, Mapping):
-            check = check_columns_exist if name == _INSERT else check_assignable
+            check = check_columns_exist if name == _INSERT else check_update
             check(schema, values)
         elif values is not None and values != "*":
             raise InputError(
@@ -203,6 +203,8 @@ class MergeRules:
     insert: NewValues | None
     update_unmatched: NewValues | None
     delete_unmatched: pc.Expression | None
+    kept: Sequence[str] = ()
+    """Columns of both that a star cannot set, so that their values must be equal already."""
 
     @classmethod
     def parse(
@@ -235,14 +237,22 @@ class MergeRules:
             text = clauses.get(name)
             return None if text is None else parse_condition(text, name, columns)
 
+        keys = _parse_keys(schema, both, on)
+        given = {field.name for field in source if keys.get(field.name) != field.name}
         return cls(
-            keys=_parse_keys(schema, both, on),
+            keys=keys,
             update=parse_values(_UPDATES[0], both, updatable),
             delete=parse_delete(_DELETES[0], both),
             insert=parse_values(_INSERT, of_source, schema.names),
             update_unmatched=parse_values(_UPDATES[1], of_target),
             delete_unmatched=parse_delete(_DELETES[1], of_target),
+            kept=[x for x in fixed if x in given and clauses.get(_UPDATES[0]) == "*"],
         )
+
+    @property
+    def changes_matched(self) -> bool:
+        """Return whether rows of the table with a match may change."""
+        return self.update is not None or self.delete is not None
 
     @property
     def changes_unmatched(self) -> bool:
@@ -252,7 +262,7 @@ class MergeRules:
     @property
     def changes_rows(self) -> bool:
         """Return whether rows of the table may change."""
-        return self.update is not None or self.delete is not None or self.changes_unmatched
+        return self.changes_matched or self.changes_unmatched
 
     @property
     def updated(self) -> set[str]:

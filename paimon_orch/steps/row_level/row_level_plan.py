@@ -19,7 +19,11 @@ from paimon_orch.steps.common.partition_selection import open_reader
 from paimon_orch.steps.row_level.column_update import RowRange
 from paimon_orch.steps.row_level.find_target import find_target
 from paimon_orch.steps.row_level.row_target import RowSource, RowTarget
-from paimon_orch.steps.row_level.task_result import ADDRESS_COLUMN
+from paimon_orch.steps.row_level.task_result import (
+    ADDRESS_COLUMN,
+    KIND_COLUMN,
+    OLD_VALUE_PREFIX,
+)
 from paimon_orch.table.chain.chain_branches import find_chain_branches, refuse_chain_table
 from paimon_orch.table.filter.bind import bind_filter
 from paimon_orch.table.filter.row_filter import RowFilter
@@ -178,6 +182,11 @@ def check_row_level_supported(schema: TableSchema, operation: str) -> None:
     """
     check_writable(schema)
     for field in schema.fields:
+        if field.name in (ADDRESS_COLUMN, KIND_COLUMN) or field.name.startswith(OLD_VALUE_PREFIX):
+            raise UnsupportedError(
+                f"{operation} of rows of a table with the column {field.name!r} is not supported: "
+                "changes of rows use this name; rename the column"
+            )
         if is_blob(field.type):
             raise UnsupportedError(
                 f"{operation} of rows of a table with BLOB columns, such as {field.name!r}, is not "

@@ -170,6 +170,55 @@ def test_a_star_of_a_table_with_only_a_key_keeps_its_rows(tmp_path: Path) -> Non
     assert rows_of(table) == [(1,), (2,)]
 
 
+@pytest.mark.parametrize(
+    "options", [{"partition_by": ("p",)}, {"bucket": "2", "bucket_key": "p"}], ids=str
+)
+def test_a_star_that_would_move_a_row_is_refused(tmp_path: Path, options: dict[str, Any]) -> None:
+    table = new_table(
+        tmp_path, "k BIGINT, p STRING, n INT", **{"key": (), "bucket": "-1"} | options
+    )
+    table.append(table_of("k p n", [(1, "a", 1), (2, None, 2), (3, "b", 3)]))
+    table.merge(table_of("k p n", [(1, "a", 5), (2, None, 6)]), ["k"], when_matched_update="*")
+    before, moved = stored_files(table), table_of("k p n", [(3, "b", 7), (1, "b", 7)])
+
+    with pytest.raises(
+        InputError, match="the source's column 'p' is 'b' for a row with 'a', and p"
+    ):
+        table.merge(moved, ["k"], when_matched_update="*")
+    assert stored_files(table) == before
+    table.merge(moved, ["k"], when_matched_update="*", when_matched_delete="target.p = 'a'")
+
+    assert rows_of(table) == [(2, None, 6), (3, "b", 7)]
+
+
+def test_keys_that_both_sides_have_many_times_need_no_pairs(tmp_path: Path) -> None:
+    table = new_table(tmp_path, "k BIGINT", key=(), bucket="-1")
+    table.append(table_of("k", [(1,)] * 5000))
+    source = table_of("k", [*[(1,)] * 5000, (2,)])
+    before = pa.default_memory_pool().max_memory()
+
+    table.merge(source, ["k"], when_not_matched_insert="*")
+    with pytest.raises(InputError, match="several rows of the source match the same row"):
+        table.merge(source, ["k"], when_matched_update="*")
+
+    # 25 million pairs need more
+    assert pa.default_memory_pool().max_memory() < before + (100 << 20)
+    assert table.scan().count() == 5001
+
+
+@pytest.mark.parametrize("name", ["__paimon_row", "__paimon_kind", "__paimon_old_k"])
+def test_columns_with_the_names_of_row_changes_are_refused(tmp_path: Path, name: str) -> None:
+    table = new_table(tmp_path, f"k BIGINT, {name} INT", **{"merge-engine": "partial-update"})
+    rows = table_of(f"k {name}", [(1, 1)])
+    table.upsert(rows)
+
+    with pytest.raises(UnsupportedError, match=f"'{name}' is not supported: changes of rows"):
+        table.merge(rows, ["k"], when_matched_update="*")
+    with pytest.raises(UnsupportedError, match=f"'{name}' is not supported: changes of rows"):
+        table.update({name: 2})
+    assert len(table.snapshots()) == 1
+
+
 def test_columns_of_other_names_and_of_several_keys_match(tmp_path: Path) -> None:
     table = new_table(
         tmp_path,
@@ -278,6 +327,7 @@ REFUSED: list[tuple[str, Any, dict[str, Any], type[Exception], str]] = [
     ("number for text", "target.v = source.k", UPDATE, InputError, "int64, but column 'v' is text"),
     ("key column", ["k"], {"when_matched_update": {"k": "5"}}, InputError, "k cannot be set"),
     ("text", ["k"], {"when_matched_update": "v = 1"}, InputError, 'or "\\*" for all columns, not'),
+    ("no value", ["k"], {"when_matched_update": {}}, InputError, "at least one column to set"),
     ("missing", ["k"], {"when_not_matched_insert": "*"}, InputError, "the source has no n; name"),
     ("function", ["k"], {"when_matched_update": {"v": "upper(source.v)"}}, UnsupportedError,
      "UPPER.* needs Spark"),
@@ -355,6 +405,23 @@ def test_a_concurrently_inserted_row_is_updated_and_not_inserted_again(
     assert (result.updated, result.inserted, result.attempts) == (1, 0, 2)
 
 
+@pytest.mark.parametrize("key", [("k", "p"), ("k",)])
+def test_a_match_that_is_added_to_another_partition_is_updated(
+    tmp_path: Path, key: tuple[str, ...]
+) -> None:
+    table = new_table(tmp_path, "k BIGINT, p STRING, n INT", key=key, partition_by=("p",))
+    table.upsert(table_of("k p n", [(1, "a", 1)]))
+    insert: dict[str, Any] = {"when_not_matched_insert": "*"}
+    new = table_of("k p n", [(9, "b", 90)])
+    planned = plan_merge(table, new, ["k"], when_matched_update={"n": "target.n + 1"}, **insert)
+    table.upsert(table_of("k p n", [(9, "a", 5)]))
+
+    result = planned.run()
+
+    assert rows_of(table) == [(1, "a", 1), (9, "a", 6)]
+    assert (result.updated, result.inserted, result.attempts) == (1, 0, 2)
+
+
 def test_files_without_matching_keys_are_not_read(tmp_path: Path) -> None:
     table = create_table(tmp_path, "append")
 
@@ -382,6 +449,13 @@ def test_a_preview_counts_rows_and_writes_nothing(tmp_path: Path) -> None:
     wrong = source.set_column(2, "n", [["x", "y", "z"]])
     with pytest.raises(PaimonError, match="cannot be stored"):
         plan_merge(table, wrong, ["k"], **clauses).preview()
+
+
+def test_a_preview_refuses_rows_that_the_merge_engine_would_not_take(tmp_path: Path) -> None:
+    table = create_table(tmp_path, "key, sequence")
+
+    with pytest.raises(InputError, match="the old row would win"):
+        plan_merge(table, table_of("k", [(5,)]), ["k"], when_matched_update={"n": 1}).preview()
 
 
 Keys = st.integers(0, 6)

@@ -440,6 +440,18 @@ def test_the_rows_are_the_same_with_every_statistics_mode(tmp_path: Path, mode: 
     assert table.scan(filter="n is null").to_arrow().num_rows == 0
 
 
+@pytest.mark.parametrize("kind", ["bloom-filter", "bitmap", "range-bitmap"])
+@pytest.mark.parametrize("bits", [0x7FF8000000000001, -0x8000000000000])
+def test_nans_of_all_bits_are_found_by_indexes(tmp_path: Path, kind: str, bits: int) -> None:
+    nan = pa.array([bits, 0], pa.int64()).view(pa.float64())
+    options = {f"file-index.{kind}.columns": "f", "file-index.in-manifest-threshold": "1 mb"}
+    table = new_table(tmp_path, "k BIGINT, f DOUBLE", key=(), bucket="-1", **options)
+    table.append(pa.table({"k": [1, 2], "f": nan}))
+
+    assert table.scan(["k"], "isnan(f)").to_arrow().to_pylist() == [{"k": 1}]
+    assert table.scan(["k"], "not (f <= 0)").to_arrow().to_pylist() == [{"k": 1}]
+
+
 def test_files_with_a_dropped_column_of_the_same_name_are_not_skipped(tmp_path: Path) -> None:
     from dataclasses import replace
 
