@@ -78,11 +78,14 @@ class LakePage:
     ) -> LakeReport:
         """Examine tables, and compare them with the last materialization."""
         last = self._reports[0][1] if self._reports else {}
+        findings = _read_rows(last, _FINDINGS)
+        if findings is not None and len(findings) >= _MAX_ROWS:
+            findings = None  # there may have been others
         return build_lake_report(
             examine_catalog(catalog, names, check_files=check_files, deep=deep),
             catalog.label,
             previous_tables=_read_rows(last, _TABLES),
-            previous_findings=_read_rows(last, _FINDINGS) or (),
+            previous_findings=findings,
             costs=read_costs_per_day(catalog, history_table),
         )
 

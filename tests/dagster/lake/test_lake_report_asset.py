@@ -17,6 +17,7 @@ from paimon_orch.dagster import (
     PaimonWarehouseComponent,
     build_lake_report_asset,
 )
+from paimon_orch.dagster.lake import lake_report_page
 from paimon_orch.dagster.names import TABLE_TAG
 from paimon_orch.steps.inspection.doctor.doctor import examine_catalog
 
@@ -123,6 +124,38 @@ def test_a_report_says_what_is_new_and_what_has_ended_since_the_last_one(
         second["paimon/findings"],
     )
     assert instance.get_run_by_id(before["run"]) is not None
+
+
+def test_a_finding_is_new_once_whatever_characters_its_table_has(
+    tmp_path: Path, instance: dg.DagsterInstance
+) -> None:
+    create_slow_lake(tmp_path)
+    refresh(tmp_path, instance)
+    (tmp_path / "web.db" / "events").rename(tmp_path / "web.db" / "line\nbreak")
+    (tmp_path / "web.db" / "line\nbreak" / "snapshot" / "LATEST").unlink()
+
+    reports = [refresh(tmp_path, instance)[0] for _ in range(2)]
+
+    assert "web.line\\nbreak" in [row["table"] for row in reports[0]["paimon/findings_by_table"]]
+    assert [each["paimon/new_findings"] for each in reports] == [1, 0]
+    assert [each["paimon/ended_findings"] for each in reports] == [0, 0]
+    changes = {row["table"]: row["requests_change"] for row in reports[1]["paimon/tables_by_cost"]}
+    assert changes["web.line\\nbreak"] == 0
+
+
+def test_no_finding_is_new_if_the_last_report_could_not_store_all(
+    tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_slow_lake(tmp_path)
+    (tmp_path / "web.db" / "events" / "snapshot" / "LATEST").unlink()
+    monkeypatch.setattr(lake_report_page, "_MAX_ROWS", 1)
+
+    first, second = (refresh(tmp_path, instance)[0] for _ in range(2))
+
+    assert first["paimon/findings"] > len(first["paimon/findings_by_table"]) == 1
+    assert "(new)" not in second["paimon/page"]
+    assert "paimon/new_findings" not in second
+    assert second["paimon/tables_by_cost"][0]["requests_change"] == 0
 
 
 def test_the_check_fails_for_a_damaged_table_and_the_run_succeeds(
