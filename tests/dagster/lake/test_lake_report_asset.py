@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from paimon_orch.dagster import (
     PaimonCatalogResource,
     PaimonDatabaseComponent,
     PaimonWarehouseComponent,
+    build_compaction_asset,
+    build_expire_snapshots_job,
     build_lake_report_asset,
 )
 from paimon_orch.dagster.lake import lake_report_page
@@ -229,6 +232,32 @@ def test_the_page_links_assets_and_runs_and_shows_costs_per_day(
     costs = {row["table"]: row["cost_per_day"] for row in values["paimon/tables_by_cost"]}
     assert costs["sales.orders"] > 0
     assert costs["paimon_orch.maintenance_history"] == 0
+
+
+def test_the_last_run_is_one_of_the_same_catalog(
+    tmp_path: Path, instance: dg.DagsterInstance
+) -> None:
+    create_slow_lake(tmp_path)
+    runs: dict[str, set[str]] = {}
+    for prefix in ("", "eu"):
+        key_prefix = [prefix] if prefix else []
+        expire = build_expire_snapshots_job("sales.orders", key_prefix=key_prefix)
+        asset = build_compaction_asset("web.events", key_prefix=key_prefix)
+        resources = {"paimon": PaimonCatalogResource(warehouse="/lake"), "spark": None}
+        compact = dg.Definitions([asset], resources=resources)
+        created = [
+            instance.create_run_for_job(expire, tags=dict(expire.run_tags)),
+            instance.create_run_for_job(
+                compact.resolve_implicit_global_asset_job_def(),
+                tags={TABLE_TAG: "web.events"},
+                asset_selection=frozenset({asset.key}),
+            ),
+        ]
+        runs[prefix] = {run.run_id for run in created}
+
+    for prefix, expected in runs.items():
+        values, _ = refresh(tmp_path, instance, key_prefix=[prefix] if prefix else [])
+        assert set(re.findall(r"/runs/([\w-]+)", values["paimon/page"])) == expected
 
 
 def test_a_database_has_a_report_of_its_tables(tmp_path: Path) -> None:
