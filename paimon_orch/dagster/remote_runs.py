@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from importlib import import_module
+from inspect import signature
 from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
@@ -23,7 +24,7 @@ from paimon_orch.dagster.resources import (
 )
 from paimon_orch.dagster.run_metadata import Metadata
 from paimon_orch.errors import InputError
-from paimon_orch.orchestration.reported_steps import raise_reported_error
+from paimon_orch.orchestration.reported_steps import check_report
 from paimon_orch.orchestration.step_runs import STEP_EXTRA
 from paimon_orch.safe_text import is_secret_name, mask_secrets
 from paimon_orch.table.table import Table
@@ -139,11 +140,34 @@ class RunOn:
     """Returns further options from the tags of a run, such as the size of its pod."""
 
     def __post_init__(self) -> None:
-        if self.client not in CLIENTS:
+        if self.client not in list(CLIENTS):  # a value of YAML may have no hash
             raise InputError(
                 f"run_on: unknown client {self.client!r}; possible are {', '.join(CLIENTS)}"
             )
-        CLIENTS[self.client].place(deepcopy(dict(self.options)), self.script)
+        for name, kind in {"script": str | None, "resource": str}.items():
+            if not isinstance(getattr(self, name), kind):
+                raise InputError(f"run_on: {name} is {getattr(self, name)!r}, but must be a text")
+        if self.from_tags is not None and not callable(self.from_tags):
+            raise InputError(
+                f"run_on: from_tags is {self.from_tags!r}, but must be a function; in YAML, a "
+                "template such as '{{ size_pod }}' names it"
+            )
+        if unknown := self.options.keys() - self._list_accepted():
+            raise InputError(f"run_on: {self.client} takes no {', '.join(map(str, unknown))}")
+        try:
+            CLIENTS[self.client].place(deepcopy(dict(self.options)), self.script)
+        except (AttributeError, TypeError) as error:
+            raise InputError(
+                f"run_on: an argument of {self.client} has another type than the client takes, so "
+                "that the program cannot be put into it"
+            ) from error
+
+    def _list_accepted(self) -> set[str]:
+        """Return the accepted arguments; the packages of other clients may not be installed here."""
+        accepted = set(self.options)
+        if self.client == _SUBPROCESS:
+            accepted = set(signature(dg.PipesSubprocessClient.run).parameters)
+        return accepted - {"self", "context", "extras"}  # the last two are those of the run
 
     @classmethod
     def parse(cls, value: "RunOn | str | Mapping[str, Any] | None") -> Self | None:
@@ -263,7 +287,8 @@ class RemoteSteps:
             extras={STEP_EXTRA: request},
             **run_on.build_arguments(get_op_context(context).run.tags),
         )
-        reports = [each for each in invocation.get_custom_messages() if isinstance(each, dict)]
+        messages = invocation.get_custom_messages()  # a script may send its own
+        reports = [each for each in messages if isinstance(each, dict) and each.get("step") == step]
         if not reports:
             raise dg.Failure(
                 f"{step} of {table.identifier}: the process on {run_on.client} sent no report; "
@@ -271,8 +296,7 @@ class RemoteSteps:
                 allow_retries=False,
             )
         report = reports[-1]
-        if "error" in report:
-            raise_reported_error(report["error"])
+        check_report(report, step, dry_run=dry_run)
         return RemoteReport(report, dict(invocation.metadata))
 
     def _build_request(self, table: Table, executor: ExecutorChoice) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.format.display import format_count
+from paimon_orch.safe_text import clean_line
 from paimon_orch.steps.autopilot.maintenance_history import read_maintenance_history
 from paimon_orch.steps.inspection.doctor.doctor_findings import (
     DoctorFinding,
@@ -65,7 +66,7 @@ class LakeReport:
     findings: Rows
     """In the order of the tables."""
     ended_findings: int | None
-    """The number of findings of the last report that are gone; None if there is no such report."""
+    """The number of findings of the last report that are gone; None if these are not known."""
     costs: Mapping[str, float] | None
 
     @property
@@ -101,24 +102,24 @@ def build_lake_report(
     location: str,
     *,
     previous_tables: Rows | None = None,
-    previous_findings: Rows = (),
+    previous_findings: Rows | None = None,
     costs: Mapping[str, float] | None = None,
 ) -> LakeReport:
     """Return the rows of a doctor's report.
 
     :param location: the catalog in the commands
     :param previous_tables: the tables of the last report; None if there is none
-    :param previous_findings: the findings of the last report
+    :param previous_findings: all findings of the last report; None if they are not known
     :param costs: the costs of the last day by table, if they are known
     """
-    known = {(row["table"], row["rule"]) for row in previous_findings}
+    known = {(row["table"], row["rule"]) for row in previous_findings or ()}
     before = {row["table"]: row for row in previous_tables or ()}
     by_table = {
         name: list(findings) for name, findings in groupby(report.findings, lambda each: each.table)
     }
 
     def is_new(finding: DoctorFinding) -> bool:
-        return previous_tables is not None and (finding.table, finding.rule.value) not in known
+        return previous_findings is not None and _identify(finding) not in known
 
     rows = []
     for table in report.tables:
@@ -126,19 +127,24 @@ def build_lake_report(
             _build_finding_row(each, location, is_new=is_new(each))
             for each in by_table.get(table.name, ())
         ]
-        row = _build_table_row(table, findings, before.get(table.name), costs)
+        row = _build_table_row(table, findings, before.get(clean_line(table.name)), costs)
         rows.append((row, findings))
     rows.sort(key=lambda row: _rank(row[0]))
-    present = {(each.table, each.rule.value) for each in report.findings}
+    present = {_identify(each) for each in report.findings}
     # nothing is known of a table that could not be reached
-    unknown = {each.table for each in report.findings if each.rule == _UNAVAILABLE}
+    unknown = {table for table, rule in present if rule == _UNAVAILABLE}
     ended = {key for key in known - present if key[0] not in unknown}
     return LakeReport(
         tables=[table for table, _ in rows],
         findings=[finding for _, findings in rows for finding in findings],
-        ended_findings=None if previous_tables is None else len(ended),
+        ended_findings=None if previous_findings is None else len(ended),
         costs=costs,
     )
+
+
+def _identify(finding: DoctorFinding) -> tuple[str, str]:
+    """Return the table, as a stored report names it, and the rule."""
+    return clean_line(finding.table), finding.rule.value
 
 
 def _build_finding_row(finding: DoctorFinding, location: str, *, is_new: bool) -> dict[str, Any]:

@@ -8,9 +8,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import dagster as dg
 import pytest
+from dagster_pipes import PipesContext, open_dagster_pipes
 from support.dagster.asset_runs import (
     materialize,
     materialize_range,
@@ -301,6 +303,15 @@ def test_a_reported_error_has_the_consequences_of_a_local_one(
     assert not isinstance(kind, type) or type(cause) is kind
 
 
+def test_a_reported_error_may_have_any_name() -> None:
+    error = {"type": "nul\0\ud800", "message": "lost", "may_succeed_again": False}
+
+    with pytest.raises(errors.PaimonError, match="lost") as failed:
+        raise_reported_error(error)
+
+    assert type(failed.value).__name__ == r"nul\x00\ud800"
+
+
 def test_a_reported_damage_has_the_path_of_the_file() -> None:
     with pytest.raises(errors.MissingFileError) as damage:
         raise_reported_error(
@@ -332,6 +343,92 @@ def test_a_process_without_a_report_fails_the_run(
     assert data is not None
     assert data.user_failure_data is not None
     assert sentence in str(data.error)
+
+
+class ReportingClient(dg.PipesClient):
+    """A process that sends one report, of another version or with wrong values."""
+
+    def __init__(self, report: object) -> None:
+        self._report = report
+
+    def run(  # type: ignore[override]  # as Dagster's clients
+        self, *, context: Any, extras: dict[str, Any] | None = None, **_arguments: Any
+    ) -> dg.PipesClientCompletedInvocation:
+        """Send the report."""
+        with dg.open_pipes_session(
+            context=context,
+            extras=extras,
+            context_injector=dg.PipesTempFileContextInjector(),
+            message_reader=dg.PipesTempFileMessageReader(),
+        ) as session:
+            try:
+                with (
+                    patch.dict(os.environ, session.get_bootstrap_env_vars()),
+                    open_dagster_pipes() as pipes,
+                ):
+                    pipes.report_custom_message(self._report)
+            finally:
+                PipesContext._instance = None  # a process has one
+        return dg.PipesClientCompletedInvocation(session)
+
+
+REPORT: dict[str, Any] = {"action": "nothing to do", "columns": {}, "items": [], "outcome": None}
+OUTCOME: dict[str, Any] = {"snapshot_id": None, "duration_seconds": 0, "bytes_written": 0}
+OUTCOME |= dict.fromkeys(("buckets", "rows_written", "attempts"), 0)
+UNIT = {"partition": "", "bucket": 0, "reason": "", "files": 1, "rows": 1, "bytes": 1}
+
+
+@pytest.mark.parametrize(
+    ("report", "reason"),
+    [
+        ({"error": "lost"}, "error is 'lost'"),
+        ({"error": {"type": ["InputError"], "message": "", "may_succeed_again": False}}, "type"),
+        ({"error": {"type": "InputError", "may_succeed_again": False}}, "message is missing"),
+        ({"error": {"type": "KeyError", "message": None, "may_succeed_again": True}}, "message is"),
+        ({"plan": {}}, "action is missing"),
+        (REPORT | {"plan": None}, "plan is None"),
+        (REPORT | {"plan": {}}, "outcome is None"),
+        (REPORT | {"plan": {}, "outcome": OUTCOME}, "plan.units is missing"),
+        (REPORT | {"plan": {"units": [UNIT]}, "outcome": OUTCOME}, "units[0].output_level is miss"),
+        (REPORT | {"plan": {"units": [UNIT | {"rows": "1"}]}, "outcome": OUTCOME}, "rows is '1'"),
+        (REPORT | {"plan": {"units": []}, "outcome": OUTCOME | {"snapshot_id": "5"}}, "is '5'"),
+        (REPORT | {"plan": {}, "items": [{"path": ["a"]}]}, "items[0].path is ['a']"),
+    ],
+)
+def test_a_report_that_cannot_be_read_fails_the_run_with_its_reason(
+    report: dict[str, Any],
+    reason: str,
+    orders: Table,
+    upsert: Upsert,
+    resources: dict[str, object],
+) -> None:
+    upsert(orders, DAYS[0])
+    asset = build_compaction_asset("lake.orders", run_on="k8s")
+    resources["pipes_client"] = ReportingClient({"step": "compact", **report})
+
+    result = materialize(asset, resources, raise_on_error=False)
+
+    data = result.failure_data_for_node("lake__orders__orders_compaction")
+    assert data is not None
+    assert data.user_failure_data is not None
+    [sentence] = [line for line in str(data.error).splitlines() if "cannot be read: " in line][:1]
+    assert reason in sentence
+    assert "Install the same version of paimon-orch there" in sentence
+    assert orders.stores.snapshots.latest_id() == 1
+
+
+def test_messages_of_a_script_are_no_report(
+    orders: Table, upsert: Upsert, resources: dict[str, object]
+) -> None:
+    upsert(orders, DAYS[0])
+    asset = build_compaction_asset("lake.orders", run_on="k8s")
+    resources["pipes_client"] = ReportingClient({"progress": 1})
+
+    result = materialize(asset, resources, raise_on_error=False)
+
+    data = result.failure_data_for_node("lake__orders__orders_compaction")
+    assert data is not None
+    assert "sent no report" in str(data.error)
 
 
 MESSAGES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
@@ -500,6 +597,14 @@ def test_all_clients_but_the_subprocess_are_recorded() -> None:
         ("emr_serverless", "run_on needs 'script', the address of a Python file"),
         ("emr", "run_on needs 'script'"),
         ({"image": "lake:1"}, "an object with the key 'client'"),
+        ({"client": ["k8s"]}, "unknown client \\['k8s'\\]; possible are"),
+        ({"client": "emr", "script": 5}, "script is 5, but must be a text"),
+        ({"client": "k8s", "resource": None}, "resource is None, but must be a text"),
+        ({"client": "k8s", "from_tags": "size_pod"}, "from_tags is 'size_pod', but must be a func"),
+        ({"client": "k8s", "extras": {}}, "k8s takes no extras"),
+        ({"client": "subprocess", "comand": ["sh"]}, "subprocess takes no comand"),
+        ({"client": "ecs", "run_task_params": None}, "an argument of ecs has another type"),
+        ({"client": "databricks", "task": "nightly"}, "an argument of databricks has another type"),
     ],
 )
 def test_an_unusable_place_is_refused_when_definitions_load(run_on: Any, sentence: str) -> None:

@@ -11,6 +11,7 @@ from paimon_orch.dagster.declared_ops import build_declared_op
 from paimon_orch.dagster.jobs import ACTION_TAG, JobScope, build_maintenance_job
 from paimon_orch.dagster.run_config import build_allowance_config
 from paimon_orch.dagster.schedules import build_maintenance_schedules
+from paimon_orch.errors import InputError
 
 _ALWAYS_DEFINED = ("expire-snapshots", "remove-orphan-files", "sync-iceberg")
 """The steps that have a job also without a policy."""
@@ -71,14 +72,20 @@ def build_schedules(
 
 
 def _find_policies(attributes: TableAttributes) -> dict[str, ScheduleAttributes]:
-    """Return the configured policies by step; only jobs with a policy have a schedule."""
-    policies = {
-        "expire-snapshots": attributes.snapshot_expiration,
-        "remove-orphan-files": attributes.orphan_files,
-        "expire-partitions": attributes.partition_expiration,
-        "sync-iceberg": attributes.iceberg,
+    """Return the configured policies by step; only jobs with a policy have a schedule.
+
+    Raises :class:`InputError` for a step with two policies.
+    """
+    names = {
+        "expire-snapshots": "snapshot_expiration",
+        "remove-orphan-files": "orphan_files",
+        "expire-partitions": "partition_expiration",
+        "sync-iceberg": "iceberg",
     }
-    return {
-        **{step: policy for step, policy in policies.items() if policy is not None},
-        **attributes.steps,
-    }
+    policies = {step: getattr(attributes, name) for step, name in names.items()}
+    policies = {step: policy for step, policy in policies.items() if policy is not None}
+    for step in policies.keys() & attributes.steps.keys():
+        raise InputError(
+            f"{names[step]} and steps.{step} are both the policy of one job; set one of them"
+        )
+    return {**policies, **attributes.steps}

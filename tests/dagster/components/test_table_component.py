@@ -115,6 +115,22 @@ def test_a_wrong_step_is_refused_when_definitions_load(steps: dict[str, Any], me
         load(steps=steps)
 
 
+@pytest.mark.parametrize(
+    ("attribute", "policy", "step"),
+    [
+        ("snapshot_expiration", {"retain_min": 2}, "expire-snapshots"),
+        ("orphan_files", {}, "remove-orphan-files"),
+        ("partition_expiration", {"expiration_time": "1 d"}, "expire-partitions"),
+        ("iceberg", {}, "sync-iceberg"),
+    ],
+)
+def test_a_job_with_two_policies_is_refused(
+    attribute: str, policy: dict[str, Any], step: str
+) -> None:
+    with pytest.raises(InputError, match=f"{attribute} and steps.{step} are both the policy"):
+        load(**{attribute: policy, "steps": {step: {}}})
+
+
 def test_iceberg_metadata_is_published_by_a_schedule_if_the_attribute_is_set() -> None:
     defs = load(iceberg={"cron": "*/10 * * * *"})
     dry = load(iceberg={"dry_run": True})

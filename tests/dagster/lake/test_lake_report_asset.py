@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,11 @@ from paimon_orch.dagster import (
     PaimonCatalogResource,
     PaimonDatabaseComponent,
     PaimonWarehouseComponent,
+    build_compaction_asset,
+    build_expire_snapshots_job,
     build_lake_report_asset,
 )
+from paimon_orch.dagster.lake import lake_report_page
 from paimon_orch.dagster.names import TABLE_TAG
 from paimon_orch.steps.inspection.doctor.doctor import examine_catalog
 
@@ -125,6 +129,38 @@ def test_a_report_says_what_is_new_and_what_has_ended_since_the_last_one(
     assert instance.get_run_by_id(before["run"]) is not None
 
 
+def test_a_finding_is_new_once_whatever_characters_its_table_has(
+    tmp_path: Path, instance: dg.DagsterInstance
+) -> None:
+    create_slow_lake(tmp_path)
+    refresh(tmp_path, instance)
+    (tmp_path / "web.db" / "events").rename(tmp_path / "web.db" / "line\nbreak")
+    (tmp_path / "web.db" / "line\nbreak" / "snapshot" / "LATEST").unlink()
+
+    reports = [refresh(tmp_path, instance)[0] for _ in range(2)]
+
+    assert "web.line\\nbreak" in [row["table"] for row in reports[0]["paimon/findings_by_table"]]
+    assert [each["paimon/new_findings"] for each in reports] == [1, 0]
+    assert [each["paimon/ended_findings"] for each in reports] == [0, 0]
+    changes = {row["table"]: row["requests_change"] for row in reports[1]["paimon/tables_by_cost"]}
+    assert changes["web.line\\nbreak"] == 0
+
+
+def test_no_finding_is_new_if_the_last_report_could_not_store_all(
+    tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_slow_lake(tmp_path)
+    (tmp_path / "web.db" / "events" / "snapshot" / "LATEST").unlink()
+    monkeypatch.setattr(lake_report_page, "_MAX_ROWS", 1)
+
+    first, second = (refresh(tmp_path, instance)[0] for _ in range(2))
+
+    assert first["paimon/findings"] > len(first["paimon/findings_by_table"]) == 1
+    assert "(new)" not in second["paimon/page"]
+    assert "paimon/new_findings" not in second
+    assert second["paimon/tables_by_cost"][0]["requests_change"] == 0
+
+
 def test_the_check_fails_for_a_damaged_table_and_the_run_succeeds(
     tmp_path: Path, instance: dg.DagsterInstance
 ) -> None:
@@ -196,6 +232,32 @@ def test_the_page_links_assets_and_runs_and_shows_costs_per_day(
     costs = {row["table"]: row["cost_per_day"] for row in values["paimon/tables_by_cost"]}
     assert costs["sales.orders"] > 0
     assert costs["paimon_orch.maintenance_history"] == 0
+
+
+def test_the_last_run_is_one_of_the_same_catalog(
+    tmp_path: Path, instance: dg.DagsterInstance
+) -> None:
+    create_slow_lake(tmp_path)
+    runs: dict[str, set[str]] = {}
+    for prefix in ("", "eu"):
+        key_prefix = [prefix] if prefix else []
+        expire = build_expire_snapshots_job("sales.orders", key_prefix=key_prefix)
+        asset = build_compaction_asset("web.events", key_prefix=key_prefix)
+        resources = {"paimon": PaimonCatalogResource(warehouse="/lake"), "spark": None}
+        compact = dg.Definitions([asset], resources=resources)
+        created = [
+            instance.create_run_for_job(expire, tags=dict(expire.run_tags)),
+            instance.create_run_for_job(
+                compact.resolve_implicit_global_asset_job_def(),
+                tags={TABLE_TAG: "web.events"},
+                asset_selection=frozenset({asset.key}),
+            ),
+        ]
+        runs[prefix] = {run.run_id for run in created}
+
+    for prefix, expected in runs.items():
+        values, _ = refresh(tmp_path, instance, key_prefix=[prefix] if prefix else [])
+        assert set(re.findall(r"/runs/([\w-]+)", values["paimon/page"])) == expected
 
 
 def test_a_database_has_a_report_of_its_tables(tmp_path: Path) -> None:
