@@ -82,6 +82,9 @@ def _type_class(table: Table, field: Field) -> tuple[object, ...]:
 
 def _filters(column: pa.ChunkedArray, name: str, *, all_operators: bool) -> Iterator[Predicate]:
     values = column.drop_null()
+    if pa.types.is_floating(column.type):  # filters find NaN by another test
+        yield Leaf(name, Operator.IS_NAN)
+        values = values.filter(pc.invert(pc.is_nan(values)))
     if len(values) and not all_operators:
         yield Leaf(name, Operator.EQUAL, (values[len(values) // 2],))
         return
