@@ -261,7 +261,7 @@ def test_deferred_sensors_wait_in_the_triggerer(
             tasks = deployment.list_tasks("waiting", "first")
             return (name, "deferred") in {(task["task_id"], task["state"]) for task in tasks}
 
-        deployment.wait_for(is_deferred, 120, f"the deferred task {name}")
+        deployment.wait_for(is_deferred, 300, f"the deferred task {name}")
 
     wait_until_deferred("done")
     mark_done(days, [f"day={DAYS[8]}"])
