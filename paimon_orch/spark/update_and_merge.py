@@ -43,7 +43,12 @@ from paimon_orch.steps.common.executor import Progress
 from paimon_orch.steps.common.step import PlanAttempts
 from paimon_orch.steps.row_level import row_level_write as row_level
 from paimon_orch.steps.row_level.assignments import check_update, list_fixed_columns
-from paimon_orch.steps.row_level.merge_clauses import check_merge, name_operation
+from paimon_orch.steps.row_level.merge_clauses import (
+    can_get_matches,
+    check_merge,
+    find_matched_columns,
+    name_operation,
+)
 from paimon_orch.steps.row_level.row_level_plan import TargetUnit
 from paimon_orch.steps.row_level.row_level_write import (
     RowLevelPlan,
@@ -137,9 +142,10 @@ def merge_into(
     ``when_matched_update``. A source row without a match is inserted with the values of
     ``when_not_matched_insert``; other columns get their default or null. ``"*"`` assigns the
     source's columns of the same names: to all columns that can be updated (the others must have the
-    same values on both sides), or, in an insert, to all columns. If several new rows have the same primary key, any of them is written. Rows of the
-    table that no row of the source matches are deleted if ``when_not_matched_by_source_delete`` is
-    true, and are otherwise updated with ``when_not_matched_by_source_update``.
+    same values on both sides), or, in an insert, to all columns. If several new rows have the same
+    primary key, any of them is written. Rows of the table that no row of the source matches are
+    deleted if ``when_not_matched_by_source_delete`` is true, and are otherwise updated with
+    ``when_not_matched_by_source_update``.
 
     Conflicts are handled as in :func:`paimon_orch.steps.row_level.row_level_write.delete`; the
     source is computed again for each attempt. A table with the merge engine ``first-row`` allows
@@ -183,7 +189,7 @@ def _build_merge(
         build_changes=merge.build_changes,
         title="merge into",
         operation=name_operation(clauses),
-        is_guarded=inserts is not None and not schema.primary_keys,
+        is_guarded=inserts is not None and can_get_matches(schema, find_matched_columns(on)),
         assigned={**(inserts or {}), **updates},
         updated=updates,
     )

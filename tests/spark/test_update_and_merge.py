@@ -581,6 +581,25 @@ def test_a_concurrently_inserted_row_is_not_inserted_again(
     assert rows_of(table)[20:] == [(100, "raced merged", 0)]
 
 
+def test_a_match_that_is_added_to_another_partition_is_updated(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = new_table(tmp_path, "k BIGINT, p STRING, n INT", key=("k", "p"), partition_by=("p",))
+    table.upsert(table_of("k p n", [(1, "a", 1)]))
+
+    result = merge_into(
+        spark.createDataFrame([(9, "b", 90)], "k BIGINT, p STRING, n INT"),
+        table,
+        "target.k = source.k",
+        when_matched_update={"n": "target.n + 1"},
+        when_not_matched_insert="*",
+        progress=first_call(lambda: table.upsert(table_of("k p n", [(9, "a", 5)]))),
+    )
+
+    assert rows_of(table) == [(1, "a", 1), (9, "a", 6)]
+    assert (result.updated, result.inserted, result.attempts) == (1, 0, 2)
+
+
 @pytest.mark.slow
 def test_a_concurrent_compaction_loses_no_update(spark: SparkSession, tmp_path: Path) -> None:
     table = create_filled_table(tmp_path, key=(), bucket="-1", **VECTORS)

@@ -32,6 +32,7 @@ from paimon_orch.steps.row_level.merge_clauses import (
     TARGET,
     MergeClauses,
     MergeRules,
+    can_get_matches,
     check_merge,
     name_operation,
 )
@@ -125,10 +126,8 @@ class MergePlan:
 
     def _write(self, planned: RowLevelPlan) -> RowLevelResult:
         join = self._join(planned)
-        # other commits can add a match to any bucket, unless the matched values determine it
-        schema, keys = planned.schema, set(join.rules.keys)
-        has_bucket = bool(schema.primary_keys) and keys >= schema.identifying_names
-        is_guarded = join.rules.insert is not None and not has_bucket
+        inserts = join.rules.insert is not None
+        is_guarded = inserts and can_get_matches(planned.schema, join.rules.keys)
         guard = ReadGuard(planned.snapshot_id) if is_guarded else None
         changes = join.compute_changes()
         return write_in_process(self.table, planned, changes, join.rules.updated, guard=guard)

@@ -5,7 +5,8 @@ expressions of :mod:`paimon_orch.steps.row_level.assignments`. Spark computes al
 """
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypedDict
 
@@ -309,6 +310,30 @@ def _parse_keys(
         raise UnsupportedError(f"on: {on!r} tests a column of the table twice. {_SPARK_HINT}")
     check_columns_exist(schema, keys)
     return keys
+
+
+def can_get_matches(schema: TableSchema, matched: Collection[str]) -> bool:
+    """Return whether other commits can add a match of a new row to a bucket that was not read.
+
+    They cannot if the matched columns determine the bucket: the key and the partition.
+    """
+    return not schema.primary_keys or not schema.identifying_names <= {*matched}
+
+
+def find_matched_columns(on: object) -> set[str]:
+    """Return the columns of the table that a condition for Spark equates with source columns.
+
+    These are those of ``target.COLUMN = source.COLUMN``; others do not matter for
+    :func:`can_get_matches`.
+    """
+    columns = set[str]()
+    with suppress(InputError):  # Spark has other expressions
+        for node in _split_conjuncts(on) if isinstance(on, str) else ():
+            sides = [node.args.get("this"), node.args.get("expression")]
+            names = {x.table.lower(): x.name for x in sides if isinstance(x, exp.Column)}
+            if isinstance(node, exp.EQ) and names.keys() == {TARGET, SOURCE}:
+                columns.add(names[TARGET])
+    return columns
 
 
 def _split_conjuncts(text: str) -> list[exp.Expr]:

@@ -17,6 +17,7 @@ from support.tables import Row, assert_healthy, new_table, rows_of, stored_files
 from paimon_orch import InputError, NotFoundError, PaimonError, UnsupportedError
 from paimon_orch.steps import InProcessExecutor, compact
 from paimon_orch.steps.row_level.merge import plan_merge
+from paimon_orch.steps.row_level.merge_clauses import find_matched_columns
 from paimon_orch.table.table import Table
 
 VECTORS = {"deletion-vectors.enabled": "true"}
@@ -420,6 +421,26 @@ def test_a_match_that_is_added_to_another_partition_is_updated(
 
     assert rows_of(table) == [(1, "a", 1), (9, "a", 6)]
     assert (result.updated, result.inserted, result.attempts) == (1, 0, 2)
+
+
+@pytest.mark.parametrize(
+    ("on", "columns"),
+    [
+        ("target.k = source.k and (source.x = target.p) and target.n < source.n", {"k", "p"}),
+        ("Target.k = SOURCE.k", {"k"}),
+        ("k = source.k", set()),
+        ("target.k = target.p", set()),
+        ("target.k = source.k or target.p = source.p", set()),
+        ("target.k <=> source.k", set()),
+        ("target.k = ", set()),
+        (object(), set()),
+    ],
+    ids=str,
+)
+def test_only_equalities_of_columns_determine_the_bucket_of_a_match(
+    on: object, columns: set[str]
+) -> None:
+    assert find_matched_columns(on) == columns
 
 
 def test_files_without_matching_keys_are_not_read(tmp_path: Path) -> None:
