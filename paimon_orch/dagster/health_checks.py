@@ -18,7 +18,7 @@ from paimon_orch.dagster.error_conversion import raise_dagster_errors
 from paimon_orch.dagster.external_reports import build_iceberg_metadata
 from paimon_orch.dagster.names import check_table_name, definition_name, table_asset_key
 from paimon_orch.dagster.op_specs import DEFAULT_OP
-from paimon_orch.dagster.resources import ExecutorChoice
+from paimon_orch.dagster.resources import ExecutorChoice, get_catalog, get_spark
 from paimon_orch.dagster.run_metadata import Metadata
 from paimon_orch.dagster.spark_links import build_maintenance_executor
 from paimon_orch.errors import CorruptFileError, PaimonError
@@ -200,8 +200,8 @@ def build_paimon_table_checks(
     executor of the resource ``spark`` does its work, or this process if the manifests are small.
 
     Runs require the resource ``paimon`` and, for ``file_references``, also ``spark``. They read
-    only metadata. The names of the resources begin with ``resource_prefix``. The compaction asset and the sensor evaluate the other checks too, if they are
-    given the same ``limits``. ``op`` has the name, tags, description and pool of the op.
+    only metadata. The names of the resources begin with ``resource_prefix``. The compaction asset
+    and the sensor evaluate the other checks too, if they are given the same ``limits``. ``op`` has the name, tags, description and pool of the op.
 
     >>> build_paimon_table_checks(
     ...     "lake.orders",
@@ -224,11 +224,11 @@ def build_paimon_table_checks(
     def run_checks(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         selected = {check_key.name for check_key in context.selected_asset_check_keys}
         with raise_dagster_errors(table):
-            loaded = getattr(context.resources, paimon).load_table(table)
+            loaded = get_catalog(context, resource_prefix).load_table(table)
             yield from checks.evaluate(loaded, selected, context.instance)
             if FILE_REFERENCES in selected:
                 executor = build_maintenance_executor(
-                    context, getattr(context.resources, spark), ExecutorChoice.auto
+                    context, get_spark(context, resource_prefix), ExecutorChoice.auto
                 )
                 yield checks.check_file_references(loaded, executor)
 

@@ -24,7 +24,8 @@ from paimon_orch.dagster.names import (
     table_asset_key,
 )
 from paimon_orch.dagster.op_specs import DEFAULT_OP
-from paimon_orch.dagster.remote_runs import RemoteSteps, RunOn, get_resources, list_resources
+from paimon_orch.dagster.remote_runs import RemoteSteps, RunOn, list_resources
+from paimon_orch.dagster.resources import get_catalog, get_spark
 from paimon_orch.errors import InputError
 
 ACTION_TAG = "paimon/action"
@@ -218,7 +219,7 @@ def build_maintenance_job(
     )
     def perform(context: dg.OpExecutionContext) -> None:
         table = scope.get_table(context)
-        paimon, spark = get_resources(context, resource_prefix)
+        paimon, spark = get_catalog(context, resource_prefix), get_spark(context, resource_prefix)
         config = maintenance_op.config(**context.op_config)
         with raise_dagster_errors(table, context):
             loaded = config.load_table(paimon, table)

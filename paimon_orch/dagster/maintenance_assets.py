@@ -29,8 +29,14 @@ from paimon_orch.dagster.names import (
 )
 from paimon_orch.dagster.op_specs import DEFAULT_OP, get_backfill_policy
 from paimon_orch.dagster.partitions_definitions import build_partition_keys
-from paimon_orch.dagster.remote_runs import RemoteSteps, RunOn, get_resources, list_resources
-from paimon_orch.dagster.resources import RUN_EXECUTOR_HELP, ExecutorChoice, SparkSessionResource
+from paimon_orch.dagster.remote_runs import RemoteSteps, RunOn, list_resources
+from paimon_orch.dagster.resources import (
+    RUN_EXECUTOR_HELP,
+    ExecutorChoice,
+    SparkSessionResource,
+    get_catalog,
+    get_spark,
+)
 from paimon_orch.dagster.run_config import (
     AllowanceConfig,
     build_allowance_config,
@@ -369,7 +375,8 @@ def _build_maintenance_asset(
 
         run_config = run_config_class(**context.op_execution_context.op_config)
         with raise_dagster_errors(table, context, options.retry_policy):
-            paimon, spark = get_resources(context, options.resource_prefix)
+            prefix = options.resource_prefix
+            paimon, spark = get_catalog(context, prefix), get_spark(context, prefix)
             opened = run_config.load_table(paimon, table)
             max_retries = options.retry_policy.max_retries
             with _evaluating_after_failure(context, options.checks, opened, max_retries):

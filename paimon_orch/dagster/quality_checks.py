@@ -10,6 +10,7 @@ from paimon_orch.dagster.error_conversion import raise_dagster_errors
 from paimon_orch.dagster.health_checks import SEVERITIES
 from paimon_orch.dagster.names import check_table_name, definition_name, table_asset_key
 from paimon_orch.dagster.op_specs import DEFAULT_OP
+from paimon_orch.dagster.resources import get_catalog
 from paimon_orch.errors import InputError
 from paimon_orch.safe_text import escape_markdown
 
@@ -47,7 +48,7 @@ def build_paimon_quality_checks(
     check_table_name(table)
     if not never:
         raise InputError(f"no quality check for {table}: pass filters that no row may match")
-    asset_key, paimon = table_asset_key(table, key_prefix), f"{resource_prefix}paimon"
+    asset_key = table_asset_key(table, key_prefix)
 
     @dg.multi_asset_check(
         name=op.name or definition_name("quality", table, key_prefix),
@@ -64,7 +65,7 @@ def build_paimon_quality_checks(
             for name, text in never.items()
         ],
         can_subset=True,
-        required_resource_keys={paimon},
+        required_resource_keys={f"{resource_prefix}paimon"},
     )
     def run_checks(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         from paimon_orch.orchestration.row_rules import evaluate_row_rules
@@ -72,7 +73,7 @@ def build_paimon_quality_checks(
         selected = {check_key.name for check_key in context.selected_asset_check_keys}
         rules = {name: text for name, text in never.items() if name in selected}
         with raise_dagster_errors(table):
-            loaded = getattr(context.resources, paimon).load_table(table)
+            loaded = get_catalog(context, resource_prefix).load_table(table)
             outcomes = list(evaluate_row_rules(loaded, rules))
         for outcome in outcomes:
             yield dg.AssetCheckResult(

@@ -220,14 +220,6 @@ def list_resources(run_on: RunOn | None, prefix: str = "") -> set[str]:
     return keys
 
 
-def get_resources(
-    context: dg.OpExecutionContext | dg.AssetExecutionContext, prefix: str
-) -> tuple[PaimonCatalogResource, SparkSessionResource]:
-    """Return the catalog and the session that a run requires by :func:`list_resources`."""
-    resources = context.resources
-    return getattr(resources, f"{prefix}paimon"), getattr(resources, f"{prefix}spark")
-
-
 class RemoteReport(NamedTuple):
     """The report of a step, with metadata of the client such as a link to its job."""
 

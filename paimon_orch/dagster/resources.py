@@ -25,7 +25,6 @@ if TYPE_CHECKING:  # sensors and checks do not need Spark, so it is imported on 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_RESOURCES = ("paimon", "spark")
 EXECUTOR_HELP = (
     "Where work runs: local is processes of this machine, which need no Java; auto is Spark for "
     "more than 256 MB, or with a cluster, and otherwise local."
@@ -136,34 +135,6 @@ class PaimonCatalogResource(dg.ConfigurableResource):  # type: ignore[type-arg] 
         return self.catalog().table(identifier)
 
 
-def add_resource_prefix(prefix: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Return a decorator that renames the parameters ``paimon`` and ``spark`` of a function.
-
-    Dagster takes the names of resources from the names of parameters.
-    """
-
-    def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        if not prefix:
-            return function
-        signature = inspect.signature(function)
-        names = {f"{prefix}{name}": name for name in _RESOURCES if name in signature.parameters}
-        parameters = [
-            each.replace(name=f"{prefix}{each.name}") if each.name in _RESOURCES else each
-            for each in signature.parameters.values()
-        ]
-
-        @wraps(function)
-        def renamed(*args: Any, **values: Any) -> R:
-            return function(*args, **{names.get(key, key): each for key, each in values.items()})
-
-        # Dagster would take the annotation of a generator for the type of the value
-        shown = signature.replace(parameters=parameters, return_annotation=inspect.Signature.empty)
-        renamed.__signature__ = shown  # type: ignore[attr-defined]
-        return renamed
-
-    return decorate
-
-
 class SparkSessionResource(dg.ConfigurableResource):  # type: ignore[type-arg]  # as above
     """A Spark session that starts on first use and is stopped after the last step of the process.
 
@@ -240,3 +211,42 @@ class SparkSessionResource(dg.ConfigurableResource):  # type: ignore[type-arg]  
 
             stop_session(self._started_session)
             self._started_session = None
+
+
+def get_catalog(context: Any, prefix: str) -> PaimonCatalogResource:
+    """Return the resource ``paimon`` of a run or a tick, whose key begins with ``prefix``."""
+    catalog: PaimonCatalogResource = getattr(context.resources, f"{prefix}paimon")
+    return catalog
+
+
+def get_spark(context: Any, prefix: str) -> SparkSessionResource:
+    """Return the resource ``spark`` of a run, whose key begins with ``prefix``."""
+    spark: SparkSessionResource = getattr(context.resources, f"{prefix}spark")
+    return spark
+
+
+def rename_catalog_parameter(prefix: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Return a decorator that puts a prefix before the parameter ``paimon`` of a sensor or schedule.
+
+    Dagster takes the key of a resource from the name of a parameter. Sensors and schedules cannot
+    use ``required_resource_keys``: in a direct call, Dagster passes these as arguments too.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        if not prefix:
+            return function
+        name = f"{prefix}paimon"
+        signature = inspect.signature(function)
+        parameters = [
+            each.replace(name=name) if each.name == "paimon" else each
+            for each in signature.parameters.values()
+        ]
+
+        @wraps(function)
+        def renamed(*args: Any, **values: Any) -> R:
+            return function(*args, **{"paimon": values.pop(name), **values})
+
+        renamed.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        return renamed
+
+    return decorate

@@ -16,7 +16,7 @@ from paimon_orch.dagster.names import (
     definition_name,
 )
 from paimon_orch.dagster.op_specs import DEFAULT_OP, RunTags
-from paimon_orch.dagster.resources import PaimonCatalogResource, add_resource_prefix
+from paimon_orch.dagster.resources import PaimonCatalogResource, rename_catalog_parameter
 from paimon_orch.dagster.run_config import load_table_with_allowances
 from paimon_orch.dagster.run_requests import CompactionTarget, limit_pools
 from paimon_orch.errors import InputError, NotFoundError
@@ -74,7 +74,7 @@ def build_compaction_schedule(  # noqa: PLR0913 - keywords of a factory
         execution_timezone="UTC",
         default_status=default_status,
     )
-    @add_resource_prefix(resource_prefix)
+    @rename_catalog_parameter(resource_prefix)
     def compaction_schedule(
         context: dg.ScheduleEvaluationContext, paimon: PaimonCatalogResource
     ) -> list[dg.RunRequest] | dg.SkipReason:

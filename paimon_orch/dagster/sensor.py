@@ -17,7 +17,7 @@ from paimon_orch.dagster.names import (
 )
 from paimon_orch.dagster.op_specs import DEFAULT_OP, RunTags
 from paimon_orch.dagster.partitions_definitions import DynamicPartitionsRequest, PartitionsDef
-from paimon_orch.dagster.resources import PaimonCatalogResource, add_resource_prefix
+from paimon_orch.dagster.resources import PaimonCatalogResource, rename_catalog_parameter
 from paimon_orch.dagster.run_metadata import (
     build_column_schema,
     build_decisions_metadata,
@@ -247,10 +247,11 @@ def build_latest_snapshot_sensor(  # noqa: PLR0913 - keywords of a factory
 
     The sensor reports each snapshot that changed data as an observation of the table's asset. With
     ``report_as="materialization"``, it reports only the newest one, as a materialization, which
-    Dagster needs to evaluate freshness and automation conditions. Dagster takes the time of the event
-    as the time of the data, so a commit that is older than ``fresh_within``, the window of the freshness
-    policy, is an observation: a sensor that starts does not make old data fresh. With ``request_runs=False``, it
-    requests no runs, and reports the newest snapshot for each partition that changed.
+    Dagster needs to evaluate freshness and automation conditions. Dagster takes the time of the
+    event as the time of the data, so a commit that is older than ``fresh_within``, the window of
+    the freshness policy, is an observation: a sensor that starts does not make old data fresh. With
+    ``request_runs=False``, it requests no runs, and reports the newest snapshot for each partition
+    that changed.
 
     With ``checks``, the limits of :func:`~paimon_orch.dagster.build_paimon_table_checks`, the
     first tick and each tick with new data evaluate these checks of the table, except
@@ -304,7 +305,7 @@ def build_watch_sensor(
         minimum_interval_seconds=minimum_interval_seconds,
         default_status=default_status,
     )
-    @add_resource_prefix(watched.resource_prefix)
+    @rename_catalog_parameter(watched.resource_prefix)
     def latest_snapshot(
         context: dg.SensorEvaluationContext, paimon: PaimonCatalogResource
     ) -> dg.SensorResult | dg.SkipReason:

@@ -12,7 +12,7 @@ from paimon_orch.dagster.names import (
     definition_name,
     join_definition_name,
 )
-from paimon_orch.dagster.resources import PaimonCatalogResource, add_resource_prefix
+from paimon_orch.dagster.resources import PaimonCatalogResource, rename_catalog_parameter
 from paimon_orch.dagster.run_requests import limit_pools
 from paimon_orch.dagster.sensor import (
     MAX_REQUESTS_PER_TICK,
@@ -62,7 +62,7 @@ def build_tables_sensor(
         minimum_interval_seconds=minimum_interval_seconds,
         default_status=default_status,
     )
-    @add_resource_prefix(first.resource_prefix)
+    @rename_catalog_parameter(first.resource_prefix)
     def latest_snapshots(
         context: dg.SensorEvaluationContext, paimon: PaimonCatalogResource
     ) -> dg.SensorResult:

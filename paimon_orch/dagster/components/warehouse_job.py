@@ -19,7 +19,8 @@ from paimon_orch.dagster.resources import (
     ExecutorChoice,
     PaimonCatalogResource,
     SparkSessionResource,
-    add_resource_prefix,
+    get_catalog,
+    get_spark,
 )
 from paimon_orch.dagster.run_config import (
     AllowanceConfig,
@@ -131,11 +132,10 @@ def build_warehouse_job(  # noqa: PLR0913 - keywords of a factory
         config_schema=config_class.to_fields_dict(),
         tags=op.tags,
         pool=op.pool or f"paimon/{name}",
+        required_resource_keys={f"{resource_prefix}paimon", f"{resource_prefix}spark"},
     )
-    @add_resource_prefix(resource_prefix)
-    def perform(
-        context: dg.OpExecutionContext, paimon: PaimonCatalogResource, spark: SparkSessionResource
-    ) -> None:
+    def perform(context: dg.OpExecutionContext) -> None:
+        paimon, spark = get_catalog(context, resource_prefix), get_spark(context, resource_prefix)
         run_config = config_class(**context.op_config)
         with raise_dagster_errors(str(request.history_table), context):
             budgeted = replace(request, budgets=run_config.build_budgets())

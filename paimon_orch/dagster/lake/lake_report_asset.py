@@ -9,7 +9,7 @@ from pydantic import Field
 from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.dagster.error_conversion import raise_dagster_errors
 from paimon_orch.dagster.op_specs import DEFAULT_OP
-from paimon_orch.dagster.resources import PaimonCatalogResource, add_resource_prefix
+from paimon_orch.dagster.resources import get_catalog
 from paimon_orch.steps.autopilot.maintenance_request import HISTORY_TABLE, MaintenanceRequest
 
 LAKE_REPORT = "lake_report"
@@ -72,16 +72,16 @@ def build_lake_report_asset(  # noqa: PLR0913 - keywords of a factory
         pool=op.pool,
         specs=[spec],
         check_specs=[check],
+        required_resource_keys={f"{resource_prefix}paimon"},
     )
-    @add_resource_prefix(resource_prefix)
     def lake_report(
-        context: dg.AssetExecutionContext, config: LakeReportConfig, paimon: PaimonCatalogResource
+        context: dg.AssetExecutionContext, config: LakeReportConfig
     ) -> dg.MaterializeResult:  # type: ignore[type-arg]  # there is no value
         from paimon_orch.dagster.lake.lake_report_page import LakePage  # loads the steps
 
         page = LakePage(context.instance, asset_key, key_prefix=key_prefix, ui_url=ui_url)
         with raise_dagster_errors(asset_key.to_user_string(), context):
-            catalog = paimon.catalog()
+            catalog = get_catalog(context, resource_prefix).catalog()
             report = page.examine(
                 catalog,
                 _list_tables(catalog, select, exclude),
