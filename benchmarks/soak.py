@@ -300,8 +300,8 @@ def measure(  # noqa: PLR0913 - options
         output.write_text(json.dumps(report), encoding="utf-8")
     if store:
         stored = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
-        document = json.dumps(stored | {place: report}, indent=1)
-        RESULTS.write_text(document + "\n", encoding="utf-8")
+        lines = (f"{json.dumps(k)}: {json.dumps(v)}" for k, v in (stored | {place: report}).items())
+        RESULTS.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
     if problems := find_problems(report):
         console.print("\n".join(problems), markup=False)
         sys.exit(1)

@@ -115,10 +115,8 @@ def plan(table: Table, request: CreateTagRequest) -> TagCreationPlan:
     snapshot_id, previous = _find_snapshot(stores, request), None
     if request.replace:
         previous = stores.tags.get(request.name).id
-    elif request.name in stores.tags.names():
-        raise InputError(
-            f"{table.identifier} already has a tag {request.name!r}; delete or replace it"
-        )
+    else:
+        stores.tags.check_unused(request.name)
     return TagCreationPlan(request=request, snapshot_id=snapshot_id, previous_id=previous)
 
 
@@ -126,8 +124,7 @@ def _find_snapshot(stores: TableStores, request: CreateTagRequest) -> int:
     selectors = (request.snapshot_id, request.from_timestamp, request.from_watermark)
     if sum(each is not None for each in selectors) > 1:
         raise InputError(
-            "--snapshot, --from-timestamp and --from-watermark cannot be combined; set only one "
-            "of them"
+            "the id of a snapshot, a time and a watermark cannot be combined; set only one of them"
         )
     if request.from_timestamp is not None:
         return find_first_since_time(stores.snapshots, request.from_timestamp).id

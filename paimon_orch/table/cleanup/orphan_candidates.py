@@ -195,9 +195,10 @@ def list_names_by_part(
         table, summary = files.to_table(), {}
     else:
         table, summary = _read_manifests(search.reader, unit)
-    names = table["name"].to_pylist()
-    # The part of a name is equal in all processes.
-    codes = np.fromiter(map(zlib.crc32, names), np.int64, len(names)) % parts
+    codes = np.zeros(table.num_rows, np.int64)
+    if parts > 1:  # the part of a name is equal in all processes
+        names = table["name"].to_pylist()
+        codes = np.fromiter(map(zlib.crc32, names), np.int64, len(names)) % parts
     order = np.argsort(codes, kind="stable")
     ordered = table.take(pa.array(order)) if parts > 1 else table
     bounds = np.searchsorted(codes[order], np.arange(parts + 1)).tolist()

@@ -58,6 +58,16 @@ class Tags:
         """
         return f"{self.snapshots.paths.tag_dir}/tag-{check_path_component('tag', name)}"
 
+    def check_unused(self, name: str) -> None:
+        """Raise :class:`InputError` for a name that no new tag can have, or that a tag has."""
+        if self.snapshots.io.file_exists(self._get_new_path(name)):
+            raise self._build_used_error(name)
+
+    def _build_used_error(self, name: str) -> InputError:
+        return InputError(
+            f"{self.snapshots.paths.root} already has a tag {name!r}; delete or replace it"
+        )
+
     def _get_new_path(self, name: str) -> str:
         """Return the path of a new tag; raises :class:`InputError` for an invalid name."""
         check_text("a tag name", name, "2026-01-31")
@@ -80,9 +90,7 @@ class Tags:
         path = self._get_new_path(name)
         snapshot, data = self._build_content(snapshot_id, time_retained)
         if not self.snapshots.io.create(path, data):
-            raise InputError(
-                f"{self.snapshots.paths.root} already has a tag {name!r}; delete or replace it"
-            )
+            raise self._build_used_error(name)
         if not self._is_kept(snapshot.id, exclude=name):
             self.snapshots.io.delete(path)
             raise NotFoundError(f"snapshot {snapshot.id} expired while the tag was created")

@@ -54,6 +54,8 @@ def test_what_cannot_be_tagged_is_refused_in_a_dry_run_too(table: Table, *, dry_
 
     with pytest.raises(InputError, match="already has a tag 'used'"):
         run(table, "create-tag", name="used", dry_run=dry_run)
+    with pytest.raises(InputError, match="must not be blank or contain a slash"):
+        run(table, "create-tag", name="a/b", dry_run=dry_run)
     with pytest.raises(NotFoundError, match="'new'"):
         run(table, "create-tag", name="new", replace=True, dry_run=dry_run)
     with pytest.raises(NotFoundError, match="7"):
