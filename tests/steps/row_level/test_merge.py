@@ -426,21 +426,20 @@ def test_a_match_that_is_added_to_another_partition_is_updated(
 @pytest.mark.parametrize(
     ("on", "columns"),
     [
-        ("target.k = source.k and (source.x = target.p) and target.n < source.n", {"k", "p"}),
-        ("Target.k = SOURCE.k", {"k"}),
-        ("k = source.k", set()),
-        ("target.k = target.p", set()),
-        ("target.k = source.k or target.p = source.p", set()),
-        ("target.k <=> source.k", set()),
-        ("target.k = ", set()),
-        (object(), set()),
+        ("target.k = source.k and (source.x = target.p) and target.n < source.n", "k p"),
+        ("Target.k = SOURCE.k", "k"),
+        ("k = source.k", ""),
+        ("target.k = target.p", ""),
+        ("target.k = source.k or target.p = source.p", ""),
+        ("target.k <=> source.k", ""),
+        ("target.k = ", ""),
+        (7, ""),
     ],
-    ids=str,
 )
 def test_only_equalities_of_columns_determine_the_bucket_of_a_match(
-    on: object, columns: set[str]
+    on: object, columns: str
 ) -> None:
-    assert find_matched_columns(on) == columns
+    assert find_matched_columns(on) == {*columns.split()}
 
 
 def test_files_without_matching_keys_are_not_read(tmp_path: Path) -> None:
