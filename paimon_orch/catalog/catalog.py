@@ -266,6 +266,10 @@ class Catalog:
         database, name = identifier.database, identifier.main
         if not self.backend.has_database(database):
             databases = self.databases()
+            try:
+                self.require_exists()
+            except NotFoundError as missing:
+                return f"there is no table {name}: {missing}"
             hint = "" if databases else describe_unconfigured_name(self.uri)
             return (
                 f"there is no table {name} in {self.uri}: no database {database!r} "

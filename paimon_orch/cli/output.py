@@ -28,6 +28,7 @@ from pyarrow import csv
 from paimon_orch.cli.screen import Output, escape_json, print_lines
 from paimon_orch.cli.table_layout import Layout, print_rows
 from paimon_orch.errors import InputError, StorageError
+from paimon_orch.files.nested_arrays import replace_types
 from paimon_orch.files.variant_text import format_variants, has_variants, to_readable_type
 from paimon_orch.format.display import format_count
 from paimon_orch.format.text import decode_readable_text
@@ -260,6 +261,7 @@ def _print_table(reader: pa.RecordBatchReader, layout: Layout) -> None:
 
 
 def _to_python_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    batch = _shorten_floats(batch)
     try:
         rows: list[dict[str, Any]] = batch.to_pylist()
         return rows
@@ -267,6 +269,19 @@ def _to_python_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
         columns = [map(_to_python_value, column) for column in batch.columns]
         names = batch.schema.names
         return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _shorten_floats(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return DOUBLE in place of FLOAT, with as few digits as identify the FLOAT: 0.1."""
+    for number, column in enumerate(batch.columns):
+        texts, doubles = (
+            replace_types(column.type, pa.types.is_float32, to)
+            for to in (pa.string(), pa.float64())
+        )
+        if doubles != column.type:
+            shortened = column.cast(texts).cast(doubles)
+            batch = batch.set_column(number, batch.schema.names[number], shortened)
+    return batch
 
 
 def _replace_invalid_text(column: pa.Array) -> pa.Array:

@@ -120,6 +120,25 @@ def map_key_value_fields(
     return target.key_field, target.item_field
 
 
+def replace_types(
+    arrow: pa.DataType, matches: Callable[[pa.DataType], bool], target: pa.DataType
+) -> pa.DataType:
+    """Return a type with ``target`` in place of the types that match, at any depth."""
+
+    def replace(field: "pa.Field[pa.DataType]") -> "pa.Field[pa.DataType]":
+        return field.with_type(replace_types(field.type, matches, target))
+
+    if matches(arrow):
+        return target
+    if isinstance(arrow, pa.StructType):
+        return pa.struct(list(map(replace, arrow)))
+    if isinstance(arrow, pa.MapType):
+        return pa.map_(*map(replace, map_key_value_fields(arrow)))
+    if isinstance(arrow, pa.FixedSizeListType):
+        return pa.list_(replace(arrow.value_field), arrow.list_size)
+    return pa.list_(replace(arrow.value_field)) if isinstance(arrow, pa.ListType) else arrow
+
+
 def build_map_entries(target: pa.DataType, parts: Sequence[pa.Array]) -> pa.Array:
     """Return keys and values as the entries of a map of type ``target``."""
     return pa.StructArray.from_arrays(list(parts), fields=list(map_key_value_fields(target)))

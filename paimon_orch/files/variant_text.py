@@ -5,6 +5,7 @@ import pyarrow as pa
 from paimon_orch.files.nested_arrays import (
     build_map_entries,
     map_key_value_fields,
+    replace_types,
     with_fields,
     with_values,
 )
@@ -24,18 +25,7 @@ def has_variants(arrow: pa.DataType) -> bool:
 
 def to_readable_type(arrow: pa.DataType) -> pa.DataType:
     """Return the type with text in place of VARIANT, at any depth."""
-    if is_variant(arrow):
-        return pa.string()
-    if isinstance(arrow, pa.StructType):
-        return pa.struct([field.with_type(to_readable_type(field.type)) for field in arrow])
-    if isinstance(arrow, pa.MapType):
-        key, item = map_key_value_fields(arrow)
-        return pa.map_(
-            key.with_type(to_readable_type(key.type)), item.with_type(to_readable_type(item.type))
-        )
-    if isinstance(arrow, pa.ListType):
-        return pa.list_(arrow.value_field.with_type(to_readable_type(arrow.value_type)))
-    return arrow
+    return replace_types(arrow, is_variant, pa.string())
 
 
 def format_variants(array: pa.Array, arrow: pa.DataType) -> pa.Array:

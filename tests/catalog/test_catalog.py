@@ -45,9 +45,11 @@ def test_other_directories_are_not_tables(catalog: Catalog) -> None:
 
 
 def test_the_error_for_a_missing_table_lists_existing_tables(catalog: Catalog) -> None:
-    with pytest.raises(NotFoundError, match=r"no table a\.b .*no database 'a' \(databases: none\)"):
+    with pytest.raises(NotFoundError, match=r"no table a\.b: .*does not exist; check the path"):
         catalog.table("a.b")
     catalog.create_table("a.one", "id INT")
+    with pytest.raises(NotFoundError, match=r"no table b\.b .*no database 'b' \(databases: a\)"):
+        catalog.table("b.b")
     with pytest.raises(NotFoundError, match=r"no table a\.two .*\(tables of a: one\)"):
         catalog.table("a.two")
     with pytest.raises(NotFoundError, match="has no database 'z'; it has a"):

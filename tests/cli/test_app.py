@@ -76,8 +76,9 @@ def test_create_refuses_an_invalid_definition(
 
 
 def test_a_missing_warehouse_is_reported_and_not_created(run: Run, tmp_path: Path) -> None:
-    assert_fails(run("inspect", tmp_path / "nowhere", "db.t"), "there is no table db.t")
-    assert_fails(run("compact", tmp_path / "nowhere", "db.t"), "there is no table db.t")
+    for command in ("inspect", "compact"):
+        answer = run(command, tmp_path / "nowhere", "db.t")
+        assert_fails(answer, "there is no table db.t", "nowhere does not exist; check the path")
     assert not (tmp_path / "nowhere").exists()
 
 

@@ -12,6 +12,7 @@ import pytest
 from support.commands import Run, assert_fails
 from support.tables import table_of
 
+from paimon_orch import Catalog
 from paimon_orch.table.table import Table
 
 
@@ -47,6 +48,30 @@ def test_rows_are_printed_as_csv_and_as_a_table(run: Run, warehouse: Path) -> No
     assert table.out == "id  v  price\n1   a  1.00\n1 row\n"
     vertical = run("read", warehouse, "db.t", "--where", "id = 1", "--format", "vertical")
     assert vertical.out.splitlines()[1:] == ["id     1", "v      a", "price  1.00", "1 row"]
+
+
+@pytest.mark.parametrize(
+    ("declared", "stored", "shown"),
+    [
+        ("FLOAT", 0.1, 0.1),
+        ("FLOAT", 16777216.0, 16777216.0),
+        ("FLOAT", float("nan"), "NaN"),
+        ("DOUBLE", 0.1 + 0.2, 0.1 + 0.2),
+        ("ARRAY<FLOAT>", [0.3, None], [0.3, None]),
+        ("MAP<STRING, FLOAT>", [("k", 0.1)], [["k", 0.1]]),
+        ("ROW<a FLOAT>", {"a": 0.1}, {"a": 0.1}),
+        ("VECTOR<FLOAT, 2>", [0.1, 0.2], [0.1, 0.2]),
+    ],
+    ids=str,
+)
+def test_floats_are_printed_with_the_digits_that_identify_them(
+    run: Run, tmp_path: Path, declared: str, stored: object, shown: object
+) -> None:
+    table = Catalog(str(tmp_path)).create_table("db.floats", f"v {declared}")
+    kind = table.scan().to_arrow().schema.field("v").type
+    table.append(pa.table({"v": pa.array([stored], kind)}))
+
+    assert run("read", tmp_path, "db.floats", "--format", "jsonl").lines == [{"v": shown}]
 
 
 @pytest.mark.slow
