@@ -22,10 +22,12 @@ from support.docs.page_run import BLOCK
 from support.syntax_trees import nodes_by_module
 from typer.main import get_command
 
-from paimon_orch import Catalog
+from paimon_orch import Catalog, steps
 from paimon_orch.cli.app import app
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.table.metadata.branches import Branches
+from paimon_orch.table.metadata.tags import Tags
 from paimon_orch.table.table import Table
 
 if TYPE_CHECKING:
@@ -230,6 +232,28 @@ def test_commands_in_the_pages_have_known_options(
             assert " ".join(parse_command(get_command(app), words, None)) in names, line
         elif line.startswith("export PAIMON_WAREHOUSE="):
             monkeypatch.setenv("PAIMON_WAREHOUSE", line.partition("=")[2])
+
+
+def test_each_procedure_has_a_counterpart_that_exists_or_is_listed_without_one() -> None:
+    section = read_page("docs/format/procedures.md").partition("## All procedures")[2]
+    cells = re.findall(r"^\| ([a-z_, ()SF]+) \| (?:S|F)", section, re.MULTILINE)
+    procedures = {name for cell in cells for name in re.findall(r"[a-z_]{4,}", cell)} - {"action"}
+    table, _, missing = read_page("docs/how-to/procedures.md").partition("no counterpart")
+    rows = [line.split("|")[1:4] for line in table.splitlines() if line.startswith("| `")]
+    named, commands, functions = (
+        {name for row in rows for name in re.findall(r"`([^`]+)`", row[number])}
+        for number in range(3)
+    )
+
+    without = set(re.findall(r"`([a-z_]+)`", missing)) - {"ingest"}
+    assert named | without == procedures
+    assert not named & without
+    names = {name for name, _ in list_commands()}
+    assert {each for each in commands if each[0] != "-"} <= names | {"order_strategy"}
+    for function in functions:
+        owner, _, name = function.removeprefix("table.").rpartition(".")
+        place = {"tags": Tags, "branches": Branches, "": Table}[owner]
+        assert hasattr(place if function.startswith("table.") else steps, name), function
 
 
 def parse_command(command: Any, arguments: list[str], parent: Any) -> list[str]:

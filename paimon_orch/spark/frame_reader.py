@@ -10,10 +10,11 @@ from functools import reduce
 
 import pyarrow as pa
 from pyspark import cloudpickle
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.datasource import InputPartition
+from pyspark.sql.functions import col
 
-from paimon_orch.errors import InputError
+from paimon_orch.errors import UnsupportedError
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.predicate import collect_columns
 from paimon_orch.spark.column_types import build_visible_schema, is_exact
@@ -23,10 +24,11 @@ from paimon_orch.spark.datasource.batch_read import (
     warn_of_rows_left_out,
 )
 from paimon_orch.spark.execution.tasks import map_units_in_spark
-from paimon_orch.spark.row_conversion import to_spark_schema
+from paimon_orch.spark.row_conversion import quote_column, to_spark_schema
 from paimon_orch.table.scan.base_scan import BaseScan
 from paimon_orch.table.scan.bucket_split import BucketSplit, is_file_raw_convertible
 from paimon_orch.table.scan.data_evolution import has_data_evolution
+from paimon_orch.table.scan.order_by import SortKey
 from paimon_orch.table.scan.partition_pruner import filter_partitions
 from paimon_orch.table.scan.scan import Scan
 from paimon_orch.table.scan.split_generator import divide_splits, pack_splits
@@ -41,7 +43,7 @@ _STRICT_OPTIONS = {
 
 
 def read(session: SparkSession, scan: BaseScan, *, native: bool | None = None) -> DataFrame:
-    """Return the rows of a scan as a frame, without order; this call plans the files.
+    """Return the rows of a scan as a frame, in the order of the scan; this call plans the files.
 
     Spark's Parquet reader reads a file if its rows are rows of the table: the scan has no filter on
     rows, no other file has the same keys, the file has no deletion vector, the columns have not
@@ -49,23 +51,53 @@ def read(session: SparkSession, scan: BaseScan, *, native: bool | None = None) -
     changes (:meth:`Table.incremental`) and system tables. The types are those of the data source
     (:mod:`paimon_orch.spark.column_types`).
 
+    If the scan has a limit, tasks read the files, and of each file only the rows that may be among
+    the first ones, as far as range bitmaps and statistics tell; then Spark sorts these and returns
+    the first.
+
     :param native: whether Spark's Parquet reader may be used; by default only for local files. For
         an object store, Spark needs separate settings (``spark.hadoop.*``)
-    :raises InputError: if the scan has a limit or an order; use the frame's methods instead
+    :raises UnsupportedError: if the order has a column that Spark does not represent exactly
     """
     if not isinstance(scan, Scan):
         reader = PaimonReader(scan, build_visible_schema(scan.arrow_schema))
         return _read_in_tasks(session, reader, reader.partitions())
-    if scan.limit is not None or scan.order:
-        raise InputError(
-            "a scan with a limit or an order cannot be read as a frame; use the frame's own "
-            "limit() and orderBy()"
-        )
+    if scan.order:
+        _check_order(scan)
+        frame = _read_files(session, scan.with_sort_columns(), native=native)
+        frame = frame.orderBy(*map(_build_sort_column, scan.order))
+    else:
+        frame = _read_files(session, scan, native=native)
+    if scan.limit is not None:
+        frame = frame.limit(scan.limit)
+    return frame.select(*map(quote_column, scan.arrow_schema.names)) if scan.order else frame
+
+
+def _check_order(scan: Scan) -> None:
+    """Raise :class:`UnsupportedError` if Spark does not have the order of the scan."""
+    for key in scan.order:
+        field = scan.with_sort_columns().arrow_schema.field(key.column)
+        if not is_exact(field.type):
+            raise UnsupportedError(
+                f"{scan.label}: Spark does not represent the values of column {key.column!r} "
+                f"({field.type}) exactly, so it cannot sort by them; read the scan with to_arrow()"
+            )
+
+
+def _build_sort_column(key: SortKey) -> Column:
+    name = col(quote_column(key.column))
+    if key.descending:
+        return name.desc_nulls_first() if key.nulls_first else name.desc_nulls_last()
+    return name.asc_nulls_first() if key.nulls_first else name.asc_nulls_last()
+
+
+def _read_files(session: SparkSession, scan: Scan, *, native: bool | None) -> DataFrame:
     warn_of_rows_left_out(scan)
     target = build_visible_schema(scan.arrow_schema)
     schema = to_spark_schema(target)
     is_local = scan.io.capabilities.is_local
-    if is_local if native is None else native:
+    is_native = scan.limit is None and (is_local if native is None else native)
+    if is_native:
         files, splits = separate_native_files(scan)
     else:
         files, splits = [], _plan_parts(scan)
@@ -143,7 +175,7 @@ def _find_raw_file(scan: Scan, split: BucketSplit) -> str | None:
 
 
 def _plan_parts(scan: Scan) -> list[BucketSplit]:
-    return divide_splits(scan.plan(), scan)
+    return divide_splits(scan.plan_first(), scan)
 
 
 def _read_in_tasks(

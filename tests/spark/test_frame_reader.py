@@ -17,7 +17,7 @@ from support.golden import golden_tables, table_name
 from support.tables import new_table, rows_of, stored_files, table_of
 
 from paimon_orch import Catalog
-from paimon_orch.errors import InputError
+from paimon_orch.errors import UnsupportedError
 from paimon_orch.spark import read
 from paimon_orch.spark.column_types import build_visible_schema, convert_batch
 from paimon_orch.spark.frame_reader import separate_native_files
@@ -34,6 +34,7 @@ from paimon_orch.table.schema_change.schema_changes import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from paimon_orch.spark.datasource.batch_read import BatchInputPartition, PaimonReader
     from paimon_orch.table.scan.scan import Scan
     from paimon_orch.table.table import Table
 
@@ -284,8 +285,98 @@ def test_the_caller_can_select_the_reader(
 
     assert readers(read(spark, table.scan(), native=True), capsys) == {NATIVE}
     assert readers(read(spark, table.scan(), native=False), capsys) == {TASKS}
-    with pytest.raises(InputError, match="limit or an order"):
-        read(spark, table.scan(limit=1))
+
+
+ORDERS = [
+    "n desc",
+    "n nulls last, id",
+    "f desc nulls first, id desc",
+    "s, id",
+    "d desc, s desc, id",
+]
+
+
+def build_numbers(root: Path, **options: str) -> Table:
+    """Return a table with 400 rows in files of all levels, nulls, NaN and zeros of both signs."""
+    columns = "id BIGINT, n INT, f DOUBLE, s STRING, d DECIMAL(5, 2), ts TIMESTAMP(9)"
+    table = new_table(root, columns, key=("id",), bucket="2", **options)
+    floats = [float("nan"), -0.0, 0.0, None, 2.5, float("-inf")]
+    for part in range(4):
+        ids = [*range(part * 90, part * 90 + 100)]
+        rows = {
+            "id": ids,
+            "n": [None if n % 7 == 0 else n * 37 % 101 for n in ids],
+            "f": [floats[n % 6] for n in ids],
+            "s": [None if n % 11 == 0 else f"s{n % 13}" for n in ids],
+            "d": [Decimal(n % 17) / 4 for n in ids],
+            "ts": [None] * len(ids),
+        }
+        table.upsert(pa.table(rows, table.scan().to_arrow().schema))
+        if part == 1:
+            compact_fully(table)
+    return table
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("limit", [None, 0, 7, 1000])
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_frame_has_the_order_and_the_limit_of_the_scan(
+    spark: SparkSession, tmp_path: Path, order: str, limit: int | None
+) -> None:
+    options = {"file_index__range_bitmap__columns": "n", "deletion_vectors__enabled": "true"}
+    table = build_numbers(tmp_path, **options)
+    table.compact()
+    scan = table.scan(["id", "s"], order_by=order, limit=limit)
+
+    frame = read(spark, scan)
+
+    assert frame.columns == ["id", "s"]
+    rows = [tuple(row.values()) for row in scan.to_arrow().to_pylist()]
+    if order == "n desc":  # rows with equal values have no order
+        keys = {row["id"]: row["n"] for row in table.scan(["id", "n"]).to_arrow().to_pylist()}
+        assert [keys[row.id] for row in frame.collect()] == [keys[number] for number, _ in rows]
+    else:
+        assert [tuple(row) for row in frame.collect()] == rows
+
+
+def test_a_limit_without_an_order_returns_as_many_rows(spark: SparkSession, tmp_path: Path) -> None:
+    table = build_numbers(tmp_path)
+
+    assert read(spark, table.scan(limit=5)).count() == 5
+    assert read(spark, table.scan(["s"], "id < 3", limit=5)).count() == 3
+
+
+def test_tasks_read_only_the_rows_that_may_be_the_first(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = new_table(tmp_path, key=(), bucket="-1", file_index__range_bitmap__columns="k")
+    for part in range(3):
+        numbers = [*range(part, 3000, 3)]
+        table.append(table_of("k v", [(number, "x") for number in numbers]))
+    readers: list[tuple[PaimonReader, list[BatchInputPartition]]] = []
+
+    def note(_: SparkSession, reader: PaimonReader, parts: list[BatchInputPartition]) -> DataFrame:
+        readers.append((reader, parts))
+        return spark.createDataFrame([], "k BIGINT, v STRING")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("paimon_orch.spark.frame_reader._read_in_tasks", note)
+        read(spark, table.scan(order_by="k desc", limit=10))
+
+    [(reader, parts)] = readers
+    rows = [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
+    assert {*range(2990, 3000)} <= {row["k"] for row in rows}
+    assert len(rows) <= 30  # 10 of each file
+    assert [row.k for row in read(spark, table.scan(order_by="k desc", limit=10)).collect()] == [
+        *range(2999, 2989, -1)
+    ]
+
+
+def test_an_order_that_spark_does_not_have_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    table = build_numbers(tmp_path)
+
+    with pytest.raises(UnsupportedError, match=r"column 'ts' .* cannot sort by them"):
+        read(spark, table.scan(order_by="ts", limit=1))
 
 
 def test_changes_and_system_tables_are_read_as_frames(spark: SparkSession, tmp_path: Path) -> None:

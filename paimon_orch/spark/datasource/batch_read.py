@@ -158,6 +158,8 @@ class PaimonReader(DataSourceReader):
         lighten_worker()
         rows = self._rows
         warn_of_rows_left_out(rows)
+        if isinstance(rows, Scan) and (rows.order or rows.limit is not None):
+            return [BatchInputPartition(rows=rows)]
         if isinstance(rows, Scan):
             splits = divide_splits(rows.plan(), rows)
         elif isinstance(rows, IncrementalScan) and rows.snapshot_range.snapshots:
@@ -179,6 +181,8 @@ class PaimonReader(DataSourceReader):
     def _read_batches(self, part: BatchInputPartition) -> Iterator[pa.RecordBatch]:
         if part.rows is not None:
             yield from part.rows.to_batches()
+        elif isinstance(self._rows, Scan) and self._rows.limit is not None:
+            yield from self._rows.read_first(part.splits)
         elif isinstance(self._rows, (Scan, IncrementalScan)):
             for split in part.splits:
                 yield from self._rows.read_split(split)
@@ -203,6 +207,8 @@ class PushdownReader(SourceReader):
 
     def pushFilters(self, filters: "list[Filter]") -> "Iterable[Filter]":  # noqa: N802 - Spark's name
         """Use filters to read fewer rows; return all of them, so that Spark applies them again."""
+        if isinstance(self._rows, Scan) and self._rows.limit is not None:
+            return filters  # the limit counts the rows before the filter
         pushed = to_predicate(filters, self._rows.arrow_schema)
         if pushed is not None:
             rows = cast("Scan", self._rows)  # every kind of scan has a predicate

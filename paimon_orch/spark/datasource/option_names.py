@@ -18,6 +18,7 @@ SCAN_TIMESTAMP_MILLIS, SCAN_TIMESTAMP, TIMESTAMP_AS_OF = (
     "scan.timestamp",
     "timestampAsOf",
 )
+FIRST_ROWS_OPTIONS = ("order-by", "limit")
 _SELECTION_OPTIONS = (*LOCATION_OPTIONS, "columns", "filter")
 
 
@@ -79,6 +80,7 @@ READ_OPTIONS = OptionNames(
         "incremental-mode",
         MERGE_LEVEL_0,
         MERGE_ON_READ,
+        *FIRST_ROWS_OPTIONS,
         "pushdown",
     ),
     {

@@ -2,7 +2,11 @@
 
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.spark.datasource.datasource_options import DataSourceOptions
-from paimon_orch.spark.datasource.option_names import INCREMENTAL_OPTIONS, VERSION_OPTIONS
+from paimon_orch.spark.datasource.option_names import (
+    FIRST_ROWS_OPTIONS,
+    INCREMENTAL_OPTIONS,
+    VERSION_OPTIONS,
+)
 from paimon_orch.spark.datasource.session_settings import LOCAL_ZONE, parse_time
 from paimon_orch.table.scan.base_scan import BaseScan
 from paimon_orch.table.scan.incremental_scan import IncrementalScan, find_range_between_times
@@ -45,6 +49,8 @@ def build_rows(options: DataSourceOptions, columns: list[str] | None) -> BaseSca
         timestamp=options.epoch_millis("timestamp"),
         watermark=watermark,
         merge_level_0=options.merge_level_0(table),
+        order_by=options.values.get("order-by"),
+        limit=options.number("limit"),
     )
 
 
@@ -105,6 +111,11 @@ def _build_incremental_scan(
 ) -> IncrementalScan:
     if isinstance(table, SystemTable):
         raise InputError("paimon: incremental reads and a system table cannot be combined")
+    for name in FIRST_ROWS_OPTIONS:
+        if name in options.values:
+            raise InputError(
+                f"paimon: incremental reads and {options.spell(name)} cannot be combined"
+            )
     mode = options.values.get(_INCREMENTAL_MODE, "auto")
     start: int | str
     end: int | str

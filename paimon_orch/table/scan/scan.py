@@ -330,6 +330,10 @@ class Scan(BaseScan):
         planner = ScanPlanner(ManifestReader(self.io, self.paths, is_cached=True), self.schema)
         return planner.splits(self.snapshot, pruner, levels=levels, read_index=read_index)
 
+    def plan_first(self) -> Sequence[BucketSplit]:
+        """Return the buckets and files that the limit needs."""
+        return self._apply_limit(self.plan())
+
     def _apply_limit(self, splits: Sequence[BucketSplit]) -> Sequence[BucketSplit]:
         """Return only the files that the limit needs, or all files if rows are filtered later."""
         if self.limit is None or not self.has_no_row_filter:
@@ -403,16 +407,25 @@ class Scan(BaseScan):
 
         With an order but without a limit, holds all rows in memory.
         """
-        splits = self._apply_limit(self.plan())
-        if not self.order:
-            batches = self.read_splits(splits)
-            return limit_batches(batches, self.limit)
+        rows = self.with_sort_columns().read_first(self.plan_first())
+        names = self.arrow_schema.names
+        return (batch.select(names) for batch in rows) if self.order else rows
+
+    def with_sort_columns(self) -> "Scan":
+        """Return the scan with the columns of its order after its own columns."""
         sorted_by = dict.fromkeys(key.column for key in self.order)
         missing = [name for name in sorted_by if name not in self.arrow_schema.names]
-        whole = replace(self, fields=(*self.fields, *self.schema.select(missing)))
-        batches = whole.read_splits(splits)
-        rows = sort_batches(batches, self.order, self.limit, whole.arrow_schema)
-        return (batch.select(self.arrow_schema.names) for batch in rows)
+        return replace(self, fields=(*self.fields, *self.schema.select(missing)))
+
+    def read_first(self, splits: Sequence[BucketSplit]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of buckets in the order of the scan, at most its limit.
+
+        The columns of the order must be columns of the scan.
+        """
+        batches = self.read_splits(splits)
+        if not self.order:
+            return limit_batches(batches, self.limit)
+        return sort_batches(batches, self.order, self.limit, self.arrow_schema)
 
     def to_polars_lazy(self) -> "pl.LazyFrame":
         """Return a lazy frame of Polars, which reads the columns and files that a query needs.

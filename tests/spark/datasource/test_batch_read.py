@@ -498,6 +498,26 @@ def test_each_use_of_a_frame_is_filtered_separately(
 
 
 @pytest.mark.slow
+def test_the_first_rows_of_an_order_are_read(spark: SparkSession, table_with_key: Table) -> None:
+    frame = load(spark, table_with_key, **{"order-by": "k desc", "limit": "3"})
+
+    assert [row.k for row in frame.collect()] == [9, 5, 4]
+    for name, value in {"limit": "1", "order-by": "k"}.items():
+        changes = {"incremental-between": "1..2", name: value}
+        with pytest.raises(PySparkException, match=f"incremental reads and {name} cannot"):
+            load(spark, table_with_key, **changes)
+
+
+def test_a_limit_counts_the_rows_before_a_pushed_filter(
+    session_with_pushdown: SparkSession, table_with_key: Table
+) -> None:
+    options = {"pushdown": "true", "order-by": "k", "limit": "2"}
+
+    frame = load(session_with_pushdown, table_with_key, **options).filter("k > 1")
+
+    assert collect_sorted(frame) == [(2, "a2")]
+
+
 def test_filters_skip_files(session_with_pushdown: SparkSession, tmp_path: Path) -> None:
     spark = session_with_pushdown
     table = new_table(tmp_path, "p INT, k BIGINT", key=(), partition_by=["p"], bucket="-1")
