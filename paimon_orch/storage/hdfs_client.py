@@ -14,7 +14,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextvars import Context
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeVar, TypeVarTuple
 
 from paimon_orch.errors import AccessDeniedError, InputError, UnsupportedError
 from paimon_orch.safe_text import mask_secrets
@@ -26,6 +26,7 @@ from paimon_orch.storage.hdfs_settings import (
 )
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 CALL_SECONDS = 60.0
 """The time limit of a call, as for a connection of Hadoop's client."""
@@ -90,7 +91,7 @@ class _EventLoop(asyncio.SelectorEventLoop):
         """One element for each thread; appending and removing are atomic."""
 
     def call_soon_threadsafe(
-        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
         self.waking.append(None)
         try:
