@@ -5,13 +5,16 @@ library's other client waits forever for a NameNode that accepts connections and
 """
 
 import asyncio
+import atexit
 import errno
 import os
 import re
 import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextvars import Context
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeVar, TypeVarTuple
 
 from paimon_orch.errors import AccessDeniedError, InputError, UnsupportedError
 from paimon_orch.safe_text import mask_secrets
@@ -23,9 +26,11 @@ from paimon_orch.storage.hdfs_settings import (
 )
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 CALL_SECONDS = 60.0
 """The time limit of a call, as for a connection of Hadoop's client."""
+_EXIT_SECONDS = 1.0
 _RPC_ERROR = re.compile(r'^(?:Fatal)?RPCError\("([\w.$]+)", "(.*)"\)$', re.DOTALL)
 _EXCEPTIONS_BY_ERRNO = {
     errno.EACCES: ("AccessControlException",),
@@ -48,6 +53,25 @@ _REFUSALS = (
     "RetryStartFileException",
 )
 _KERBEROS_ERROR = re.compile("SASL|GSSAPI|Kerberos", re.IGNORECASE)
+_GSSAPI_ERROR = re.compile(r'^GSSAPIError\(.*, \d+, "(.*)"\)$', re.DOTALL)
+_GET_A_TICKET = (
+    "get a ticket with kinit (KRB5CCNAME is its file), or set the storage options "
+    "kerberos_principal and kerberos_keytab, of a keytab that has a key of the principal"
+)
+_KERBEROS_ADVICE = (
+    ("Failed to load libgssapi", "install libgssapi-krb5-2 (on Red Hat krb5-libs)"),
+    ("KDC|realm", "/etc/krb5.conf (KRB5_CONFIG) must name the realm and a KDC that answers"),
+    (
+        "expired|[Nn]o (?:Kerberos )?credentials",
+        _GET_A_TICKET,
+    ),
+)
+"""Patterns of messages, and what to do."""
+_NOT_SECURE = (
+    "hadoop.security.authentication is not set to kerberos; set "
+    f"{CONFIG_VARIABLE} to the directory of the cluster's core-site.xml"
+)
+_DATA_PROTECTION = "dfs.data.transfer.protection"
 
 
 class RefusedForNowError(Exception):
@@ -58,6 +82,24 @@ class ConnectionLostError(ConnectionError):
     """A connection failed, or a time limit ended; the call may have been carried out."""
 
 
+class _EventLoop(asyncio.SelectorEventLoop):
+    """An event loop that knows the threads of hdfs-native that are about to wake it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waking: list[None] = []
+        """One element for each thread; appending and removing are atomic."""
+
+    def call_soon_threadsafe(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        self.waking.append(None)
+        try:
+            return super().call_soon_threadsafe(callback, *args, context=context)
+        finally:
+            self.waking.pop()
+
+
 class _Loop(threading.Thread):
     """The thread of the calls of this process."""
 
@@ -66,7 +108,7 @@ class _Loop(threading.Thread):
 
     def __init__(self) -> None:
         super().__init__(name="paimon-orch-hdfs", daemon=True)
-        self.loop = asyncio.new_event_loop()
+        self.loop = _EventLoop()
         self.process = os.getpid()
         self.clients: dict[Any, Any] = {}
 
@@ -87,7 +129,18 @@ class _Loop(threading.Thread):
             if cls.current is None:
                 cls.current = cls()
                 cls.current.start()
+                atexit.register(cls.current.wait_for_wakers)
             return cls.current
+
+    def wait_for_wakers(self) -> None:
+        """Wait until no thread of hdfs-native waits for the interpreter.
+
+        If the interpreter ends before, Python ends the thread, which aborts the process after its
+        work. The call that a thread answers can return before the thread does.
+        """
+        deadline = time.monotonic() + _EXIT_SECONDS
+        while self.process == os.getpid() and self.loop.waking and time.monotonic() < deadline:
+            time.sleep(0.001)
 
     @classmethod
     def renew_lock(cls) -> None:
@@ -187,7 +240,7 @@ class HdfsClient:
             return OSError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         if isinstance(error, FileExistsError):
             return OSError(errno.EEXIST, os.strerror(errno.EEXIST), path)
-        return ConnectionLostError(text + self._hint_at_name(text))
+        return ConnectionLostError(text + self._hint_at_name(text) + self._hint_at_security(text))
 
     def _translate_runtime_error(self, path: str, error: RuntimeError) -> Exception:
         """Return the error for one that hdfs-native does not give a type."""
@@ -210,21 +263,28 @@ class HdfsClient:
         if _KERBEROS_ERROR.search(text):
             return self._build_kerberos_error(_first_line(text))
         # What DataNodes answer; other DataNodes were tried already.
-        return ConnectionLostError(_first_line(text))
+        return ConnectionLostError(_first_line(text) + self._hint_at_security(text))
 
     def _build_kerberos_error(self, text: str) -> AccessDeniedError:
-        root = self.settings.root
         if not self.settings.requires_kerberos:
             return AccessDeniedError(
-                f"{root} demands Kerberos ({text}), but hadoop.security.authentication is not set "
-                f"to kerberos; set {CONFIG_VARIABLE} to the directory of the cluster's core-site.xml"
+                f"{self.settings.root} demands Kerberos ({text}), but {_NOT_SECURE}"
             )
+        if match := _GSSAPI_ERROR.match(text):
+            text = match[1].replace('\\"', '"')
+        advice = (f"; {do}" for pattern, do in _KERBEROS_ADVICE if re.search(pattern, text))
         return AccessDeniedError(
-            f"{root} cannot be used with Kerberos: {text}. This needs the library libgssapi_krb5 "
-            "(of the system package libgssapi-krb5-2 or krb5-libs), /etc/krb5.conf with the realm, "
-            "and a ticket (kinit, KRB5CCNAME), or the storage options kerberos_principal and "
-            "kerberos_keytab"
+            f"{self.settings.root} cannot be used with Kerberos: {text}{next(advice, '')}"
         )
+
+    def _hint_at_security(self, text: str) -> str:
+        """Return what may be missing if a server closes connections of clients that it does not know."""
+        is_secure = self.settings.requires_kerberos
+        if not is_secure and "RPC listener disconnected" in text:
+            return f"; if the cluster demands Kerberos: {_NOT_SECURE}"
+        if is_secure and "reset" in text and _DATA_PROTECTION not in self.settings.settings:
+            return f"; if the DataNodes demand it, set {_DATA_PROTECTION} as in their hdfs-site.xml"
+        return ""
 
     def _hint_at_name(self, text: str) -> str:
         if "lookup" not in text:

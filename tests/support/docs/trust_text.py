@@ -78,6 +78,5 @@ NOT_TESTED = """
 
 - Flink, Hive, Trino, StarRocks and Doris: only the Java library that most of them use is tested.
 - The services S3, Google Cloud Storage and Azure themselves, instead of servers on this machine.
-- HDFS with Kerberos.
 - Windows. On macOS, only the tests of the library run.
 """

@@ -1,14 +1,19 @@
 import java.io.BufferedReader;
 import java.io.File;
 import java.io.InputStreamReader;
+import java.util.Arrays;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.hdfs.MiniDFSCluster;
 import org.apache.hadoop.hdfs.MiniDFSNNTopology;
 import org.apache.hadoop.hdfs.protocol.HdfsConstants.SafeModeAction;
+import org.apache.hadoop.security.Credentials;
+import org.apache.hadoop.security.UserGroupInformation;
 
 /**
  * Two NameNodes, of which one is active, and one DataNode in a folder, which is formatted if it is
- * new. The ports are arguments, or 0. Prints the ports of the NameNodes. Then each line of the standard input is a command, which is answered with a line.
+ * new. The ports are arguments, or 0; settings like name=value follow them. Prints the ports of the
+ * NameNodes. Then each line of the standard input is a command, which is answered with a line.
  */
 public class HdfsServer {
   public static void main(String[] arguments) throws Exception {
@@ -17,6 +22,15 @@ public class HdfsServer {
     settings.set("dfs.permissions.enabled", "true");
     // The standby takes over without waiting for the next reading of the edits.
     settings.set("dfs.ha.tail-edits.period", "1");
+    for (String argument : Arrays.asList(arguments).subList(4, arguments.length)) {
+      String[] parts = argument.split("=", 2);
+      settings.set(parts[0], parts[1]);
+    }
+    UserGroupInformation.setConfiguration(settings);
+    if (UserGroupInformation.isSecurityEnabled()) {
+      UserGroupInformation.loginUserFromKeytab(
+          settings.get("dfs.namenode.kerberos.principal"), settings.get("dfs.namenode.keytab.file"));
+    }
     MiniDFSNNTopology topology =
         new MiniDFSNNTopology()
             .addNameservice(
@@ -49,6 +63,7 @@ public class HdfsServer {
         case "active" -> cluster.transitionToActive(node);
         case "safe" -> setSafeMode(cluster, node, SafeModeAction.SAFEMODE_ENTER);
         case "unsafe" -> setSafeMode(cluster, node, SafeModeAction.SAFEMODE_LEAVE);
+        case "token" -> writeToken(cluster, node, new Path(words[2]));
         default -> throw new IllegalArgumentException(line);
       }
       answer("done");
@@ -63,6 +78,13 @@ public class HdfsServer {
   private static void setSafeMode(MiniDFSCluster cluster, int node, SafeModeAction action)
       throws Exception {
     cluster.getNameNodeRpc(node).setSafeMode(action, false);
+  }
+
+  /** Writes a file like that which YARN gives to the tasks of an application. */
+  private static void writeToken(MiniDFSCluster cluster, int node, Path file) throws Exception {
+    Credentials credentials = new Credentials();
+    cluster.getFileSystem(node).addDelegationTokens("tests", credentials);
+    credentials.writeTokenStorageFile(file, new Configuration());
   }
 
   private static void answer(String text) {

@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from xml.sax.saxutils import escape
 
 from support.peers.downloads import maven_jars
@@ -29,8 +30,13 @@ _SOURCE = Path(__file__).with_name("HdfsServer.java")
 class HdfsCluster:
     """The process of a cluster; its commands change which NameNodes answer."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(
+        self,
+        folder: Path,
+        settings: Mapping[str, str] = MappingProxyType({}),
+        environment: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        self._folder, self._settings, self._environment = folder, settings, environment
         self._process = ServerProcess(folder)
         self.ports: tuple[int, int] = (0, 0)
 
@@ -63,15 +69,18 @@ class HdfsCluster:
         write_settings(folder / "hdfs-site.xml", {**service_settings, **addresses})
         return folder
 
-    def send(self, command: str, node: int) -> None:
-        """Send `standby`, `active`, `safe` or `unsafe` for a NameNode."""
-        assert self._process.ask(f"{command} {node}") == "done\n"
+    def send(self, command: str, node: int, *arguments: object) -> None:
+        """Send `standby`, `active`, `safe` or `unsafe` for a NameNode, or `token` with a file."""
+        assert self._process.ask(" ".join(map(str, (command, node, *arguments)))) == "done\n"
 
     def start(self) -> None:
         """Start the process, with the files and ports of an earlier one."""
         # the environment is that of the tests, so the user of the tests is that of the cluster
         arguments = [str(self._folder / "data"), NAME_SERVICE, *map(str, self.ports)]
-        first, second = map(int, self._process.start(_server_command(), arguments).split())
+        arguments += [f"{name}={text}" for name, text in self._settings.items()]
+        command = _server_command()
+        command = PeerCommand(command.command, {**command.environment, **self._environment})
+        first, second = map(int, self._process.start(command, arguments).split())
         self.ports = (first, second)
 
     def kill(self) -> None:
@@ -80,10 +89,14 @@ class HdfsCluster:
 
 
 @contextmanager
-def run_hdfs(folder: Path) -> Iterator[HdfsCluster]:
+def run_hdfs(
+    folder: Path,
+    settings: Mapping[str, str] = MappingProxyType({}),
+    environment: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[HdfsCluster]:
     """Run a cluster in an empty folder, which is deleted afterwards."""
     folder.mkdir(parents=True)
-    cluster = HdfsCluster(folder)
+    cluster = HdfsCluster(folder, settings, environment)
     try:
         cluster.start()
         yield cluster
