@@ -14,7 +14,7 @@ from paimon_orch.files.parquet.footer_schema import (
     SchemaLayout,
     decode_schema_layout,
 )
-from paimon_orch.format.parquet.thrift_compact import (
+from paimon_orch.files.parquet.thrift_compact import (
     BINARY,
     FALSE,
     I16,

@@ -24,12 +24,12 @@ from paimon_orch.errors import UnsupportedError
 from paimon_orch.files import row_selection as selection
 from paimon_orch.files.batch_sizes import BatchSizes
 from paimon_orch.files.parquet import row_group_source
+from paimon_orch.files.parquet.footer import Footer
 from paimon_orch.files.parquet.footer_fields import FileLayout
 from paimon_orch.files.parquet.page_reader import ReadCosts
 from paimon_orch.files.parquet.parquet import PageLimits, ParquetFileReader, ParquetFileWriter
 from paimon_orch.files.parquet.row_group_source import RowGroupSource
-from paimon_orch.format.parquet.footer import Footer
-from paimon_orch.format.parquet.thrift_compact import (
+from paimon_orch.files.parquet.thrift_compact import (
     BINARY,
     FALSE,
     I32,

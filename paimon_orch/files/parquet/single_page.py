@@ -3,8 +3,8 @@
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from paimon_orch.format.parquet.page_headers import DeclaredPages
-from paimon_orch.format.parquet.thrift_compact import (
+from paimon_orch.files.parquet.page_headers import DeclaredPages
+from paimon_orch.files.parquet.thrift_compact import (
     BINARY,
     I32,
     I64,
