@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from paimon_orch.decode_limits import check_batch_bytes
-from paimon_orch.files.parquet.page_headers import ByteRange
+from paimon_orch.files.parquet.byte_ranges import ByteRange
 from paimon_orch.files.parquet.thrift_compact import (
     BINARY,
     I32,
