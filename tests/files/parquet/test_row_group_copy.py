@@ -487,6 +487,7 @@ def test_files_with_a_large_page_index_are_not_copied(monkeypatch: pytest.Monkey
         pytest.param(with_key_value(b"my.key"), id="metadata of another tool"),
         pytest.param(with_writer(b"parquet-mr version 1.7.0 (build 1)"), id="old writer"),
         pytest.param(with_writer(b"anything"), id="unknown writer"),
+        pytest.param(with_writer(b"like parquet-mr version 1.12.3"), id="a trusted name inside"),
         pytest.param(with_dictionary_of_long_decimals(), id="dictionary of long decimals"),
         pytest.param(with_metadata_field(9, FILE_SIZE), id="pages after the footer"),
         pytest.param(with_metadata_field(9, 2), id="pages in the magic"),
