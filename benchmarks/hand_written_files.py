@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import typer
 from measurement import medians, show
 
-from paimon_orch.files.parquet.parquet import (
+from paimon_orch.files.parquet import (
     SMALL_PAGES,
     ParquetFileReader,
     ParquetFileWriter,

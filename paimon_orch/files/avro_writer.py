@@ -17,6 +17,7 @@ import pyarrow as pa
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.files.avro_reader import DECIMAL_BYTES
 from paimon_orch.files.nested_arrays import flatten_values, map_key_value_types
+from paimon_orch.format.row.binary_row import encode_minimal_int
 from paimon_orch.format.types.data_types import (
     ArrayType,
     AtomicType,
@@ -258,7 +259,9 @@ def _with_nulls(values: list[Any], array: pa.Array) -> list[Any]:
 def _encode_atoms(array: pa.Array, data_type: AtomicType, *, raw: bool) -> list[Any]:
     match data_type.name:
         case TypeRoot.DECIMAL:
-            return _with_nulls([encode_unscaled(value) for value in _read_unscaled(array)], array)
+            return _with_nulls(
+                [encode_minimal_int(value) for value in _read_unscaled(array)], array
+            )
         case TypeRoot.DATE | TypeRoot.TIME:
             array = array.view(pa.int32())
         case TypeRoot.TIMESTAMP | TypeRoot.TIMESTAMP_LTZ:
@@ -274,9 +277,3 @@ def _read_unscaled(array: pa.Array) -> Iterator[int]:
     for index in range(array.offset, array.offset + len(array)):
         number = data[index * DECIMAL_BYTES : (index + 1) * DECIMAL_BYTES]
         yield int.from_bytes(number, "little", signed=True)
-
-
-def encode_unscaled(value: int) -> bytes:
-    """Return a whole number in the minimal number of bytes, like BigInteger in Java."""
-    bits = value.bit_length() if value >= 0 else (value + 1).bit_length()
-    return value.to_bytes(bits // 8 + 1, "big", signed=True)

@@ -28,7 +28,7 @@ from paimon_orch.files.orc_instants import (
     refuse_rewrite,
     refuse_unnamed_zone,
 )
-from paimon_orch.files.parquet.parquet import ParquetFileReader
+from paimon_orch.files.parquet import ParquetFileReader
 from paimon_orch.files.row_selection import read_file_rows, read_parquet_rows, take_selected_rows
 from paimon_orch.files.row_tracking import ROW_TRACKING_FIELDS, fill_row_tracking
 from paimon_orch.files.schema_evolution.column_sources import ColumnSource, find_column_sources

@@ -25,9 +25,7 @@ from paimon_orch.files.file_index_writer import (
     find_bitmap_version,
     should_embed_index,
 )
-from paimon_orch.files.parquet.footer_fields import FileLayout
-from paimon_orch.files.parquet.parquet import ParquetFileWriter
-from paimon_orch.files.parquet.row_group_source import RowGroupSource
+from paimon_orch.files.parquet import FileLayout, ParquetFileWriter, RowGroupSource
 from paimon_orch.files.row_tracking import (
     ROW_SEQUENCE_NUMBER,
     SequenceNumberRange,

@@ -11,7 +11,7 @@ from paimon_orch.files.avro_writer import AvroFileWriter
 from paimon_orch.files.blob.blob_file import BlobFileReader
 from paimon_orch.files.json_vectors import JsonVectorReader, is_vector_file
 from paimon_orch.files.orc import OrcFileReader, OrcFileWriter
-from paimon_orch.files.parquet.parquet import SMALL_PAGES, ParquetFileReader, ParquetFileWriter
+from paimon_orch.files.parquet import SMALL_PAGES, ParquetFileReader, ParquetFileWriter
 from paimon_orch.format.options import Options
 from paimon_orch.format.options.core_options import FILE_BLOCK_SIZE, ICEBERG_STORAGE
 from paimon_orch.format.paths import parse_file_format

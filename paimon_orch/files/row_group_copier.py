@@ -11,8 +11,7 @@ from functools import cached_property
 from paimon_orch.errors import CorruptFileError, wrap_decode_errors
 from paimon_orch.files.data_file_reader import BucketFile, FileReader
 from paimon_orch.files.data_file_writer import RollingFileWriter, SortedRows
-from paimon_orch.files.parquet.footer_fields import FileLayout
-from paimon_orch.files.parquet.row_group_source import RowGroupSource
+from paimon_orch.files.parquet import FileLayout, RowGroupSource
 from paimon_orch.files.stats.collector import resolve_stats_modes
 from paimon_orch.files.stats.stored_stats import StoredStatsDecoder
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket

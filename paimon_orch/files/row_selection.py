@@ -12,8 +12,7 @@ import pyarrow as pa
 from paimon_orch.files.avro_reader import AvroFileReader
 from paimon_orch.files.file_format import FormatReader
 from paimon_orch.files.orc import OrcFileReader
-from paimon_orch.files.parquet.page_reader import PageIndexError, RowGroupPages
-from paimon_orch.files.parquet.parquet import ParquetFileReader
+from paimon_orch.files.parquet import PageIndexError, ParquetFileReader, RowGroupPages
 from paimon_orch.format.arrays import Positions, to_arrow_array
 from paimon_orch.format.types.arrow import NumberedBatch, number_batches
 from paimon_orch.safe_text import get_logger

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from paimon_orch.files.parquet.parquet import ParquetFileReader
+from paimon_orch.files.parquet import ParquetFileReader
 from paimon_orch.files.stats.column_bounds import ColumnBounds, convert_footer_stats
 from paimon_orch.files.variant_access import parse_path
 from paimon_orch.format.row.simple_stats import ColumnStats

@@ -413,7 +413,8 @@ def validate_schema(schema: TableSchema) -> None:
     check_options(schema.options, names, schema.primary_keys)
     _validate_blobs(schema)
     _validate_sequence_fields(schema)
-    _validate_indexes(schema)
+    for spec in parse_index_specs(schema.options):
+        spec.value_type(schema.fields)
     _validate_bucket(schema)
     check_primary_key_options(
         schema.typed_options, schema.primary_keys, cross_partition=schema.cross_partition
@@ -453,11 +454,6 @@ def _validate_blobs(schema: TableSchema) -> None:
         )
     if len(names) == len(schema.fields):
         raise InputError("a table with BLOB columns needs another column")
-
-
-def _validate_indexes(schema: TableSchema) -> None:
-    for spec in parse_index_specs(schema.options):
-        spec.value_type(schema.fields)
 
 
 def _validate_bucket(schema: TableSchema) -> None:

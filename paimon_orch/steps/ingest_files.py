@@ -24,8 +24,7 @@ import pyarrow.parquet as pq
 from pyarrow import csv
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.parquet.footer import Footer
-from paimon_orch.format.parquet.page_check import read_batches
+from paimon_orch.files.parquet import Footer, read_batches
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import VariantType

@@ -8,8 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.parquet.footer import Footer
-from paimon_orch.format.parquet.page_check import read_batches
+from paimon_orch.files.parquet import Footer, read_batches
 
 _MAX_PART_BYTES, _MIN_PART_BYTES = 128 << 20, 4 << 20  # as the parts that Spark reads
 _MAX_BATCH_ROWS, _MAX_BATCH_BYTES = 65_536, 32 << 20

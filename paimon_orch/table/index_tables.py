@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from paimon_orch.files.data_file_reader import BucketFile
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
@@ -66,17 +65,7 @@ TABLE_INDEXES_COLUMNS = build_arrow_schema(
 def build_file_key_ranges_table(table: "Table", snapshot: Snapshot | None) -> pa.Table:
     """Return one row per live file, with its bounds of the key."""
     state = build_state(table, snapshot)
-    schema, reader = state.schema, state.reader()
-    rows = [
-        {
-            "partition": format_partition_of_entry(split.partition, schema),
-            "bucket": split.bucket,
-            "file_path": reader.path(BucketFile(split.partition, split.bucket, file)),
-            **build_file_columns(file, state.schemas.get(file.schema_id)),
-        }
-        for split in state.files()
-        for file in split.files
-    ]
+    rows = [columns for _, _, columns in build_file_columns(state)]
     return build_rows(rows, FILE_KEY_RANGES_COLUMNS)
 
 

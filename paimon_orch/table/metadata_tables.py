@@ -4,7 +4,7 @@ As in Java Paimon, times without a time zone are local wall clock times.
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -288,18 +288,10 @@ def _format_value(value: object, field: Field) -> str:
 def build_files_table(table: "Table", snapshot: Snapshot | None) -> pa.Table:
     """Return one row per live file, with statistics of the columns of the newest schema."""
     state = build_state(table, snapshot)
-    schema, reader = state.schema, state.reader()
-    statistics = FileStats(schema, state.schemas.get)
+    statistics = FileStats(state.schema, state.schemas.get)
     rows = [
-        {
-            "partition": format_partition_of_entry(split.partition, schema),
-            "bucket": split.bucket,
-            "file_path": reader.path(BucketFile(split.partition, split.bucket, file)),
-            **build_file_columns(file, state.schemas.get(file.schema_id)),
-            **_build_statistics_columns(statistics, split.partition, file, schema),
-        }
-        for split in state.files()
-        for file in split.files
+        columns | _build_statistics_columns(statistics, split.partition, file, state.schema)
+        for split, file, columns in build_file_columns(state)
     ]
     return build_rows(rows, FILES_COLUMNS)
 
@@ -310,8 +302,20 @@ def build_state(table: "Table", snapshot: Snapshot | None) -> TableState:
     return build_table_state(stores, stores.get_schema(), snapshot)
 
 
-def build_file_columns(file: DataFileMeta, schema: TableSchema) -> Record:
-    """Return the columns of a file that need only its metadata and its schema."""
+def build_file_columns(state: TableState) -> Iterator[tuple[BucketSplit, DataFileMeta, Record]]:
+    """Yield the live files with the columns that need only their metadata and their schemas."""
+    reader = state.reader()
+    for split in state.files():
+        for file in split.files:
+            place = {
+                "partition": format_partition_of_entry(split.partition, state.schema),
+                "bucket": split.bucket,
+                "file_path": reader.path(BucketFile(split.partition, split.bucket, file)),
+            }
+            yield split, file, place | _describe_file(file, state.schemas.get(file.schema_id))
+
+
+def _describe_file(file: DataFileMeta, schema: TableSchema) -> Record:
     source = file.file_source
     return {
         "file_format": parse_file_format(file.file_name),

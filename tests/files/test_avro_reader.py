@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from paimon_orch.errors import UnsupportedError
 from paimon_orch.files.avro_reader import AvroFileReader, build_decimals
-from paimon_orch.files.avro_writer import AvroFileWriter, build_avro_schema, encode_unscaled
+from paimon_orch.files.avro_writer import AvroFileWriter, build_avro_schema
+from paimon_orch.format.row.binary_row import encode_minimal_int
 from paimon_orch.format.types.arrow import to_arrow_schema
 from paimon_orch.format.types.data_types import parse_columns
 
@@ -103,7 +104,7 @@ def test_batches_can_span_several_blocks(batch_rows: int) -> None:
 
 @given(st.lists(st.none() | st.integers(-(10**38) + 1, 10**38 - 1)))
 def test_decimals_of_any_length_are_decoded(numbers: list[int | None]) -> None:
-    encoded = [None if number is None else encode_unscaled(number) for number in numbers]
+    encoded = [None if number is None else encode_minimal_int(number) for number in numbers]
     decimals = build_decimals(encoded, pa.decimal128(38, 0))
     assert decimals.to_pylist() == [
         None if number is None else Decimal(number) for number in numbers
@@ -115,7 +116,7 @@ def test_decimals_of_any_length_are_decoded(numbers: list[int | None]) -> None:
     [(0, b"\0"), (127, b"\x7f"), (128, b"\0\x80"), (-128, b"\x80"), (-129, b"\xff\x7f")],
 )
 def test_decimals_are_encoded_in_the_fewest_bytes(number: int, expected: bytes) -> None:
-    assert encode_unscaled(number) == expected
+    assert encode_minimal_int(number) == expected
 
 
 @pytest.mark.parametrize("kind", ["TIMESTAMP(9)", "TIMESTAMP(7) WITH LOCAL TIME ZONE", "TIME(6)"])

@@ -31,11 +31,10 @@ from support.parquet_bombs import (
 from paimon_orch.decode_limits import LIMIT_FACTOR_VARIABLE, fit_batch_rows
 from paimon_orch.errors import PaimonError, wrap_decode_errors
 from paimon_orch.files.file_format import open_reader
+from paimon_orch.files.parquet import footer
+from paimon_orch.files.parquet.deltas import decode_deltas
 from paimon_orch.files.parquet.parquet import ParquetFileReader
-from paimon_orch.format.manifest.manifest_entry import decode_manifest
-from paimon_orch.format.parquet import footer
-from paimon_orch.format.parquet.deltas import decode_deltas
-from paimon_orch.format.parquet.thrift_compact import (
+from paimon_orch.files.parquet.thrift_compact import (
     BINARY,
     I32,
     I64,
@@ -45,9 +44,10 @@ from paimon_orch.format.parquet.thrift_compact import (
     encode_integer,
     encode_list,
     encode_struct,
-    encode_varint,
     split_struct,
 )
+from paimon_orch.format.bytes.varint import encode_varint
+from paimon_orch.format.manifest.manifest_entry import decode_manifest
 from paimon_orch.format.types.data_types import parse_columns
 from paimon_orch.steps.parquet_parts import RowGroups
 

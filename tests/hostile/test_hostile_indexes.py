@@ -18,13 +18,13 @@ from support.tables_with_deletion_vectors import EXECUTOR
 
 from paimon_orch.decode_limits import check_row_count
 from paimon_orch.errors import CorruptFileError, wrap_decode_errors
+from paimon_orch.files.parquet.thrift_compact import STRUCT, ValueSpan, find_values
 from paimon_orch.format.deletion_vector import DeletionVector, encode_deletion_vector_file
 from paimon_orch.format.file_index.bitmap import BitmapIndex
 from paimon_orch.format.file_index.container import ByteSource
 from paimon_orch.format.global_index.index_blocks import decode_bitmap64, read_block
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.orc.orc_metadata import OrcStripe, OrcTail
-from paimon_orch.format.parquet.thrift_compact import STRUCT, ValueSpan, find_values
 from paimon_orch.format.types.data_types import AtomicType, TypeRoot
 from paimon_orch.format.types.predicate import Operator
 from paimon_orch.format.variant.value import decode_value, to_json_text

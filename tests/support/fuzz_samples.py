@@ -21,6 +21,7 @@ from paimon_orch.files.blob.blob_file import MAGIC, RECORD_BYTES, VERSION
 from paimon_orch.files.blob.blob_writer import encode_lengths
 from paimon_orch.files.file_format import open_reader, open_writer
 from paimon_orch.files.parquet.parquet import ParquetFileReader
+from paimon_orch.files.parquet.thrift_compact import STRUCT, ValueSpan, find_values
 from paimon_orch.files.row_selection import read_file_rows, read_parquet_rows
 from paimon_orch.files.variant_access import variant_get
 from paimon_orch.format.bucket.hash_index import decode_hash_index, encode_hash_index
@@ -48,7 +49,6 @@ from paimon_orch.format.manifest.index_source import (
 )
 from paimon_orch.format.manifest.manifest_entry import decode_manifest
 from paimon_orch.format.options import Options
-from paimon_orch.format.parquet.thrift_compact import STRUCT, ValueSpan, find_values
 from paimon_orch.format.row.binary_row import deserialize_row, serialize_row
 from paimon_orch.format.table_statistics import TableStatistics
 from paimon_orch.format.types.arrow import VARIANT_TYPE

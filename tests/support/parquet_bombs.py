@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from paimon_orch.format.parquet.footer import PARQUET_MAGIC
-from paimon_orch.format.parquet.thrift_compact import (
+from paimon_orch.files.parquet.footer import PARQUET_MAGIC
+from paimon_orch.files.parquet.thrift_compact import (
     BINARY,
     I32,
     I64,
@@ -18,8 +18,8 @@ from paimon_orch.format.parquet.thrift_compact import (
     encode_list,
     encode_struct,
     encode_text,
-    encode_varint,
 )
+from paimon_orch.format.bytes.varint import encode_varint
 
 BYTE_ARRAY, FIXED, INT32 = 6, 7, 1
 PLAIN, RLE, DELTA_LENGTHS, DELTA_TEXTS, INDICES = 0, 3, 6, 7, 8

@@ -14,7 +14,7 @@ from paimon_orch.files.parquet.footer_schema import (
     SchemaLayout,
     decode_schema_layout,
 )
-from paimon_orch.format.parquet.thrift_compact import (
+from paimon_orch.files.parquet.thrift_compact import (
     BINARY,
     FALSE,
     I16,
@@ -113,11 +113,13 @@ _ARROW_SCHEMA = b"\x0cARROW:schema"
 _MAX_ORDINAL = 2**15 - 1
 _MAX_PATTERNS = 8  # of the column chunks of one column
 
-# Readers correct damaged statistics or pages of older versions, which they know by this text.
+# Readers correct damaged statistics or pages of older versions, which they know by this text. It
+# follows its length, which is one byte.
 _TRUSTED_WRITERS = re.compile(
-    rb"(parquet-mr|parquet-java) version 1\.[1-9]\d|"
-    rb"parquet-cpp-arrow version ([4-9]|[1-9]\d)\.|"
-    rb"parquet-rs version [5-9]\d\."
+    rb"[\x00-\x7f](?:"
+    rb"parquet-(?:mr|java) version 1\.[1-9]\d|"
+    rb"parquet-cpp-arrow version (?:[4-9]|[1-9]\d)\.|"
+    rb"parquet-rs version [5-9]\d\.)"
 )
 
 
@@ -446,7 +448,7 @@ def decode_tail(tail: bytes) -> bytes | None:
             if key != _ARROW_SCHEMA:
                 return None
     _, created_by = fields[_CREATED_BY]
-    if _TRUSTED_WRITERS.search(created_by, 0, 64) is None:
+    if _TRUSTED_WRITERS.match(created_by) is None:
         return None
     return fields[_COLUMN_ORDERS][1]
 

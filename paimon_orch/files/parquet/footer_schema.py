@@ -4,17 +4,17 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from paimon_orch.format.parquet.thrift_compact import (
+from paimon_orch.files.parquet.thrift_compact import (
     BINARY,
     STRUCT_END,
     ThriftFields,
     decode_integer,
     decode_list,
-    decode_varint,
     encode_integer,
     encode_list,
     split_struct,
 )
+from paimon_orch.format.bytes.varint import decode_varint
 
 # field numbers of an element of the schema
 _TYPE, _TYPE_LENGTH, _REPETITION, _NAME, _CHILDREN, _CONVERTED = 1, 2, 3, 4, 5, 6

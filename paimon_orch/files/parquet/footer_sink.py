@@ -3,8 +3,8 @@
 import io
 from typing import IO
 
+from paimon_orch.files.parquet.footer import PARQUET_MAGIC
 from paimon_orch.files.parquet.repeated_columns import ChunkRepeater, RepeatedColumns
-from paimon_orch.format.parquet.footer import PARQUET_MAGIC
 from paimon_orch.storage.copy_range import copy_range
 
 _LENGTH_BYTES = 4  # size of the footer length

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from paimon_orch.format.parquet.thrift_compact import (
+from paimon_orch.files.parquet.thrift_compact import (
     ValueSpan,
     decode_integer,
     decode_list,

@@ -21,16 +21,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from paimon_orch.files.parquet.byte_ranges import ByteRange, join_ranges, read_ranges
-from paimon_orch.format.arrays import Int64Array, Positions, to_arrow_array
-from paimon_orch.format.parquet.footer import PARQUET_MAGIC, ColumnChunk, Footer
-from paimon_orch.format.parquet.page_check import PageCheck, ReadPlan
-from paimon_orch.format.parquet.thrift_compact import (
+from paimon_orch.files.parquet.footer import PARQUET_MAGIC, ColumnChunk, Footer
+from paimon_orch.files.parquet.page_check import PageCheck, ReadPlan
+from paimon_orch.files.parquet.thrift_compact import (
     LIST,
     STRUCT,
     decode_integer,
     decode_list_header,
     decode_struct,
 )
+from paimon_orch.format.arrays import Int64Array, Positions, to_arrow_array
 
 _ASSUMED_PAGE_BITS = 9  # pages are assumed to have 2**9 rows until they are located
 _MAX_PAGE_BYTES = 64 << 20  # maximum size of the pages in memory

@@ -22,6 +22,7 @@ from paimon_orch.errors import InputError
 from paimon_orch.files.nested_arrays import map_atoms
 from paimon_orch.files.parquet import int96
 from paimon_orch.files.parquet.byte_ranges import ByteRange, join_ranges
+from paimon_orch.files.parquet.footer import PARQUET_MAGIC, Footer
 from paimon_orch.files.parquet.footer_fields import FileLayout
 from paimon_orch.files.parquet.footer_sink import FooterSink
 from paimon_orch.files.parquet.int96 import (
@@ -32,6 +33,7 @@ from paimon_orch.files.parquet.int96 import (
     is_nanosecond_timestamp,
     patch_int96_types,
 )
+from paimon_orch.files.parquet.page_check import PageCheck, ReadPlan
 from paimon_orch.files.parquet.page_reader import (
     LOCAL_COSTS,
     REMOTE_COSTS,
@@ -48,8 +50,6 @@ from paimon_orch.files.parquet.row_group_assembly import RowGroupAssembly
 from paimon_orch.files.parquet.row_group_source import RowGroupSource
 from paimon_orch.files.variant_text import has_variants
 from paimon_orch.format.arrays import Positions
-from paimon_orch.format.parquet.footer import PARQUET_MAGIC, Footer
-from paimon_orch.format.parquet.page_check import PageCheck, ReadPlan
 from paimon_orch.format.schema import KEY_PREFIX, SEQUENCE_NUMBER
 from paimon_orch.format.text import decode_text
 from paimon_orch.format.types.arrow import to_arrow_schema

@@ -24,7 +24,7 @@ from paimon_orch.files.parquet.footer_fields import (
 from paimon_orch.files.parquet.footer_sink import FooterSink
 from paimon_orch.files.parquet.repeated_columns import RepeatedColumns
 from paimon_orch.files.parquet.row_group_source import RowGroupSource, shift_offset_index
-from paimon_orch.format.parquet.thrift_compact import (
+from paimon_orch.files.parquet.thrift_compact import (
     I32,
     I64,
     LIST,

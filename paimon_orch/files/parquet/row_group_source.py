@@ -14,6 +14,7 @@ from typing import IO
 
 from paimon_orch.files.batch_sizes import BatchSizes
 from paimon_orch.files.parquet.byte_ranges import ByteRange, read_ranges
+from paimon_orch.files.parquet.footer import PARQUET_MAGIC, Footer
 from paimon_orch.files.parquet.footer_fields import (
     FileLayout,
     FooterFields,
@@ -26,8 +27,7 @@ from paimon_orch.files.parquet.footer_schema import (
     decode_schema_layout,
     number_leaves,
 )
-from paimon_orch.format.parquet.footer import PARQUET_MAGIC, Footer
-from paimon_orch.format.parquet.thrift_compact import (
+from paimon_orch.files.parquet.thrift_compact import (
     I32,
     I64,
     LIST,

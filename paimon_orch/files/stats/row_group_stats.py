@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 import pyarrow as pa
 
-from paimon_orch.files.parquet.row_group_source import RowGroupSource
+from paimon_orch.files.parquet import RowGroupSource
 from paimon_orch.files.stats.collector import StatsCollector
 from paimon_orch.files.stats.column_bounds import convert_footer_stats
 from paimon_orch.files.stats.stored_stats import StoredStatsDecoder

@@ -81,9 +81,6 @@ class KeySelection:
     nulls: bool = False
 
 
-EVERY_KEY = KeySelection((KeyRange(),))
-
-
 def select_keys(
     index_filter: IndexFilter, leaf: Leaf, data_type: AtomicType, *, negated: bool
 ) -> KeySelection | None:

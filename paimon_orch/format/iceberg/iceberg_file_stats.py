@@ -98,14 +98,6 @@ class FileBoundsBuilder:
         return _Layout(types, columns)
 
 
-def build_bounds(file: DataFileMeta, schema: TableSchema) -> FileBounds:
-    """Return the null counts and bounds of one file; ``schema`` is the schema of the file.
-
-    Use :class:`FileBoundsBuilder` for many files of a schema.
-    """
-    return FileBoundsBuilder(schema).build(file)
-
-
 def _find_encoder(data_type: DataType) -> Callable[[Any], bytes] | None:
     if not isinstance(data_type, AtomicType):
         return None

@@ -156,8 +156,7 @@ def decode_records(data: bytes, path: str, known_fields: KnownFields) -> avro.De
     """
     with wrap_decode_errors(path):
         if data.startswith(_PARQUET_MAGIC):
-            from paimon_orch.format.parquet.footer import Footer
-            from paimon_orch.format.parquet.page_check import read_batches
+            from paimon_orch.files.parquet import Footer, read_batches
 
             schema = Footer(io.BytesIO(data)).metadata.schema.to_arrow_schema()
             batches = read_batches(io.BytesIO(data), _BATCH_ROWS)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from paimon_orch.format.arrays import AnyArray, Int64Array, Mask
-from paimon_orch.format.parquet.thrift_compact import decode_varint
+from paimon_orch.format.bytes.varint import decode_varint
 
 _WIDTHS = np.array([*range(1, 25), 26, 28, 30, 32, 40, 48, 56, 64])
 """The numbers of bits by code."""

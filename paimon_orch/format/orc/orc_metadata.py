@@ -16,7 +16,7 @@ from paimon_orch.decode_limits import (
     get_max_decompressed_bytes,
 )
 from paimon_orch.errors import UnsupportedError
-from paimon_orch.format.parquet.thrift_compact import decode_varint, encode_varint
+from paimon_orch.format.bytes.varint import decode_varint, encode_varint
 
 _CODECS = ("none", "zlib", "snappy", "lzo", "lz4_raw", "zstd")
 _DEFAULT_BLOCK_SIZE = 1 << 18

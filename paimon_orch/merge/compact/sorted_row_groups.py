@@ -12,7 +12,7 @@ import pyarrow as pa
 from paimon_orch.errors import wrap_decode_errors
 from paimon_orch.files.data_file_reader import BucketFile, FileReader
 from paimon_orch.files.data_file_writer import RollingFileWriter, SortedRows
-from paimon_orch.files.parquet.row_group_source import RowGroupSource
+from paimon_orch.files.parquet import RowGroupSource
 from paimon_orch.files.row_group_copier import CopyableFiles
 from paimon_orch.files.stats.collector import resolve_stats_modes, to_internal_value
 from paimon_orch.files.stats.row_group_stats import RowGroupStatsDecoder, decode_column_stats

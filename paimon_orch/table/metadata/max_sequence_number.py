@@ -14,7 +14,6 @@ from paimon_orch.format.options.core_options import WRITE_SEQUENCE_NUMBER_INIT_M
 from paimon_orch.format.snapshot import Snapshot
 
 MAX_SEQUENCE_NUMBER_PROPERTY = "sequence.generation.max-sequence-number"
-_INIT_MODE_OPTION = "write.sequence-number-init-mode"
 
 
 def build_sequence_properties(

@@ -30,8 +30,6 @@ from paimon_orch.table.step_gate import warn_of_unknown_options
 from paimon_orch.table.table_state import load_newest_state
 from paimon_orch.table.table_stores import TableStores
 
-_MERGE_ON_READ_OPTION = "deletion-vectors.merge-on-read"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanRequest:

@@ -169,7 +169,9 @@ class HashIndex:
     def load_assigner(self, partition: bytes) -> BucketAssigner:
         """Load the index of one partition."""
         hashes_by_bucket = {
-            bucket.bucket: self._read_index(entry)
+            bucket.bucket: decode_hash_index(
+                self.reader.io.read_bytes(path := self.path(entry)), path
+            )
             for bucket, entry in self.files.items()
             if bucket.partition == partition
         }
@@ -179,10 +181,6 @@ class HashIndex:
         options = self.reader.schema.typed_options
         target = options.get(DYNAMIC_BUCKET_TARGET_ROW_NUM)
         return BucketAssigner(hashes_by_bucket, target, options.get(DYNAMIC_BUCKET_MAX_BUCKETS))
-
-    def _read_index(self, entry: IndexManifestEntry) -> Int32Array:
-        path = self.path(entry)
-        return decode_hash_index(self.reader.io.read_bytes(path), path)
 
     def read_keys(self, bucket: PartitionBucket) -> Int32Array:
         """Return the distinct hashes of the keys in a bucket without an index file."""

@@ -19,6 +19,7 @@ from support.random_tables import tables
 
 from paimon_orch.files import row_selection as selection
 from paimon_orch.files.parquet import page_reader as parquet_pages
+from paimon_orch.files.parquet.footer import ColumnChunk
 from paimon_orch.files.parquet.page_reader import ReadCosts
 from paimon_orch.files.parquet.parquet import (
     SMALL_PAGES,
@@ -31,7 +32,6 @@ from paimon_orch.files.row_selection import (
     read_parquet_rows,
     take_selected_rows,
 )
-from paimon_orch.format.parquet.footer import ColumnChunk
 from paimon_orch.format.types.data_types import Field, parse_columns
 
 # With these costs, a file is read by pages even if this saves no bytes.

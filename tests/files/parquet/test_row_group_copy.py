@@ -24,12 +24,12 @@ from paimon_orch.errors import UnsupportedError
 from paimon_orch.files import row_selection as selection
 from paimon_orch.files.batch_sizes import BatchSizes
 from paimon_orch.files.parquet import row_group_source
+from paimon_orch.files.parquet.footer import Footer
 from paimon_orch.files.parquet.footer_fields import FileLayout
 from paimon_orch.files.parquet.page_reader import ReadCosts
 from paimon_orch.files.parquet.parquet import PageLimits, ParquetFileReader, ParquetFileWriter
 from paimon_orch.files.parquet.row_group_source import RowGroupSource
-from paimon_orch.format.parquet.footer import Footer
-from paimon_orch.format.parquet.thrift_compact import (
+from paimon_orch.files.parquet.thrift_compact import (
     BINARY,
     FALSE,
     I32,
@@ -487,6 +487,7 @@ def test_files_with_a_large_page_index_are_not_copied(monkeypatch: pytest.Monkey
         pytest.param(with_key_value(b"my.key"), id="metadata of another tool"),
         pytest.param(with_writer(b"parquet-mr version 1.7.0 (build 1)"), id="old writer"),
         pytest.param(with_writer(b"anything"), id="unknown writer"),
+        pytest.param(with_writer(b"like parquet-mr version 1.12.3"), id="a trusted name inside"),
         pytest.param(with_dictionary_of_long_decimals(), id="dictionary of long decimals"),
         pytest.param(with_metadata_field(9, FILE_SIZE), id="pages after the footer"),
         pytest.param(with_metadata_field(9, 2), id="pages in the magic"),

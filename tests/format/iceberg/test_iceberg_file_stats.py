@@ -13,7 +13,6 @@ from paimon_orch.errors import CorruptFileError
 from paimon_orch.format.iceberg.iceberg_file_stats import (
     FileBounds,
     FileBoundsBuilder,
-    build_bounds,
 )
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.row.simple_stats import ColumnStats, SimpleStats
@@ -33,6 +32,10 @@ def file_with(
     types = [schema.field(column).type for column in names]
     value_stats = SimpleStats.of(stats, types)
     return DataFileMeta(file_name=name, file_size=1, row_count=9, value_stats=value_stats, **values)
+
+
+def build_bounds(file: DataFileMeta, schema: TableSchema) -> FileBounds:
+    return FileBoundsBuilder(schema).build(file)
 
 
 def schema_of(columns: str) -> TableSchema:

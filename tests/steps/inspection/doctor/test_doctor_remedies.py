@@ -13,7 +13,7 @@ from support.tables import catalog_of, new_table, rows_of, stored_files, table_o
 
 from paimon_orch.decode_limits import LIMIT_FACTOR_VARIABLE, build_limit_error
 from paimon_orch.errors import AccessDeniedError
-from paimon_orch.format.parquet import page_check
+from paimon_orch.files.parquet import page_check
 from paimon_orch.steps.cleanup.quarantine import Quarantine
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from paimon_orch.files.parquet.thrift_compact import decode_integer
 from paimon_orch.format.arrays import Int64Array, UInt8Array
-from paimon_orch.format.parquet.thrift_compact import decode_integer, decode_varint
+from paimon_orch.format.bytes.varint import decode_varint
 
 _MAX_BITS = 1 << 22  # that are unpacked at once
 

@@ -3,8 +3,9 @@
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from paimon_orch.format.parquet.page_headers import DeclaredPages
-from paimon_orch.format.parquet.thrift_compact import (
+from paimon_orch.files.parquet.footer import PARQUET_MAGIC
+from paimon_orch.files.parquet.page_headers import DeclaredPages
+from paimon_orch.files.parquet.thrift_compact import (
     BINARY,
     I32,
     I64,
@@ -16,7 +17,6 @@ from paimon_orch.format.parquet.thrift_compact import (
     encode_text,
 )
 
-_MAGIC = b"PAR1"
 _REQUIRED, _BYTE_ARRAY, _DATA_PAGE, _PLAIN, _RLE = 0, 6, 0, 0, 3
 _NAME = encode_text("text")
 
@@ -43,7 +43,7 @@ def _build_file(content: bytes, codec: int, pages: DeclaredPages) -> bytes:
             5: pages.dictionary_values,
             6: len(page_header) + pages.dictionary_bytes,
             7: len(page),
-            9: len(_MAGIC),
+            9: len(PARQUET_MAGIC),
         }.items()
     }
     metadata = encode_struct(
@@ -67,8 +67,8 @@ def _build_file(content: bytes, codec: int, pages: DeclaredPages) -> bytes:
             4: (LIST, encode_list([group])),
         }
     )
-    tail = len(footer).to_bytes(4, "little") + _MAGIC
-    return _MAGIC + page + footer + tail
+    tail = len(footer).to_bytes(4, "little") + PARQUET_MAGIC
+    return PARQUET_MAGIC + page + footer + tail
 
 
 def _numbers(fields: dict[int, int]) -> dict[int, tuple[int, bytes]]:

@@ -8,12 +8,12 @@ read.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from paimon_orch.format.bytes.varint import BytesLike, decode_varint, encode_varint
+
 FALSE, I16, I32, I64, BINARY, LIST, STRUCT = 2, 4, 5, 6, 8, 9, 12
 _TRUE, _BYTE, _DOUBLE, _SET = 1, 3, 7, 10
 STRUCT_END = b"\0"
-_MAX_VARINT_BYTES = 10  # maximum length of a 64-bit varint
 _MAX_DEPTH = 20  # the structs of a Parquet footer have 6 levels
-BytesLike = bytes | bytearray
 _SHORT_FORM = 0x10  # a header byte includes the difference from the previous field number
 _LONG_FORM = 15  # the count does not fit into four bits, so it follows as a varint
 
@@ -28,18 +28,6 @@ class ValueSpan(NamedTuple):
     kind: int
     start: int
     end: int
-
-
-def decode_varint(data: BytesLike, position: int) -> tuple[int, int]:
-    """Return the unsigned number at ``position``, and its end."""
-    value = 0
-    for shift in range(0, 7 * _MAX_VARINT_BYTES, 7):
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, position
-    raise ValueError("a number is longer than 64 bits")
 
 
 def decode_integer(data: BytesLike, position: int) -> int:
@@ -331,13 +319,3 @@ def encode_fields(fields: Mapping[int, tuple[int, bytes]], last: int = 0) -> byt
         parts.append(bytes((number - last << 4 | kind,)) + value)
         last = number
     return b"".join(parts)
-
-
-def encode_varint(value: int) -> bytes:
-    """Encode an unsigned number in groups of seven bits."""
-    encoded = bytearray()
-    while value >= 0x80:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)

@@ -21,15 +21,15 @@ from paimon_orch.decode_limits import (
     get_max_decompressed_bytes,
 )
 from paimon_orch.errors import UnsupportedError
-from paimon_orch.format.parquet.deltas import check_delta_count, decode_deltas
-from paimon_orch.format.parquet.footer import Footer
-from paimon_orch.format.parquet.page_headers import (
+from paimon_orch.files.parquet.deltas import check_delta_count, decode_deltas
+from paimon_orch.files.parquet.footer import Footer
+from paimon_orch.files.parquet.page_headers import (
     DELTA_LENGTHS,
     DeclaredPages,
     PageHeader,
     read_declared_pages,
 )
-from paimon_orch.format.parquet.single_page import read_dictionary
+from paimon_orch.files.parquet.single_page import read_dictionary
 
 _FIXED = "FIXED_LEN_BYTE_ARRAY"
 _TEXT_TYPES = ("BYTE_ARRAY", _FIXED)

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import IO
 
-from paimon_orch.format.parquet.thrift_compact import (
+from paimon_orch.files.parquet.byte_ranges import ByteRange
+from paimon_orch.files.parquet.thrift_compact import (
     FALSE,
     I32,
     STRUCT,
@@ -22,9 +23,6 @@ from paimon_orch.format.parquet.thrift_compact import (
     skip_struct,
     split_struct,
 )
-
-ByteRange = tuple[int, int]
-"""The start and the end of a range in a file."""
 
 _DATA_PAGE, _DICTIONARY_PAGE, _DATA_PAGE_V2 = 0, 2, 3
 _DATA_PAGES = (_DATA_PAGE, _DATA_PAGE_V2)

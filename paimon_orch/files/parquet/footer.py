@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from paimon_orch.decode_limits import check_batch_bytes
-from paimon_orch.format.parquet.page_headers import ByteRange
-from paimon_orch.format.parquet.thrift_compact import (
+from paimon_orch.files.parquet.byte_ranges import ByteRange
+from paimon_orch.files.parquet.thrift_compact import (
     BINARY,
     I32,
     I64,
@@ -29,11 +29,11 @@ from paimon_orch.format.parquet.thrift_compact import (
     decode_list_header,
     decode_struct,
     decode_struct_with,
-    decode_varint,
     encode_integer,
     encode_list,
     encode_struct,
 )
+from paimon_orch.format.bytes.varint import decode_varint
 
 PARQUET_MAGIC = b"PAR1"
 _TAIL_BYTES = 8  # size of the footer length and the magic

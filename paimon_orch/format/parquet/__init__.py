@@ -1,1 +1,0 @@
-"""The encodings of Parquet that pyarrow does not expose."""
