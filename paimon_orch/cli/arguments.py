@@ -10,9 +10,7 @@ from paimon_orch.cli.screen import Output
 from paimon_orch.errors import PaimonError
 from paimon_orch.safe_text import is_plain
 from paimon_orch.steps.common.argument import CUTOFF_HELP
-from paimon_orch.steps.common.executor_choice import ExecutorKind
-
-DEFAULT_MASTER = "local[*]"
+from paimon_orch.steps.common.executor_choice import DEFAULT_MASTER, ExecutorKind
 
 
 def _check_master(ctx: typer.Context, master: str | None) -> str | None:

@@ -16,7 +16,6 @@ import typer
 
 from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.catalog.open_catalog import open_catalog as open_located_catalog
-from paimon_orch.cli.arguments import DEFAULT_MASTER
 from paimon_orch.cli.screen import (
     Output,
     note_console,
@@ -30,7 +29,7 @@ from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.times import parse_cutoff, parse_duration, parse_timestamp
 from paimon_orch.safe_text import clean_line
 from paimon_orch.steps.common.executor import Executor
-from paimon_orch.steps.common.executor_choice import ChoosingExecutor, ExecutorKind
+from paimon_orch.steps.common.executor_choice import DEFAULT_MASTER, ChoosingExecutor, ExecutorKind
 from paimon_orch.steps.common.partition_selection import split_partitions
 from paimon_orch.steps.common.step_report import CANNOT_BE_UNDONE
 from paimon_orch.table.table import Table

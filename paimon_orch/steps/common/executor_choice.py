@@ -9,6 +9,8 @@ from paimon_orch.errors import InputError
 from paimon_orch.optional_packages import is_installed
 from paimon_orch.steps.common.executor import Executor, ForwardingExecutor, InProcessExecutor
 
+DEFAULT_MASTER = "local[*]"
+"""The Spark master of a command that names none."""
 MAX_LOCAL_BYTES = 256 << 20
 """With ``auto``, larger work runs on Spark, whose start takes several seconds."""
 _SUBMIT_VARIABLE = "PYSPARK_GATEWAY_PORT"  # spark-submit sets it
