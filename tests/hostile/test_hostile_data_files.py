@@ -518,6 +518,12 @@ def test_a_small_orc_file_of_gigabytes_is_refused(name: str) -> None:
     assert "data-1.orc" in refusal
 
 
+def test_a_larger_orc_file_may_not_have_more_columns() -> None:
+    data = build_orc_columns(200_000)
+    assert len(data) > MIB
+    assert "an ORC file has 200001 columns" in refuse(lambda: read_all(data, "orc"))
+
+
 def test_an_orc_manifest_that_repeats_a_text_is_refused() -> None:
     data = ORC_BOMBS["a dictionary"][0]()
     refusal = refuse(lambda: decode_manifest(data, "manifest"))

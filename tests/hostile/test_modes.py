@@ -14,7 +14,7 @@ from support.tables import new_table, table_of
 from paimon_orch.errors import InputError
 from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
 from paimon_orch.storage.local import LocalFileIO
-from paimon_orch.user_cache import check_user_cache
+from paimon_orch.user_cache import make_cache_folder
 
 
 @pytest.fixture(params=[0o022, 0o077, 0])
@@ -84,12 +84,17 @@ def test_names_of_temporary_files_cannot_be_guessed(
     assert all(len(name) > len(".f1..tmp") + 30 for name in names)
 
 
+@pytest.mark.usefixtures("_umask")
 def test_the_cache_of_the_user_is_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = tmp_path / "home/cache"
     monkeypatch.setattr("platformdirs.user_cache_path", lambda _name: cache)
-    check_user_cache()
-    assert stat.S_IMODE(cache.stat().st_mode) == 0o700
-    for mode in (0o770, 0o707):
-        cache.chmod(mode)
-        with pytest.raises(InputError, match="others may write to it"):
-            check_user_cache()
+    program = make_cache_folder("java", "bin")
+    assert program == cache / "java/bin"
+    assert stat.S_IMODE(cache.parent.stat().st_mode) == 0o700
+    for folder in (cache, program.parent, program):
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        for mode in (0o770, 0o707):
+            folder.chmod(mode)
+            with pytest.raises(InputError, match=f"^{folder} .* others may write to it"):
+                make_cache_folder("java", "bin")
+        folder.chmod(0o755)

@@ -23,7 +23,7 @@ import platformdirs
 
 from paimon_orch.errors import InputError
 from paimon_orch.safe_text import get_logger
-from paimon_orch.user_cache import check_user_cache
+from paimon_orch.user_cache import make_cache_folder
 
 logger = get_logger(__name__)
 
@@ -142,9 +142,8 @@ def _write_shim(real_home: Path) -> Path:
         module=_VECTOR_MODULE, java=shlex.quote(str(real_home.resolve() / "bin" / "java"))
     )
     try:
-        check_user_cache()
+        make_cache_folder("java", key, "bin")
         if not java.is_file() or java.read_text() != script:
-            java.parent.mkdir(parents=True, exist_ok=True)
             _write_program(java, script)
     except OSError as error:
         raise InputError(

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 import paimon_orch
 import pyspark_paimon
 from paimon_orch.errors import InputError
-from paimon_orch.user_cache import check_user_cache
+from paimon_orch.user_cache import make_cache_folder
 
 _PACKAGE_ROOTS = tuple(Path(package.__path__[0]) for package in (paimon_orch, pyspark_paimon))
 # All files get the earliest timestamp of the format, so that the archive depends only on their
@@ -50,7 +50,7 @@ def package_archive(directory: Path | None = None) -> Path:
     archive = folder / f"paimon_orch-{hashlib.sha256(content).hexdigest()[:16]}.zip"
     try:
         if directory is None:
-            check_user_cache()
+            make_cache_folder("archives")
         if not archive.is_file():
             folder.mkdir(parents=True, exist_ok=True)
             # the file is renamed atomically, because another process may read it at the same time
