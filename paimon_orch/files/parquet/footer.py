@@ -164,12 +164,28 @@ class Footer:
         return len(self._data)
 
     @cached_property
-    def _file(self) -> dict[int, ValueSpan]:
-        return decode_struct(self._data)[0]
+    def _decoded(self) -> tuple[dict[int, ValueSpan], list[dict[int, ValueSpan]]]:
+        """The fields of the file, and those of its row groups, whose bytes are most of the footer."""
+        groups = list[dict[int, ValueSpan]]()
 
-    @cached_property
-    def _row_groups(self) -> list[ValueSpan]:
-        return list(decode_list(self._data, _get(self._file, _ROW_GROUPS, LIST).start))
+        def decode_groups(position: int) -> int:
+            count, kind, position = decode_list_header(self._data, position)
+            if count and kind != STRUCT:
+                raise ValueError(f"the row groups of the footer have the Thrift type {kind}")
+            groups.clear()
+            for _ in range(count):
+                fields, position = decode_struct(self._data, position)
+                groups.append(fields)
+            return position
+
+        return decode_struct(self._data, lists={_ROW_GROUPS: decode_groups})[0], groups
+
+    @property
+    def _file(self) -> dict[int, ValueSpan]:
+        return self._decoded[0]
+
+    def _get_group(self, group: int) -> dict[int, ValueSpan]:
+        return self._decoded[1][group]
 
     def _fields(self, value: ValueSpan) -> dict[int, ValueSpan]:
         return decode_struct(self._data, value.start)[0]
@@ -237,11 +253,10 @@ class Footer:
         """Return the fields of the column chunks of a row group, and of their metadata."""
         chunks = self._chunks_by_group.get(group)
         if chunks is None:
-            row_group = self._row_groups[group]
-            start = _get(self._fields(row_group), _CHUNKS, LIST).start
+            start = _get(self._get_group(group), _CHUNKS, LIST).start
             count, kind, position = decode_list_header(self._data, start)
-            if {row_group.kind, kind} != {STRUCT}:
-                raise ValueError("the row groups or columns of the footer have another Thrift type")
+            if kind != STRUCT:
+                raise ValueError(f"the columns of the footer have the Thrift type {kind}")
             chunks = list[_ChunkFields]()
             for _ in range(count):
                 fields, metadata, position = decode_struct_with(self._data, position, _METADATA)
@@ -257,17 +272,17 @@ class Footer:
         """
         if _ENCRYPTION in self._file:
             raise ValueError("columns may be encrypted")
-        chunks = enumerate(self._chunk_values(self._fields(self._row_groups[group])))
         return {
-            leaf: self._decode_chunk(self._fields(chunk))
-            for leaf, chunk in chunks
+            leaf: self._decode_chunk(*fields)
+            for leaf, fields in enumerate(self._list_chunks(group))
             if leaf in leaves
         }
 
-    def _decode_chunk(self, chunk: dict[int, ValueSpan]) -> ColumnChunk:
+    def _decode_chunk(
+        self, chunk: dict[int, ValueSpan], metadata: dict[int, ValueSpan]
+    ) -> ColumnChunk:
         if chunk.keys() & {_PATH, _CRYPTO, _ENCRYPTED}:
             raise ValueError("the pages of a column are encrypted or in another file")
-        metadata = self._fields(chunk[_METADATA])
         starts = [
             self._decode_integer(metadata[number])
             for number in (_DATA_PAGES, _DICTIONARY)
@@ -301,7 +316,7 @@ class Footer:
 
         Readers must not read the other chunks.
         """
-        old = self._fields(self._row_groups[group])
+        old = self._get_group(group)
         written = [
             self._encode_chunk(value, chunks[leaf]) if leaf in chunks else self._bytes(value)
             for leaf, value in enumerate(self._chunk_values(old))

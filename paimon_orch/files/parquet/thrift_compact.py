@@ -5,7 +5,8 @@ preserved. Damaged bytes raise ``IndexError`` or ``ValueError``; nothing outside
 read.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from paimon_orch.format.bytes.varint import BytesLike, decode_varint, encode_varint
@@ -18,6 +19,7 @@ _SHORT_FORM = 0x10  # a header byte includes the difference from the previous fi
 _LONG_FORM = 15  # the count does not fit into four bits, so it follows as a varint
 
 
+NO_LISTS: Mapping[int, Callable[[int], int]] = MappingProxyType({})
 ThriftFields = dict[int, tuple[int, bytes]]
 """The kinds and the bytes of the fields of a struct by number."""
 
@@ -49,11 +51,16 @@ def locate_integer(data: BytesLike, position: int) -> IntegerSpan:
 
 
 def decode_struct(
-    data: BytesLike, position: int = 0, *, after: int = 0
+    data: BytesLike,
+    position: int = 0,
+    *,
+    after: int = 0,
+    lists: Mapping[int, Callable[[int], int]] = NO_LISTS,
 ) -> tuple[dict[int, ValueSpan], int]:
     """Return the fields of a struct by number, and the end of the struct.
 
-    The first field at the position follows the field number ``after``.
+    The first field at the position follows the field number ``after``. ``lists`` are functions from
+    the start of a list to its end by field number, which decode a list that is skipped otherwise.
     """
     fields, number = {}, after
     while head := data[position]:
@@ -63,8 +70,10 @@ def decode_struct(
             number += head >> 4
         else:
             number, position = decode_integer(data, position), decode_varint(data, position)[1]
-        # the kind of a boolean is its value, so no bytes follow
-        end = position if kind in (_TRUE, FALSE) else _skip_value(data, position, kind)
+        if kind == LIST and number in lists:
+            end = lists[number](position)
+        else:  # the kind of a boolean is its value, so no bytes follow
+            end = position if kind in (_TRUE, FALSE) else _skip_value(data, position, kind)
         fields[number] = ValueSpan(kind, position, end)
         position = end
     return fields, position + 1
