@@ -80,6 +80,7 @@ PAGES = {
     "docs/how-to/options-that-stop-a-step.md": PageSetup(
         tables=("shop.orders",), options={"commit.callbacks": "com.example.Notify"}
     ),
+    "docs/how-to/procedures.md": PageSetup(tables=("db.orders",)),
     "docs/how-to/read-with-iceberg.md": PageSetup(
         tables=("shop.orders",),
         skipped={"hive-catalog": SERVER, "rest-catalog": SERVER, 'type="hive"': SERVER},
