@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from support.commands import invoke, option_names, walk_commands
 from support.tables import new_table, rows_of, table_of
 
 from paimon_orch import run_step, steps
-from paimon_orch.dagster import build_step_job
+from paimon_orch.dagster import PaimonTableComponent, build_step_job
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.orchestration.step_runs import run_declared_step
 from paimon_orch.run_step import StepRun
@@ -275,6 +276,10 @@ WRONG: list[tuple[str, str, Callable[[Table], object], str, object, str]] = [
      "--retain-max", 0, "is 0; the minimum is 1"),
     ("expire-changelogs", "max_deletes", lambda t: steps.expire_changelogs(t, max_deletes=-1),
      "--max-deletes", -1, "is -1; the minimum is 0"),
+    ("expire-snapshots", "max_deletes", lambda t: steps.expire_snapshots(t, max_deletes=-1),
+     "--max-deletes", -1, "is -1; the minimum is 0"),
+    ("remove-orphan-files", "older_than", lambda t: steps.remove_orphan_files(t, older_than="soon"),  # type: ignore[arg-type]
+     "--older-than", "soon", "'soon' is neither a duration, for example '3 d', nor"),
     ("rescale", "bucket_num", lambda t: steps.rescale(t, 0),
      "--bucket-num", 0, "is 0; the minimum is 1"),
     ("expire-snapshots", "older_than", lambda t: steps.expire_snapshots(t, older_than="soon"),  # type: ignore[arg-type]
@@ -283,6 +288,13 @@ WRONG: list[tuple[str, str, Callable[[Table], object], str, object, str]] = [
      lambda t: steps.expire_partitions(t, expiration_time="long"),  # type: ignore[arg-type]
      "--expiration-time", "long", "'long' is not a duration; write a whole number and a unit"),
 ]  # fmt: skip
+
+POLICIES = {
+    "expire-snapshots": "snapshot_expiration",
+    "expire-partitions": "partition_expiration",
+    "remove-orphan-files": "orphan_files",
+}
+"""The attributes of components for steps that have one of their own."""
 
 
 @pytest.mark.parametrize(
@@ -313,3 +325,9 @@ def test_a_wrong_argument_is_refused_by_the_same_sentence_everywhere(
     with pytest.raises(InputError) as refused:
         invoke(*command)
     assert str(refused.value).startswith(f"{option} {sentence}")
+    policies: dict[str, object] = {"steps": {step: {"arguments": arguments}}}
+    if step in POLICIES:
+        policies = {POLICIES[step]: arguments}
+    attributes = {"table": "db.t", "warehouse": str(tmp_path), **policies}
+    with pytest.raises(InputError, match=re.escape(f"{name} {sentence}")):
+        PaimonTableComponent.from_attributes_dict(attributes=attributes).definitions()

@@ -25,6 +25,7 @@ from paimon_orch.dagster.names import check_table_name
 from paimon_orch.errors import InputError
 from paimon_orch.format.options.value_type import parse_memory
 from paimon_orch.format.times import parse_cutoff, parse_duration
+from paimon_orch.steps.common.argument import DeclaredField
 
 JsonSchema = dict[str, Any]
 
@@ -87,6 +88,22 @@ class KeyRule:
     def apply(self, schema: JsonSchema) -> None:
         """Add the rule to the schema of an attribute."""
         schema["propertyNames"] = {"enum": [*self.names]}
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentRule:
+    """The rule for an argument of a step: its values are refused as in Python and in commands."""
+
+    declared: DeclaredField
+
+    def check(self, name: str, value: Any) -> None:
+        """Raise :class:`InputError` for a value that the step refuses."""
+        self.declared.convert(value, name)
+
+    def apply(self, schema: JsonSchema) -> None:
+        """Add the rule to the schema of an attribute."""
+        if self.declared.argument.minimum is not None:
+            schema["minimum"] = self.declared.argument.minimum
 
 
 def require_any_of(*names: str) -> JsonSchema:
@@ -299,8 +316,8 @@ def _find_file(context: dg.ResolutionContext) -> str:
     return tree.position.filename if tree else "the attributes"
 
 
-def _find_rules(field: FieldInfo) -> Iterator[TextRule | KeyRule]:
-    return (rule for rule in field.metadata if isinstance(rule, TextRule | KeyRule))
+def _find_rules(field: FieldInfo) -> Iterator[TextRule | KeyRule | ArgumentRule]:
+    return (r for r in field.metadata if isinstance(r, TextRule | KeyRule | ArgumentRule))
 
 
 def _allow_templates(model: type[BaseModel]) -> type[BaseModel]:

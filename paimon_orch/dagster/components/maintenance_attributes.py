@@ -6,13 +6,13 @@ Those of a step come from its declaration and from the details of its op.
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from annotated_types import Ge
 from pydantic import Field, create_model
 
 from paimon_orch.dagster.components.attribute_rules import (
     AGE_RULE,
     CRON_RULE,
     DURATION_RULE,
+    ArgumentRule,
     Attributes,
     TextRule,
 )
@@ -65,9 +65,8 @@ def _declare_attributes(step: str) -> Any:
     fields: dict[str, Any] = {}
     for name, declared in op.declaration.arguments.items():
         argument = declared.argument
-        rules: list[Any] = [] if argument.minimum is None else [Ge(argument.minimum)]
-        rules += [_RULES[argument.parse]] if argument.parse in _RULES else []
-        annotation = Annotated[(find_type(declared), *rules)] if rules else find_type(declared)
+        rule = _RULES.get(argument.parse) or ArgumentRule(declared)
+        annotation: Any = Annotated[find_type(declared), rule]
         default = op.config.model_fields[name].default
         fields[name] = (annotation, Field(default=default, description=argument.help))
     for name, (_, argument) in op.details.aliases.items():
