@@ -12,9 +12,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
+from support.merge_conditions import CONDITIONS, SOURCE, create_numbers
 from support.tables import Row, assert_healthy, new_table, rows_of, stored_files, table_of
 
 from paimon_orch.errors import InputError, NotFoundError, PaimonError, UnsupportedError
+from paimon_orch.spark.frame_reader import read
 from paimon_orch.spark.update_and_merge import merge_into, update
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
@@ -542,6 +544,25 @@ def test_merges_in_the_process_return_the_rows_of_spark(
     counts = [(x.updated, x.deleted, x.inserted) for x in (actual, expected)]
     assert counts[0] == counts[1]
     assert any(counts[0])
+
+
+@pytest.mark.slow
+def test_conditions_in_the_process_are_true_for_the_rows_of_spark(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = create_numbers(tmp_path)
+    source = spark.createDataFrame(
+        [tuple(row.values()) for row in SOURCE.to_pylist()], "id long, y double, big long"
+    )
+    marks = {f"is{i}": fn.expr(condition) for i, condition in enumerate(CONDITIONS)}
+
+    conditions = source.join(read(spark, table.scan()), fn.expr("k = id")).select(
+        "k", *(value.alias(name) for name, value in marks.items())
+    )
+    rows = conditions.collect()
+
+    found = {x: sorted(r["k"] for r in rows if r[f"is{i}"]) for i, x in enumerate(CONDITIONS)}
+    assert found == CONDITIONS
 
 
 # --- races

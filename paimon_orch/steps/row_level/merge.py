@@ -321,7 +321,10 @@ class _Join:
             given = rows.column(f"{SOURCE}.{name}").combine_chunks()
             old = rows.column(f"{TARGET}.{name}")
             new = _convert(given, self.planned.schema.field(name), label)
-            differs = pc.fill_null(pc.not_equal(old, new), fill_value=False)
+            differs = pc.not_equal(old, new)
+            if pa.types.is_floating(new.type):  # NaN equals NaN, as in Spark
+                differs = pc.and_not(differs, pc.and_(pc.is_nan(old), pc.is_nan(new)))
+            differs = pc.fill_null(differs, fill_value=False)
             differs = pc.or_(differs, pc.not_equal(old.is_valid(), new.is_valid()))
             position = pc.index(differs, value=True).as_py()
             if position >= 0:

@@ -1,11 +1,10 @@
 """The clauses of a merge in this process: conditions and new values of target and source columns.
 
-Conditions are filters, as in scans, that can also compare two columns; new values are the
-expressions of :mod:`paimon_orch.steps.row_level.assignments`. Spark computes all others.
+New values are the expressions of :mod:`paimon_orch.steps.row_level.assignments`. Spark computes all
+others.
 """
 
-import operator
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypedDict
@@ -20,7 +19,6 @@ from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import Field
-from paimon_orch.format.types.predicate import iterate_leaves, to_arrow_expression
 from paimon_orch.steps.row_level.assignments import (
     Assignments,
     NewValues,
@@ -30,21 +28,11 @@ from paimon_orch.steps.row_level.assignments import (
     list_fixed_columns,
     parse_expression,
 )
+from paimon_orch.steps.row_level.merge_conditions import SPARK_HINT, parse_condition
 from paimon_orch.steps.row_level.row_level_plan import check_row_level_supported
-from paimon_orch.table.filter.bind import bind_filter
-from paimon_orch.table.filter.sql_parser import translate_filter
 from paimon_orch.table.table import Table
 
 TARGET, SOURCE = "target", "source"
-
-_COMPARISONS: Mapping[type[exp.Expr], Callable[[Any, Any], Any]] = {
-    exp.EQ: operator.eq,
-    exp.NEQ: operator.ne,
-    exp.LT: operator.lt,
-    exp.LTE: operator.le,
-    exp.GT: operator.gt,
-    exp.GTE: operator.ge,
-}
 
 
 class MergeClauses(TypedDict, total=False):
@@ -136,61 +124,6 @@ class JoinedColumns(RowColumns):
                 f"{names[1]}"
             )
         return exp.column(matching[0], quoted=True) if matching else node
-
-
-def parse_condition(text: object, label: str, columns: JoinedColumns) -> pc.Expression:
-    """Return a condition of joined rows.
-
-    Raises :class:`InputError`, with ``label``, for text that only Spark evaluates.
-    """
-    if not isinstance(text, str):
-        raise InputError(
-            f'{label} must be an SQL condition, such as "source.deleted", or "true" for all rows, '
-            f"not {text!r}"
-        )
-    try:
-        return _translate(columns.resolve(parse_expression(text, label)), columns.schema)
-    except (InputError, UnsupportedError) as error:
-        raise InputError(f"{label}: {error}. {_SPARK_HINT}") from error
-
-
-_SPARK_HINT = (
-    "Other conditions need Spark: use paimon_orch.spark.merge_into or "
-    "'paimon-orch merge-into --executor spark'"
-)
-
-
-def _translate(node: exp.Expr, schema: TableSchema) -> pc.Expression:
-    match node:
-        case exp.Paren():
-            return _translate(node.this, schema)
-        case exp.Not():
-            return ~_translate(node.this, schema)
-        case exp.And():
-            return _translate(node.left, schema) & _translate(node.right, schema)
-        case exp.Or():
-            return _translate(node.left, schema) | _translate(node.right, schema)
-        case exp.Boolean():
-            return pc.scalar(bool(node.this))
-    compare = _COMPARISONS.get(type(node))
-    sides = [node.args.get("this"), node.args.get("expression")]
-    if compare is not None and all(isinstance(side, exp.Column) for side in sides):
-        names = [side.name for side in sides if side is not None]
-        _check_comparable(*(to_arrow_type(schema.field(name).type) for name in names))
-        result: pc.Expression = compare(*map(pc.field, names))
-        return result
-    predicate = bind_filter(translate_filter(node, schema), schema)
-    assert predicate is not None
-    if any(leaf.variant is not None for leaf in iterate_leaves(predicate)):
-        raise UnsupportedError("a value inside of a VARIANT column is not supported")
-    return to_arrow_expression(predicate)
-
-
-def _check_comparable(left: pa.DataType, right: pa.DataType) -> None:
-    kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
-    are_numbers = all(any(is_kind(kind) for is_kind in kinds) for kind in (left, right))
-    if pa.types.is_nested(left) or not (left == right or are_numbers):
-        raise UnsupportedError(f"values of {left} and {right} cannot be compared")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -303,11 +236,11 @@ def _parse_keys(
         kind = to_arrow_type(columns.schema.field(name).type)
         if pa.types.is_nested(kind) or pa.types.is_floating(kind):
             raise UnsupportedError(
-                f"on: column {name!r} is {kind}, and its values cannot be matched. {_SPARK_HINT}"
+                f"on: column {name!r} is {kind}, and its values cannot be matched. {SPARK_HINT}"
             )
         keys[name.removeprefix(f"{TARGET}.")] = source_name.removeprefix(f"{SOURCE}.")
     if len(keys) < len(pairs):
-        raise UnsupportedError(f"on: {on!r} tests a column of the table twice. {_SPARK_HINT}")
+        raise UnsupportedError(f"on: {on!r} tests a column of the table twice. {SPARK_HINT}")
     check_columns_exist(schema, keys)
     return keys
 
@@ -353,6 +286,6 @@ def _parse_equality(columns: JoinedColumns, node: exp.Expr) -> tuple[str, str]:
     if not isinstance(tested, exp.EQ) or prefixes != [SOURCE, TARGET]:
         raise UnsupportedError(
             f"on: {node.sql(dialect='spark')!r} is not of the form target.COLUMN = source.COLUMN. "
-            f"{_SPARK_HINT}"
+            f"{SPARK_HINT}"
         )
     return names[1], names[0]

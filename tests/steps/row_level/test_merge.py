@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.merge_conditions import CONDITIONS, NAN, SOURCE, create_numbers
 from support.tables import Row, assert_healthy, new_table, rows_of, stored_files, table_of
 
 from paimon_orch import InputError, NotFoundError, PaimonError, UnsupportedError
@@ -192,6 +193,21 @@ def test_a_star_that_would_move_a_row_is_refused(tmp_path: Path, options: dict[s
     assert rows_of(table) == [(2, None, 6), (3, "b", 7)]
 
 
+def test_a_star_takes_equal_floating_point_values_as_unmoved(tmp_path: Path) -> None:
+    table = new_table(
+        tmp_path, "k BIGINT, p DOUBLE, n INT", key=(), partition_by=["p"], bucket="-1"
+    )
+    table.append(table_of("k p n", [(1, NAN, 1), (2, 0.0, 2), (3, None, 3)]))
+
+    same = table_of("k p n", [(1, NAN, 5), (2, -0.0, 6), (3, None, 7)])
+    table.merge(same, ["k"], when_matched_update="*")
+
+    assert repr(rows_of(table)) == "[(1, nan, 5), (2, 0.0, 6), (3, None, 7)]"
+    for moved in ((1, None, 8), (1, 1.0, 8), (2, NAN, 8), (3, NAN, 8)):
+        with pytest.raises(InputError, match=r"p cannot be set"):
+            table.merge(table_of("k p n", [moved]), ["k"], when_matched_update="*")
+
+
 def test_keys_that_both_sides_have_many_times_need_no_pairs(tmp_path: Path) -> None:
     table = new_table(tmp_path, "k BIGINT", key=(), bucket="-1")
     table.append(table_of("k", [(1,)] * 5000))
@@ -273,6 +289,17 @@ def test_conditions_of_deletes(tmp_path: Path, condition: str, keys: list[int]) 
     table.merge(source, "k = k0", when_matched_delete=condition)
 
     assert sorted(set(range(10)) - {row[0] for row in rows_of(table)}) == keys
+
+
+@pytest.mark.parametrize(("condition", "keys"), CONDITIONS.items())
+def test_conditions_compare_floating_point_numbers_as_spark_does(
+    tmp_path: Path, condition: str, keys: list[int]
+) -> None:
+    table = create_numbers(tmp_path)
+
+    table.merge(SOURCE, "k = id", when_matched_delete=condition)
+
+    assert sorted(set(range(7)) - {row[0] for row in rows_of(table, columns=["k"])}) == keys
 
 
 def test_a_merge_into_an_empty_table_and_of_an_empty_source(tmp_path: Path) -> None:
