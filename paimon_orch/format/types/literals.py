@@ -6,10 +6,14 @@ NumPy, and round decimals.
 
 import math
 from datetime import datetime, time, timedelta
-from decimal import Decimal, InvalidOperation
+from decimal import ROUND_FLOOR, Context, Decimal, InvalidOperation
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+
+_WIDE = Context(prec=100, Emin=-1000, Emax=1000)
+"""For numbers of 38 digits that are compared with longer ones."""
 
 
 def to_exact_scalar(value: object) -> "pa.Scalar[pa.DataType]":
@@ -84,6 +88,43 @@ def cast_exactly(value: "pa.Scalar[pa.DataType]", target: pa.DataType) -> "pa.Sc
     if pa.types.is_date(target) or pa.types.is_boolean(target):
         _check_exactness(literal.cast(value.type) == value, target)
     return literal
+
+
+def find_neighbor(number: Decimal, kind: pa.DataType) -> "tuple[pa.Scalar[Any], bool] | None":
+    """Return the next smaller number of an integer or decimal type that has no such number.
+
+    The flag is true; if all numbers of the type are larger, the result is the least one and false.
+    Returns None for a number that the type has, for other types and for too many digits.
+    """
+    if not (pa.types.is_integer(kind) or pa.types.is_decimal(kind)) or not number.is_finite():
+        return None
+    scale = kind.scale if pa.types.is_decimal(kind) else 0
+    try:
+        floor = number.quantize(Decimal(1).scaleb(-scale), ROUND_FLOOR, _WIDE)
+    except InvalidOperation:
+        return None
+    least, largest = _find_range(kind)
+    neighbor = max(least, min(floor, largest))
+    if neighbor == number:
+        return None
+    value = neighbor if pa.types.is_decimal(kind) else int(neighbor)
+    return pa.scalar(value, kind), floor >= least
+
+
+def _find_range(kind: pa.DataType) -> tuple[Decimal, Decimal]:
+    """Return the least and the largest number of an integer or decimal type."""
+    if pa.types.is_decimal(kind):
+        largest = Decimal(10**kind.precision - 1).scaleb(-kind.scale, _WIDE)
+        return largest.copy_negate(), largest
+    bits = kind.bit_width - 1
+    return Decimal(-(2**bits)), Decimal(2**bits - 1)
+
+
+def to_decimal(value: "pa.Scalar[pa.DataType]") -> Decimal | None:
+    """Return the number that the digits of a constant write, or None for other constants."""
+    if _find_family(value.type) != "number" or not value.is_valid:
+        return None
+    return Decimal(_write_number(value))
 
 
 def _unwrap(value: "pa.Scalar[pa.DataType]", target: pa.DataType) -> "pa.Scalar[pa.DataType]":

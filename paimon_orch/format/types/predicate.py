@@ -7,6 +7,7 @@ a test of NaN is false except ``<>`` and ``IS_NAN``, and ``-0.0`` equals ``0.0``
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from enum import StrEnum
 
 import pyarrow as pa
@@ -14,7 +15,12 @@ import pyarrow.compute as pc
 
 from paimon_orch.decode_limits import MAX_NESTING
 from paimon_orch.errors import InputError
-from paimon_orch.format.types.literals import cast_exactly, describe_literal
+from paimon_orch.format.types.literals import (
+    cast_exactly,
+    describe_literal,
+    find_neighbor,
+    to_decimal,
+)
 
 
 class Operator(StrEnum):
@@ -275,7 +281,7 @@ def bind_predicate(predicate: Predicate, type_of: Callable[[Leaf], pa.DataType])
     """
     _check_depth(predicate)
 
-    def bind_leaf(leaf: Leaf) -> Leaf:
+    def bind_leaf(leaf: Leaf) -> Predicate:
         target = type_of(leaf)
         count = len(leaf.values)
         if leaf.op not in _LEAF_OPERATORS:
@@ -290,9 +296,20 @@ def bind_predicate(predicate: Predicate, type_of: Callable[[Leaf], pa.DataType])
             raise InputError(f"LIKE needs a text column; {leaf.name!r} is {target}")
         if leaf.op == Operator.IS_NAN and not pa.types.is_floating(target):
             raise InputError(f"isnan needs a FLOAT or DOUBLE column; {leaf.name!r} is {target}")
-        values = leaf.values
-        if any(value.type != target or not value.is_valid for value in values):
-            values = tuple(_cast_literal(value, target, leaf) for value in values)
+        misfits = {
+            index: tests
+            for index, value in enumerate(leaf.values)
+            if value.type != target
+            and (number := to_decimal(value)) is not None
+            and (tests := compare_misfit(leaf, number, target)) is not None
+        }
+        if misfits and len(misfits) == count:
+            return misfits[0]
+        values = tuple(
+            value if value.type == target and value.is_valid else _cast_literal(value, target, leaf)
+            for index, value in enumerate(leaf.values)
+            if index not in misfits
+        )
         if pa.types.is_floating(target) and any(math.isnan(value.as_py()) for value in values):
             raise InputError(
                 f"no value equals NaN, is below it or above it; test column {leaf.name!r} with "
@@ -301,6 +318,29 @@ def bind_predicate(predicate: Predicate, type_of: Callable[[Leaf], pa.DataType])
         return replace(leaf, values=values)
 
     return map_leaves(predicate, bind_leaf)
+
+
+def compare_misfit(leaf: Leaf, number: Decimal, target: pa.DataType) -> Predicate | None:
+    """Return the tests of the neighbors of a number that the type of a column cannot hold.
+
+    They are those of the operator of ``leaf`` with this number; IN is like ``=``. Returns None if
+    the type has the number, and if it is neither an integer nor a decimal type.
+    """
+    neighbor = find_neighbor(number, target)
+    if neighbor is None:
+        return None
+    value, is_floor = neighbor
+    ops = (Operator.LESS_OR_EQUAL, Operator.GREATER)
+    if not is_floor:
+        ops = (Operator.LESS, Operator.GREATER_OR_EQUAL)
+    below, above = (replace(leaf, op=op, values=(value,)) for op in ops)
+    match leaf.op:
+        case Operator.LESS | Operator.LESS_OR_EQUAL:
+            return below
+        case Operator.GREATER | Operator.GREATER_OR_EQUAL:
+            return above
+    # no number equals the constant, and a comparison with null stays unknown
+    return disjoin((below, above)) if leaf.op == Operator.NOT_EQUAL else conjoin((below, above))
 
 
 def _check_depth(predicate: Predicate) -> None:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from decimal import ROUND_FLOOR, Context, Decimal
+from decimal import Decimal
 
 import pyarrow as pa
 import sqlglot
@@ -23,6 +23,7 @@ from paimon_orch.format.types.predicate import (
     Operator,
     Predicate,
     VariantValue,
+    compare_misfit,
     conjoin,
     disjoin,
 )
@@ -58,8 +59,6 @@ _TIMESTAMP_TYPES = (
     exp.DType.TIMESTAMPTZ,
 )
 _MISSING_PART = re.compile(r"Required keyword: '\w+' missing for <class '[^']*'>")
-_WIDE = Context(prec=100, Emin=-1000, Emax=1000)
-"""For numbers of 38 digits that are compared with longer ones."""
 VARIANT_GET = "variant_get"
 _VARIANT_GET_FORM = f"{VARIANT_GET}(column, 'path', 'type')"
 _SUPPORTED_SYNTAX = (
@@ -226,7 +225,7 @@ class _FilterTranslator:
             return tested.build_leaf(
                 Operator.IN, *self._parse_long_list(self._lists[first.name], tested.field)
             )
-        exact = [item for item in items if _find_neighbors(item, tested.field) is None]
+        exact = [x for x in items if self._compare_misfit(tested, Operator.IN, x) is None]
         if not exact:
             return self._build_leaf(node.this, Operator.EQUAL, first)
         values = (self._parse_literal(item, tested.field) for item in exact)
@@ -236,20 +235,19 @@ class _FilterTranslator:
         resolved = self._resolve_column(tested)
         if isinstance(value, exp.Null):
             raise self._build_error("no value equals NULL; use IS NULL")
-        neighbors = _find_neighbors(value, resolved.field)
-        if neighbors is None:
-            return resolved.build_leaf(op, self._parse_literal(value, resolved.field))
-        (below_op, above_op), neighbor = neighbors
-        number = self._parse_literal(neighbor, resolved.field)
-        below = resolved.build_leaf(below_op, number)
-        above = resolved.build_leaf(above_op, number)
-        match op:
-            case Operator.LESS | Operator.LESS_OR_EQUAL:
-                return below
-            case Operator.GREATER | Operator.GREATER_OR_EQUAL:
-                return above
-        # no number equals the constant, and a comparison with null stays unknown
-        return disjoin((below, above)) if op == Operator.NOT_EQUAL else conjoin((below, above))
+        misfit = self._compare_misfit(resolved, op, value)
+        if misfit is not None:
+            return misfit
+        return resolved.build_leaf(op, self._parse_literal(value, resolved.field))
+
+    def _compare_misfit(
+        self, tested: _TestedColumn, op: Operator, node: exp.Expr
+    ) -> Predicate | None:
+        """Return the tests for a number that the column cannot hold, or None for other constants."""
+        number = _read_number(node)
+        if number is None:
+            return None
+        return compare_misfit(tested.build_leaf(op), number, to_arrow_type(tested.field.type))
 
     def _resolve_column(self, node: exp.Expr) -> _TestedColumn:
         key, column = None, node
@@ -311,45 +309,15 @@ class _FilterTranslator:
         return [self._parse_literal(node, field) for node in constants.build_nodes()]
 
 
-_AROUND_FLOOR = (Operator.LESS_OR_EQUAL, Operator.GREATER)
-_AROUND_LEAST = (Operator.LESS, Operator.GREATER_OR_EQUAL)
-
-
-def _find_neighbors(
-    node: exp.Expr, field: Field
-) -> tuple[tuple[Operator, Operator], exp.Expr] | None:
-    """Return tests of the numbers below and above a constant that the column's type cannot hold.
-
-    The tests compare with the next smaller number of the type, or with its least number if all are
-    larger. Returns None for other constants.
-    """
-    kind = to_arrow_type(field.type)
-    if not (pa.types.is_integer(kind) or pa.types.is_decimal(kind)):
-        return None
+def _read_number(node: exp.Expr) -> Decimal | None:
+    """Return the number of a numeric literal, and None for other nodes."""
     literal = node.this if isinstance(node, exp.Neg) else node
     if not isinstance(literal, exp.Literal) or literal.is_string:
         return None
-    with suppress(ArithmeticError):  # no number, or one of too many digits: an error of the literal
+    with suppress(ArithmeticError):
         number = Decimal(literal.name)
-        number = number if literal is node else number.copy_negate()
-        scale = kind.scale if isinstance(kind, pa.Decimal128Type) else 0
-        floor = number.quantize(Decimal(1).scaleb(-scale), ROUND_FLOOR, _WIDE)
-        least, largest = _find_range(kind)
-        neighbor = max(least, min(floor, largest))
-        if neighbor != number:
-            positive = exp.Literal.number(format(abs(neighbor), "f"))
-            around = _AROUND_LEAST if floor < least else _AROUND_FLOOR
-            return around, exp.Neg(this=positive) if neighbor < 0 else positive
+        return number if literal is node else number.copy_negate()
     return None
-
-
-def _find_range(kind: pa.DataType) -> tuple[Decimal, Decimal]:
-    """Return the least and the largest number of an integer or decimal type."""
-    if isinstance(kind, pa.Decimal128Type):
-        largest = Decimal(10**kind.precision - 1).scaleb(-kind.scale, _WIDE)
-        return largest.copy_negate(), largest
-    bits = kind.bit_width - 1
-    return Decimal(-(2**bits)), Decimal(2**bits - 1)
 
 
 def build_literal(node: exp.Expr, target: pa.DataType) -> "pa.Scalar[pa.DataType]":

@@ -47,7 +47,7 @@ def test_values_are_converted_to_the_types_of_their_columns() -> None:
     [
         _leaf("i", cast("Operator", "=="), 1),
         _leaf("i", Operator.NOT_IN, 1),
-        _leaf("i", Operator.EQUAL, 2**40),
+        _leaf("i", Operator.LIKE, 2**40),
         _leaf("i", Operator.EQUAL, "one"),
         _leaf("i", Operator.EQUAL, None),
         _leaf("i", Operator.IN),

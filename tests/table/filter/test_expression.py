@@ -9,6 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -178,6 +179,12 @@ def test_text_and_expression_filters_return_the_rows_of_a_full_scan(
         ("BYTES", b"abc", "'abc'"),
         ("BOOLEAN", True, "true"),
         ("STRING", pa.scalar("x"), "'x'"),
+        ("INT", 3_000_000_000, "3000000000"),
+        ("TINYINT", 1.5, "1.5"),
+        ("BIGINT", -(2**70), f"-{2**70}"),
+        ("SMALLINT", pa.scalar(40_000, pa.uint16()), "40000"),
+        ("DECIMAL(9, 2)", 1.199, "1.199"),
+        ("DECIMAL(2, 0)", np.float32(0.5), "0.5"),
     ],
 )
 def test_constants_are_converted_to_the_column_type(
@@ -188,9 +195,7 @@ def test_constants_are_converted_to_the_column_type(
     assert bind_filter(col("c") == value, schema) == bind_filter(f"c = {text}", schema)
 
 
-@pytest.mark.parametrize(
-    "value", [2**40, "one", 1.5, [1], object(), dt.date(2024, 1, 1), True, 2**70]
-)
+@pytest.mark.parametrize("value", ["one", "3000000000", [1], object(), dt.date(2024, 1, 1), True])
 def test_constants_that_the_column_cannot_store_are_refused(tmp_path: Path, value: object) -> None:
     table = new_table(tmp_path, "k INT, r ROW<x INT>")
 
@@ -202,7 +207,6 @@ def test_constants_that_the_column_cannot_store_are_refused(tmp_path: Path, valu
     ("column", "value"),
     [
         ("DATE", dt.datetime(2024, 5, 14, 12)),
-        ("DECIMAL(9, 2)", 1.199),
         ("BOOLEAN", 2),
         ("TIME(3)", dt.time(1, 2, 3, 500)),
         ("TIME(3)", "01:02:03.0005"),
@@ -211,7 +215,7 @@ def test_constants_that_the_column_cannot_store_are_refused(tmp_path: Path, valu
 def test_constants_are_not_rounded_to_the_column_type(
     tmp_path: Path, column: str, value: object
 ) -> None:
-    """Rounded, ``c < noon`` would miss rows of the day, and ``c = 1.199`` would match 1.20."""
+    """Rounded, ``c < noon`` would miss rows of the day."""
     with pytest.raises(InputError, match="is not a value of column 'c'"):
         new_table(tmp_path, f"k INT, c {column}").scan(filter=col("c") < value)
 

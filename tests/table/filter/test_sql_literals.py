@@ -1,14 +1,20 @@
 """Literals of SQL that no column holds, binary literals, and LIKE with ESCAPE."""
 
+import operator
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pytest
 from support.tables import new_table
 
+from paimon_orch import col
 from paimon_orch.errors import InputError
+from paimon_orch.format.types.predicate import Predicate
 from paimon_orch.table.table import Table
 
 ROWS = pa.table(
@@ -64,7 +70,38 @@ def test_numbers_that_a_column_cannot_hold_are_compared_exactly(
         assert ids_of(table, condition) == ids_of_duckdb(condition), condition
 
 
-def ids_of(table: Table, condition: str) -> list[str]:
+COMPARISONS: dict[str, Callable[[Any, Any], Predicate]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "=": operator.eq,
+    "<>": operator.ne,
+}
+
+
+@pytest.mark.parametrize("column", ["id", "p"])
+@pytest.mark.parametrize(
+    "number",
+    [2.5, np.float32(-2.5), 2, 1.225, -(2**63), 2**63, Decimal("-1.225"), 1e20, 123456789012],
+    ids=repr,
+)
+def test_numbers_of_python_that_a_column_cannot_hold_are_compared_exactly(
+    table: Table, column: str, number: float | Decimal
+) -> None:
+    text = f"{Decimal(str(number)):f}"
+    for symbol, compare in COMPARISONS.items():
+        test = compare(col(column), number)
+        condition = f"{column} {symbol} {text}"
+        assert ids_of(table, test) == ids_of_duckdb(condition), condition
+        assert ids_of(table, ~test) == ids_of_duckdb(f"not {condition}"), condition
+    for values, listed in (([number], text), ([number, 3], f"{text}, 3"), ([0.5, number], text)):
+        test = col(column).is_in(values)
+        assert ids_of(table, test) == ids_of_duckdb(f"{column} in ({listed})"), listed
+        assert ids_of(table, ~test) == ids_of_duckdb(f"{column} not in ({listed})"), listed
+
+
+def ids_of(table: Table, condition: str | Predicate) -> list[str]:
     rows = table.scan(["id", "p"], condition).to_arrow()
     return sorted(map(str, rows.to_pylist()))
 
