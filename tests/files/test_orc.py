@@ -352,6 +352,42 @@ def test_lengths_with_which_the_orc_library_ends_the_process_are_refused(
         list(reader.batches(["v"], 1024))
 
 
+WITH_NULLS = pa.array([[None, number] * (number % 4) for number in range(99)])
+NESTED = pa.array([[[1] * (number % 4)] for number in range(99)])
+ROWS = pa.array([[{"a": 1}] * (number % 4) for number in range(99)])
+
+
+@pytest.mark.parametrize(
+    ("values", "ddl", "column", "changed"),
+    [
+        (LISTS, "ARRAY<INT>", 1, -1),
+        (LISTS, "ARRAY<INT>", 1, 1),
+        (MAPS, "MAP<INT, INT>", 1, -1),
+        (WITH_NULLS, "ARRAY<BIGINT>", 1, -1),
+        (NESTED, "ARRAY<ARRAY<BIGINT>>", 2, -1),
+        (ROWS, "ARRAY<ROW<a BIGINT>>", 1, -1),
+    ],
+    ids=["list", "long list", "map", "nulls", "nested", "rows"],
+)
+def test_lengths_whose_sum_is_not_the_number_of_items_are_refused(
+    values: pa.Array, ddl: str, column: int, changed: int
+) -> None:
+    data = write_column(values)
+    _, [footer] = read_footers(data)
+    [stream] = [each for each in footer.streams if (each.kind, each.column) == (2, column)]
+    last = stream.offset + 4  # a byte of packed lengths
+    damaged = data[:last] + bytes([data[last] + changed]) + data[last + 1 :]
+    fields = parse_columns(f"v {ddl}")
+    healthy = OrcFileReader(io.BytesIO(data), fields).batches(["v"], 99)
+    assert (
+        pa.concat_arrays([batch.column(0) for batch in healthy]).to_pylist() == values.to_pylist()
+    )
+
+    reader = OrcFileReader(io.BytesIO(damaged), fields)
+    with pytest.raises(ValueError, match=f"the lengths of ORC column {column} say that its"):
+        list(reader.batches(["v"], 9))
+
+
 def test_scales_with_which_the_orc_library_does_not_end_are_refused() -> None:
     column = pa.array([Decimal(number).scaleb(-5) for number in range(99)], pa.decimal128(30, 5))
     data = replace_stream(write_column(column), 5, 1, "c0620d00")  # -7

@@ -25,7 +25,7 @@ _MAX_WIDTH = 24  # in bits, of the values of packed runs that are bounded togeth
 
 
 class IntegerBounds(NamedTuple):
-    """Bounds of integers: none is lower or higher, and their sum is not higher than the total."""
+    """Bounds of integers: none is lower or higher; the sum of unsigned ones is at most the total."""
 
     low: int = 0
     high: int = 0
@@ -37,8 +37,8 @@ def find_integer_bounds(
 ) -> IntegerBounds:
     """Return bounds of all values of a stream in version 1 or 2 of the run-length encoding.
 
-    A total of at most ``rough_total`` may be hundreds of times too large. A stream may end within a
-    run. Raises ``ValueError`` or ``IndexError`` for a damaged one.
+    The total is the sum of unsigned values; if it is at most ``rough_total``, it may be hundreds of
+    times too large. A stream may end within a run. Raises ``ValueError`` or ``IndexError`` for a damaged one.
     """
     if version == 1:
         return _combine(_iterate_runs_of_version_1(data, is_signed=is_signed))
@@ -84,6 +84,17 @@ def find_highest(data: bytes, *, version: int) -> int:
     return high
 
 
+def decode_bits(data: bytes, count: int) -> AnyArray:
+    """Return the first bits of a stream of bytes in run-length encoding, and their number at most."""
+    parts, position, missing = list[bytes](), 0, count
+    while position < len(data) and missing > 0:
+        control, position = data[position], position + 1
+        size, repeats = (1, control + 3) if control < 128 else (256 - control, 1)
+        parts.append(data[position : position + size] * repeats)
+        position, missing = position + size, missing - 8 * size * repeats
+    return np.unpackbits(np.frombuffer(b"".join(parts), np.uint8))[:count]
+
+
 def _combine(parts: Iterable[IntegerBounds]) -> IntegerBounds:
     low = high = total = 0
     for part in parts:
@@ -91,10 +102,10 @@ def _combine(parts: Iterable[IntegerBounds]) -> IntegerBounds:
     return IntegerBounds(low, high, total)
 
 
-def _bound_run(first: int, last: int, count: int) -> IntegerBounds:
-    """Return the bounds of a run whose values are between two values."""
-    high = max(first, last)
-    return IntegerBounds(min(first, last), high, high * count)
+def _bound_steps(first: int, step: int, count: int) -> IntegerBounds:
+    """Return the bounds of a run whose values have equal differences."""
+    last = first + step * (count - 1)
+    return IntegerBounds(min(first, last), max(first, last), (first + last) * count // 2)
 
 
 def _decode_zigzag(value: int) -> int:
@@ -226,7 +237,7 @@ def _read_run(data: bytes, position: int, *, is_signed: bool) -> tuple[IntegerBo
         end = position + 2 + (first >> 3 & 7)
         value = int.from_bytes(data[position + 1 : end])
         value = _decode_zigzag(value) if is_signed else value
-        return _bound_run(value, value, (first & 7) + 3), end
+        return _bound_steps(value, 0, (first & 7) + 3), end
     count = ((first & 1) << 8 | data[position + 1]) + 1
     code, position = first >> 1 & 31, position + 2
     width = int(_WIDTHS[code])
@@ -234,7 +245,7 @@ def _read_run(data: bytes, position: int, *, is_signed: bool) -> tuple[IntegerBo
         high, end = 1 << width - is_signed, position + _pack(width, count)
         if is_signed:
             return IntegerBounds(-high, high, high * count), end
-        return IntegerBounds(0, high, _sum_packed(data[position:end], width, count)), end
+        return IntegerBounds(0, high, _sum(_unpack(data[position:end], width, count))), end
     if first >> 6 == _PATCHED_BASE:
         return _read_patched_run(data, position, width, count)
     base, position = decode_varint(data, position)
@@ -242,17 +253,25 @@ def _read_run(data: bytes, position: int, *, is_signed: bool) -> tuple[IntegerBo
     delta, position = decode_varint(data, position)
     delta = _decode_zigzag(delta)
     if not code:
-        return _bound_run(base, base + delta * (count - 1), count), position
+        return _bound_steps(base, delta, count), position
     changes = max(count - 2, 0)
     end = position + _pack(width, changes)
+    bits, sign = _unpack(data[position:end], width, changes), -1 if delta < 0 else 1
     # exact, because a bound of falling lengths would be negative
-    change = abs(delta) + _sum_packed(data[position:end], width, changes)
-    return _bound_run(base, base + (-change if delta < 0 else change), count), end
+    last = base + delta + sign * _sum(bits)
+    weighted = sign * _sum(bits * np.arange(changes, 0, -1)[:, np.newaxis])
+    total = base * count + delta * (count - 1) + weighted
+    return IntegerBounds(min(base, last), max(base, last), total), end
 
 
-def _sum_packed(data: bytes, width: int, count: int) -> int:
+def _unpack(data: bytes, width: int, count: int) -> AnyArray:
+    """Return the bits of packed values, a row for each of them."""
     bits = np.unpackbits(np.frombuffer(data, np.uint8), count=width * count)
-    ones: list[int] = bits.reshape(count, width).sum(axis=0, dtype=np.int64).tolist()
+    return bits.reshape(count, width)
+
+
+def _sum(bits: AnyArray) -> int:
+    ones: list[int] = bits.sum(axis=0, dtype=np.int64).tolist()
     return sum(number << place for place, number in enumerate(reversed(ones)))
 
 
@@ -268,7 +287,11 @@ def _read_patched_run(
     stored_width = int(_WIDTHS[np.searchsorted(_WIDTHS, min(patch_width + gap_width, 64))])
     end = start + base_bytes + _pack(width, count) + _pack(stored_width, patches)
     high, patched = base + (1 << width), base + (1 << width + patch_width)
-    total = max(high, 0) * count + max(patched, 0) * patches
+    values = _unpack(
+        data[start + base_bytes : start + base_bytes + _pack(width, count)], width, count
+    )
+    listed = _unpack(data[end - _pack(stored_width, patches) : end], stored_width, patches)
+    total = base * count + _sum(values) + (_sum(listed[:, stored_width - patch_width :]) << width)
     return IntegerBounds(base, max(high, patched), total), end
 
 
@@ -288,9 +311,9 @@ def _iterate_runs_of_version_1(data: bytes, *, is_signed: bool) -> Iterator[Inte
         if control < 128:
             delta = int.from_bytes(data[position + 1 : position + 2], signed=True)
             base, position = decode(position + 2)
-            yield _bound_run(base, base + delta * (control + 2), control + 3)
+            yield _bound_steps(base, delta, control + 3)
             continue
         position += 1
         for _ in range(256 - control):
             value, position = decode(position)
-            yield _bound_run(value, value, 1)
+            yield _bound_steps(value, 0, 1)

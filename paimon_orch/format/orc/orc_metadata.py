@@ -21,7 +21,7 @@ from paimon_orch.format.bytes.varint import decode_varint, encode_varint
 _CODECS = ("none", "zlib", "snappy", "lzo", "lz4_raw", "zstd")
 _DEFAULT_BLOCK_SIZE = 1 << 18
 _MAX_BLOCK_SIZE = 1 << 23  # the length of a block has 23 bits
-ORC_MAP, ORC_DECIMAL, _UNION = 11, 14, 13  # kinds of types
+ORC_LIST, ORC_MAP, ORC_DECIMAL, _UNION = 10, 11, 14, 13  # kinds of types
 _MAX_PRECISION = 38
 _FIRST_READ_BYTES = 16 << 10
 _BYTES_PER_METADATA_BYTE = 100  # a type of two bytes becomes an object
@@ -77,6 +77,7 @@ class OrcTail:
     def __init__(self, data: bytes) -> None:
         (self._postscript,) = _decode_messages(data, 1)
         (self._footer,) = _decode_messages(data, 2)
+        self._postscript_size = _decode_number(data, 4)
 
     @cached_property
     def stripes(self) -> list[OrcStripe]:
@@ -114,14 +115,30 @@ class OrcTail:
             kinds[column] = _decode_number(types[column], 1)
         return kinds
 
-    def find_map_keys(self, columns: Mapping[int, int]) -> set[int]:
-        """Return the ids of the key columns of the maps among columns."""
+    def find_items(self, columns: Mapping[int, int]) -> dict[int, list[int]]:
+        """Return the ids of the elements of lists, or of the keys and values of maps, by column."""
         types = _decode_messages(self._footer, 4)
         return {
-            _decode_numbers(types[column], 2)[0]
+            column: _decode_numbers(types[column], 2)
             for column, kind in columns.items()
-            if kind == ORC_MAP
+            if kind in (ORC_LIST, ORC_MAP)
         }
+
+    def read_value_counts(self, source: Any) -> dict[int, list[int | None]]:
+        """Return how many values of each column are not null, by the offset of the stripe.
+
+        A count that the file does not have is None; a file may have none.
+        """
+        footer_size, size = (_decode_number(self._postscript, number) for number in (1, 5))
+        end = source.seek(0, os.SEEK_END) - 1 - self._postscript_size - footer_size
+        source.seek(end - size)
+        message = _decompress_metadata(source.read(size), self._codec, self._block_size)
+        counts = dict[int, list[int | None]]()
+        for stripe, statistics in zip(self.stripes, _decode_messages(message, 1), strict=False):
+            columns = _decode_messages(statistics, 1)
+            stored = (_decode_numbers(column, 1) for column in columns)
+            counts[stripe.offset] = [numbers[0] if numbers else None for numbers in stored]
+        return counts
 
     def find_time_bounds(self) -> dict[str, tuple[int, int]]:
         """Return the lowest and the highest time of columns, in milliseconds since 1970 in UTC.

@@ -10,9 +10,10 @@ import numpy as np
 
 from paimon_orch.decode_limits import check_batch_bytes
 from paimon_orch.errors import UnsupportedError
-from paimon_orch.format.orc.orc_integers import find_highest, find_integer_bounds
+from paimon_orch.format.orc.orc_integers import decode_bits, find_highest, find_integer_bounds
 from paimon_orch.format.orc.orc_metadata import (
     ORC_DECIMAL,
+    ORC_LIST,
     ORC_MAP,
     OrcStream,
     OrcStripe,
@@ -20,7 +21,7 @@ from paimon_orch.format.orc.orc_metadata import (
     StripeFooter,
 )
 
-_STRINGS, _LIST = {7, 8, 16, 17}, 10  # kinds of types
+_STRINGS = {7, 8, 16, 17}  # kinds of types
 _PRESENT, _LENGTH, _SECONDARY = 0, 2, 5  # kinds of streams; those above are indexes
 _MAX_STREAMS = 4  # of a column
 _DICTIONARIES, _VERSION_2 = {1, 3}, {2, 3}  # kinds of encodings
@@ -44,9 +45,13 @@ class OrcStreamCheck:
         check_batch_bytes(len(columns) * _BYTES_PER_COLUMN, file_size, content)
         self._source, self._tail, self._columns = source, tail, columns
         self._file_size = file_size
-        self._keys = tail.find_map_keys(columns)
+        self._items = tail.find_items(columns)
+        self._keys = {
+            items[0] for column, items in self._items.items() if columns[column] == ORC_MAP
+        }
+        self._value_counts = tail.read_value_counts(source) if self._items else {}
         self.is_needed = any(
-            kind in {_LIST, ORC_MAP, ORC_DECIMAL, *_STRINGS} for kind in columns.values()
+            kind in {ORC_LIST, ORC_MAP, ORC_DECIMAL, *_STRINGS} for kind in columns.values()
         ) or tail.may_have_large_blocks(_MAX_STREAMS * len(columns), file_size)
 
     def check(self, stripe: OrcStripe, footer: StripeFooter) -> int:
@@ -68,6 +73,7 @@ class OrcStreamCheck:
             if stream.kind == _LENGTH and kind is not None:
                 high, total = self._check_lengths(stream, stripe, footer)
                 if kind not in _STRINGS:
+                    self._check_items(stream.column, total, stripe, footer)
                     elements += total
                 elif footer.encodings[stream.column][0] in _DICTIONARIES:
                     longest += high
@@ -80,15 +86,16 @@ class OrcStreamCheck:
     def _check_lengths(
         self, stream: OrcStream, stripe: OrcStripe, footer: StripeFooter
     ) -> tuple[int, int]:
-        """Return bounds of the longest length and of the sum of the lengths."""
+        """Return bounds of the longest length and of the sum of the lengths; that of lists is exact."""
         encoding, dictionary_size = footer.encodings[stream.column]
         data = self._tail.read_stream(self._source, stream)
-        item_bytes = 1 if self._columns[stream.column] in _STRINGS else _BYTES_PER_ITEM
+        is_text = self._columns[stream.column] in _STRINGS
+        item_bytes = 1 if is_text else _BYTES_PER_ITEM
         low, high, total = find_integer_bounds(
             data,
             version=_get_version(encoding),
             is_signed=False,
-            rough_total=_MAX_ROUGH_BYTES // item_bytes,
+            rough_total=_MAX_ROUGH_BYTES if is_text else 0,
         )
         if low < 0:
             raise ValueError(f"ORC column {stream.column} has the length {low}")
@@ -100,6 +107,27 @@ class OrcStreamCheck:
             content = f"the dictionary of ORC column {stream.column} has {dictionary_size} values"
             _reserve(dictionary_size * _BYTES_PER_ITEM, stripe, content)
         return high, total
+
+    def _check_items(
+        self, column: int, total: int, stripe: OrcStripe, footer: StripeFooter
+    ) -> None:
+        """Raise ``ValueError`` if lists or maps have not as many items as the stripe stores.
+
+        The ORC library would return the items of other rows.
+        """
+        counts = self._value_counts.get(stripe.offset, [])
+        for item in self._items[column]:
+            stored = counts[item] if item < len(counts) else None
+            number = total
+            for stream in footer.streams:
+                if (stream.kind, stream.column) == (_PRESENT, item):
+                    bits = decode_bits(self._tail.read_stream(self._source, stream), total)
+                    number = int(bits.sum())
+            if stored is not None and number != stored:
+                raise ValueError(
+                    f"the lengths of ORC column {column} say that its {total} items contain {number} "
+                    f"values, but there are {stored}"
+                )
 
     def _check_scales(self, stream: OrcStream, footer: StripeFooter) -> None:
         version = _get_version(footer.encodings[stream.column][0])
