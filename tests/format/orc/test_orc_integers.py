@@ -24,7 +24,9 @@ LENGTHS = {
     "repeated large": np.repeat(CHANCE.integers(0, 900, 500), 4),
     "rising": np.sort(CHANCE.integers(0, 500, 3_000)),
     "falling": np.tile(np.arange(300, 0, -2), 20),
-    "large outliers": np.where(CHANCE.random(5_000) < 0.02, 70_000, CHANCE.integers(100, 150, 5_000)),
+    "large outliers": np.where(
+        CHANCE.random(5_000) < 0.02, 70_000, CHANCE.integers(100, 150, 5_000)
+    ),
     "one very large": np.array([*[1] * 600, 3_000_000, *range(600)]),
 }
 
