@@ -73,6 +73,8 @@ class ColumnExpression:
         """Test whether the value is one of ``values``."""
         if isinstance(values, str | bytes):
             raise InputError(f"is_in of column {self.name!r} takes a list of values, not one value")
+        if hasattr(values, "__arrow_c_stream__"):  # Polars iterates without nanoseconds
+            values = pa.chunked_array(values)
         return self._build_leaf(Operator.IN, tuple(map(self._to_scalar, values)))
 
     def not_in(self, values: Iterable[object]) -> Predicate:

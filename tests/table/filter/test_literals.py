@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
@@ -158,6 +160,19 @@ def test_a_timestamp_of_pandas_selects_its_own_row(tmp_path: Path) -> None:
     assert table.scan(filter=col("t") == NANOS).to_arrow()["t"].cast(pa.int64()).to_pylist() == [
         NANOS.value
     ]
+
+
+@pytest.mark.parametrize("kind", [pl.Series, pd.Series, pa.array, np.array])
+def test_a_list_of_another_library_selects_its_own_rows(
+    tmp_path: Path, kind: Callable[[Any], Any]
+) -> None:
+    table = new_table(tmp_path, "t TIMESTAMP(9), s STRING", key=(), bucket="-1")
+    nanos = np.array([NANOS.value - 789, NANOS.value], "datetime64[ns]")
+    table.append(pa.table({"t": pa.array(nanos), "s": ["micros", "nanos"]}))
+
+    for test in (col("t").is_in(kind(nanos[1:])), col("s").is_in(kind(["nanos"]))):
+        assert table.scan(["s"], filter=test).to_arrow()["s"].to_pylist() == ["nanos"]
+    assert table.scan(["s"], filter=~col("t").is_in(kind(nanos[1:]))).to_arrow().num_rows == 1
 
 
 def test_a_timestamp_of_pandas_names_its_own_partition(tmp_path: Path) -> None:
