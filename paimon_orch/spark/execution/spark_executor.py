@@ -152,10 +152,12 @@ class SparkExecutor:
             raise build_cancelled_error(label)
         jobs = build_job_monitor(self._session, label)
         frame = frame_of(jobs.session)
-        pool = ThreadPoolExecutor(1, thread_name_prefix="paimon-orch")
+        # The progress is read by a thread too: an interrupt of this thread while it waits for an
+        # answer of the JVM would leave the answer to its next call.
+        pool = ThreadPoolExecutor(2, thread_name_prefix="paimon-orch")
         try:
             future = pool.submit(jobs.collect, frame)
-            self._watch(future, jobs, count=tasks, label=label, progress=progress)
+            self._watch(future, jobs, pool, count=tasks, label=label, progress=progress)
             return self._rows(future, label)
         finally:
             # after an interrupt, the thread may wait for a JVM or a server that does not answer
@@ -169,6 +171,8 @@ class SparkExecutor:
         self,
         future: "Future[pa.Table]",
         jobs: JobMonitor,
+        pool: ThreadPoolExecutor,
+        *,
         count: int,
         label: str,
         progress: Progress | None,
@@ -180,12 +184,11 @@ class SparkExecutor:
                 if self._cancelled.is_set():
                     # the interrupt is repeated, because it has no effect before the job starts
                     jobs.interrupt()
-                elif (
-                    progress is not None
-                    and reported < (finished := jobs.count_finished_tasks()) < count
-                ):
-                    reported = finished
-                    progress(finished, count)
+                elif progress is not None:
+                    finished = pool.submit(jobs.count_finished_tasks).result()
+                    if reported < finished < count:
+                        reported = finished
+                        progress(finished, count)
         except BaseException as error:
             deadline = time.monotonic() + _INTERRUPT_SECONDS
             with suppress(Py4JError, PySparkException, OSError):  # the JVM may have stopped too

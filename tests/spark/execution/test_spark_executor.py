@@ -116,6 +116,24 @@ def test_ctrl_c_cancels_the_units(
     assert isinstance(caught.value.__cause__, KeyboardInterrupt)
 
 
+def test_another_thread_asks_the_jvm_for_the_progress(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # An interrupt during the question would leave the answer to the next call of the thread.
+    threads: set[threading.Thread] = set()
+
+    def note_thread(_: ClassicJobMonitor) -> int:
+        threads.add(threading.current_thread())
+        return 0
+
+    monkeypatch.setattr(ClassicJobMonitor, "count_finished_tasks", note_thread)
+
+    SparkExecutor(spark).map(lambda _: b"done", [1], label="compact", progress=lambda *_: None)
+
+    assert threads
+    assert threading.current_thread() not in threads
+
+
 def test_java_exceptions_are_reported_by_their_cause() -> None:
     text = """An error occurred while calling o12.getResult.
 : org.apache.spark.SparkException: Exception thrown in awaitResult:
