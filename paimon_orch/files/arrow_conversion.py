@@ -82,6 +82,8 @@ def _cast_unchanged(array: pa.Array, target: pa.DataType) -> pa.Array:
         if pa.types.is_time(target):
             raise pa.ArrowInvalid("a time of day has no date; extract the time first")
         array = array if array.type.tz is None else to_local_times(array)
+    if pa.types.is_decimal(array.type) and pa.types.is_floating(target):
+        return array.cast(pa.string()).cast(target)  # Arrow's cast is not to the nearest number
     converted = array.cast(target)
     if pa.types.is_floating(array.type) and pa.types.is_floating(target):
         lost = pc.and_(pc.is_inf(converted), pc.invert(pc.is_inf(array)))

@@ -14,7 +14,7 @@ _X = [NAN, -0.0, NAN, 1.0, None, 0.1, 0.1]
 SOURCE = pa.table(
     {
         "id": range(7),
-        "y": pa.array([NAN, 0.0, 1.5, NAN, 0.0, None, 0.1]),
+        "y": pa.array([NAN, 0.0, 1.5, NAN, 1.005, None, 0.1]),
         "big": pa.array([0, 0, 2, 1, 3, 2**53 + 1, None]),
     }
 )
@@ -44,7 +44,7 @@ CONDITIONS = {
     "f < y": [3],
     "f = 16777217": [],
     "c < x": [0, 2],
-    "c = y": [1, 6],
+    "c = y": [1, 4, 6],
     "n < f": [0, 2],
     "n = 16777217.0": [4],
     "big = x": [1, 3],
@@ -56,11 +56,11 @@ CONDITIONS = {
 
 def create_numbers(root: Path) -> Table:
     """Create a table of floating-point numbers, whose keys are those of the source."""
-    columns = "k BIGINT, x DOUBLE, f FLOAT, m MAP<STRING, FLOAT>, c DECIMAL(4, 2), n INT"
+    columns = "k BIGINT, x DOUBLE, f FLOAT, m MAP<STRING, FLOAT>, c DECIMAL(4, 3), n INT"
     table = new_table(root, columns, key=(), bucket="-1")
     maps = pa.array([[("a", x)] for x in _X], pa.map_(pa.string(), pa.float32()))
     numbers = {"x": pa.array(_X), "f": pa.array(_X, pa.float32()), "m": maps}
-    decimals = pa.array(["0.10", "0.00", "1.00", "1.50", "9.00", None, "0.10"])
+    decimals = pa.array(["0.100", "0.000", "1.000", "1.500", "1.005", None, "0.100"])
     integers = pa.array([0, 0, 2, 1, 16777217, 1, None], pa.int32())
     table.append(pa.table({"k": range(7), **numbers, "c": decimals, "n": integers}))
     return table

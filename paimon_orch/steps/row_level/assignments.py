@@ -164,26 +164,31 @@ class _Parser:
             if value.key is not None or value.variant is not None:
                 raise UnsupportedError(_describe_simple(name, f"a part of column {value.name!r}"))
             column = self.columns.resolve(exp.column(value.name))
-            self.columns.schema.field(column.name)
+            self._check_type(
+                name, to_arrow_type(self.columns.schema.field(column.name).type), column
+            )
             return column
         try:
-            return (
-                pa.scalar(value, target) if pa.types.is_nested(target) else to_exact_scalar(value)
-            )
+            if pa.types.is_nested(target):
+                return pa.scalar(value, target)
+            constant = to_exact_scalar(value)
         except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
             raise InputError(f"column {name!r} cannot be set to {value!r}: {error}") from error
+        self._check_type(name, constant.type, constant)
+        return constant
 
     def _check_simple(self, name: str, node: exp.Expr) -> None:
         """Raise an error for an expression that is not simple, and for an unknown column."""
         target = to_arrow_type(self.schema.field(name).type)
         if isinstance(node, exp.Column) and not node.args.get("table"):
             try:
-                self.columns.schema.field(node.name)
+                field = self.columns.schema.field(node.name)
             except PaimonError as error:
                 raise InputError(
                     f"column {name!r} = {node.sql()}: {error}. Write text in single quotes: "
                     f"\"'{node.name}'\""
                 ) from error
+            self._check_type(name, to_arrow_type(field.type), node)
             return
         if isinstance(node, exp.Paren):
             self._check_simple(name, node.this)
@@ -194,7 +199,7 @@ class _Parser:
                 self._check_number(name, part)
             return
         try:
-            build_literal(node, target)
+            self._check_type(name, build_literal(node, target).type, node)
         except UnsupportedError as error:
             text = repr(node.sql(dialect="spark"))
             raise UnsupportedError(_describe_simple(name, text)) from error
@@ -203,20 +208,39 @@ class _Parser:
                 f"column {name!r} cannot be set to {node.sql(dialect='spark')}: {error}"
             ) from error
 
+    def _check_type(self, name: str, kind: pa.DataType, value: "exp.Expr | pa.Scalar[Any]") -> None:
+        """Raise :class:`UnsupportedError` for a type that Spark casts in another way, or refuses.
+
+        Spark writes numbers and times in the form of Java, and casts no DATE to a number.
+        """
+        target = to_arrow_type(self.schema.field(name).type)
+        is_text, is_number = pa.types.is_string(target), _is_number(target)
+        is_time = pa.types.is_temporal(kind)
+        has_form = is_time or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+        if (
+            (is_text and has_form and not pa.types.is_date(kind))
+            or (is_number and is_time)
+            or (_is_number(kind) and pa.types.is_temporal(target) and not pa.types.is_time(target))
+        ):
+            found = f"{_write(value)}, which is {kind}, in a column of {target},"
+            raise UnsupportedError(_describe_simple(name, found))
+
     def _check_number(self, name: str, node: exp.Expr) -> None:
         """Raise :class:`UnsupportedError` for a text or a time in arithmetic, as Spark casts it."""
         if isinstance(node, exp.Column):
             kind = to_arrow_type(self.columns.schema.field(node.name).type)
-            is_number = any(
-                test(kind)
-                for test in (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
-            )
+            is_number = _is_number(kind)
         else:
             is_number = not isinstance(node, exp.Cast | exp.Boolean) and not (
                 isinstance(node, exp.Literal) and node.is_string
             )
         if not is_number:
             raise UnsupportedError(_describe_simple(name, f"arithmetic with {node.sql()}"))
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+    return any(test(kind) for test in tests)
 
 
 def _describe_simple(name: str, found: str) -> str:

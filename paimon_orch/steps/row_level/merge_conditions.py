@@ -97,7 +97,7 @@ def _compare_columns(
         result: pc.Expression = compare(left, right)
         return result
     if types[0] != types[1]:
-        left, right = (side.cast(pa.float64(), safe=False) for side in (left, right))
+        left, right = map(_cast_to_double, (left, right), types)
     equal = (left == right) | (left.is_nan() & right.is_nan())
     less = (left < right) | (~left.is_nan() & right.is_nan())
     results: Mapping[type[exp.Expr], pc.Expression] = {
@@ -109,6 +109,12 @@ def _compare_columns(
         exp.GTE: ~less,
     }
     return results[comparison]
+
+
+def _cast_to_double(side: pc.Expression, kind: pa.DataType) -> pc.Expression:
+    if pa.types.is_decimal(kind):
+        side = side.cast(pa.string())  # Arrow's cast of decimals is not to the nearest number
+    return side.cast(pa.float64(), safe=False)
 
 
 def _check_comparable(left: pa.DataType, right: pa.DataType) -> None:

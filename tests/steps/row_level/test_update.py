@@ -56,6 +56,10 @@ VALUES: list[tuple[str, str, object, object]] = [
     ("constants", "INT", "1 + 2", 3),
     ("double", "DOUBLE", "v * 1.5", 7.5),
     ("double literal", "DOUBLE", "1e3", 1000.0),
+    ("exact double", "DOUBLE", "1.005", 1.005),
+    ("sum of decimals", "DOUBLE", "0.955 + 0.3", 1.255),
+    ("number text", "STRING", "k", "1"),
+    ("date of a time", "TIMESTAMP(3)", "DATE '2026-01-31'", datetime(2026, 1, 31)),
     ("decimal", "DECIMAL(10, 2)", "v + 0.25", Decimal("5.25")),
     ("decimal value", "DECIMAL(10, 2)", Decimal("1.5"), Decimal("1.50")),
     ("boolean", "BOOLEAN", "true", True),
@@ -169,6 +173,39 @@ def test_refused_updates(table: Table, values: Any, kind: type[Exception], messa
         table.update(values)
 
     assert rows_of(table) == [(1, "a"), (2, "b"), (3, None)]
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("s", "f"),
+        ("s", "c"),
+        ("s", "t"),
+        ("s", "1e3"),
+        ("s", 0.5),
+        ("s", col("t")),
+        ("n", "d"),
+        ("n", "t"),
+        ("n", "TIMESTAMP '2026-01-31 10:00:00'"),
+        ("n", date(2026, 1, 31)),
+        ("d", "n"),
+        ("t", "3000000000"),
+        ("t", 5),
+    ],
+)
+def test_values_that_spark_casts_in_another_way_need_spark(
+    tmp_path: Path, column: str, value: object
+) -> None:
+    columns = "s STRING, n BIGINT, f FLOAT, c DECIMAL(20, 10), d DATE, t TIMESTAMP(6)"
+    table = new_table(tmp_path, columns, key=(), bucket="-1")
+    row = [["x"], [1], [1e30], [Decimal("1e-10")], [date(2026, 1, 31)], [datetime(2026, 1, 31)]]
+    table.append(pa.table(row, schema=table.scan().arrow_schema))
+    before = rows_of(table)
+
+    with pytest.raises(UnsupportedError, match=f"column '{column}': .* needs Spark"):
+        table.update({column: value})
+
+    assert rows_of(table) == before
 
 
 def test_a_concurrent_change_is_updated_from_its_new_value(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -88,6 +89,22 @@ def test_a_value_that_fits_is_stored(
 
     [value] = table.scan(["v"]).to_arrow().column("v").to_pylist()
     assert value == expected or (kind == "DECIMAL(38, 20)" and float(value) == 0.1)
+
+
+@pytest.mark.parametrize("column_type", ["DOUBLE", "FLOAT", "ARRAY<DOUBLE>"])
+def test_decimals_become_the_nearest_number(tmp_path: Path, column_type: str) -> None:
+    numbers = [Decimal(digits) for digits in ("1.005", "-0.05", "0.955", "1234567.8901")]
+    table = new_table(tmp_path, f"k INT, v {column_type}", key=(), bucket="-1")
+    values = pa.array(numbers, pa.decimal128(20, 4))
+    if column_type.startswith("ARRAY"):
+        values = pa.ListArray.from_arrays(list(range(5)), values)
+    table.append(pa.table({"k": range(4), "v": values}))
+
+    stored = table.scan(["v"]).to_arrow()["v"].combine_chunks()
+
+    kind = np.float32 if column_type == "FLOAT" else np.float64
+    items = stored.flatten() if column_type.startswith("ARRAY") else stored
+    assert items.to_pylist() == [kind(str(number)).item() for number in numbers]
 
 
 def test_a_rounded_column_is_stored(tmp_path: Path) -> None:
