@@ -267,7 +267,8 @@ class Catalog:
         if not self.backend.has_database(database):
             databases = self.databases()
             try:
-                self.require_exists()
+                if not databases:
+                    self.require_exists()
             except NotFoundError as missing:
                 return f"there is no table {name}: {missing}"
             hint = "" if databases else describe_unconfigured_name(self.uri)

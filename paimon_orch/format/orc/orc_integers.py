@@ -38,7 +38,8 @@ def find_integer_bounds(
     """Return bounds of all values of a stream in version 1 or 2 of the run-length encoding.
 
     The total is the sum of unsigned values; if it is at most ``rough_total``, it may be hundreds of
-    times too large. A stream may end within a run. Raises ``ValueError`` or ``IndexError`` for a damaged one.
+    times too large. A stream may end within a run. Raises ``ValueError`` or ``IndexError`` for a
+    damaged one.
     """
     if version == 1:
         return _combine(_iterate_runs_of_version_1(data, is_signed=is_signed))
