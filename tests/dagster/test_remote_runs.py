@@ -8,18 +8,21 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
-from unittest.mock import patch
 
 import dagster as dg
 import pytest
-from dagster_pipes import PipesContext, open_dagster_pipes
+from dagster_pipes import open_dagster_pipes
 from support.dagster.asset_runs import (
     materialize,
     materialize_range,
     metadata_by_partition,
     observation_metadata,
 )
-from support.dagster.pipes_clients import InProcessPipesClient, ScriptClient
+from support.dagster.pipes_clients import (
+    InProcessPipesClient,
+    ScriptClient,
+    open_session_in_process,
+)
 from support.dagster.spark_resources import UnavailableSparkResource
 from support.dagster.ticks import SensorTicks
 
@@ -357,20 +360,8 @@ class ReportingClient(dg.PipesClient):
         self, *, context: Any, extras: dict[str, Any] | None = None, **_arguments: Any
     ) -> dg.PipesClientCompletedInvocation:
         """Send the report."""
-        with dg.open_pipes_session(
-            context=context,
-            extras=extras,
-            context_injector=dg.PipesTempFileContextInjector(),
-            message_reader=dg.PipesTempFileMessageReader(),
-        ) as session:
-            try:
-                with (
-                    patch.dict(os.environ, session.get_bootstrap_env_vars()),
-                    open_dagster_pipes() as pipes,
-                ):
-                    pipes.report_custom_message(self._report)
-            finally:
-                PipesContext._instance = None  # a process has one
+        with open_session_in_process(context, extras) as session, open_dagster_pipes() as pipes:
+            pipes.report_custom_message(self._report)
         return dg.PipesClientCompletedInvocation(session)
 
 

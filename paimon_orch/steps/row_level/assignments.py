@@ -214,13 +214,13 @@ class _Parser:
         Spark writes numbers and times in the form of Java, and casts no DATE to a number.
         """
         target = to_arrow_type(self.schema.field(name).type)
-        is_text, is_number = pa.types.is_string(target), _is_number(target)
+        is_text = pa.types.is_string(target)
         is_time = pa.types.is_temporal(kind)
         has_form = is_time or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
         if (
             (is_text and has_form and not pa.types.is_date(kind))
-            or (is_number and is_time)
-            or (_is_number(kind) and pa.types.is_temporal(target) and not pa.types.is_time(target))
+            or (is_number(target) and is_time)
+            or (is_number(kind) and pa.types.is_temporal(target) and not pa.types.is_time(target))
         ):
             found = f"{_write(value)}, which is {kind}, in a column of {target},"
             raise UnsupportedError(_describe_simple(name, found))
@@ -229,16 +229,17 @@ class _Parser:
         """Raise :class:`UnsupportedError` for a text or a time in arithmetic, as Spark casts it."""
         if isinstance(node, exp.Column):
             kind = to_arrow_type(self.columns.schema.field(node.name).type)
-            is_number = _is_number(kind)
+            has_number = is_number(kind)
         else:
-            is_number = not isinstance(node, exp.Cast | exp.Boolean) and not (
+            has_number = not isinstance(node, exp.Cast | exp.Boolean) and not (
                 isinstance(node, exp.Literal) and node.is_string
             )
-        if not is_number:
+        if not has_number:
             raise UnsupportedError(_describe_simple(name, f"arithmetic with {node.sql()}"))
 
 
-def _is_number(kind: pa.DataType) -> bool:
+def is_number(kind: pa.DataType) -> bool:
+    """Return whether a type is an integer, a decimal, FLOAT or DOUBLE."""
     tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
     return any(test(kind) for test in tests)
 

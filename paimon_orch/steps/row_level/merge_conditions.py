@@ -28,7 +28,7 @@ from paimon_orch.format.types.predicate import (
     map_leaves,
     to_arrow_expression,
 )
-from paimon_orch.steps.row_level.assignments import RowColumns, parse_expression
+from paimon_orch.steps.row_level.assignments import RowColumns, is_number, parse_expression
 from paimon_orch.table.filter.bind import bind_filter
 from paimon_orch.table.filter.filter_fields import resolve_filter_field
 from paimon_orch.table.filter.sql_parser import translate_filter
@@ -118,9 +118,7 @@ def _cast_to_double(side: pc.Expression, kind: pa.DataType) -> pc.Expression:
 
 
 def _check_comparable(left: pa.DataType, right: pa.DataType) -> None:
-    kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
-    are_numbers = all(any(is_kind(kind) for is_kind in kinds) for kind in (left, right))
-    if pa.types.is_nested(left) or not (left == right or are_numbers):
+    if pa.types.is_nested(left) or not (left == right or (is_number(left) and is_number(right))):
         raise UnsupportedError(f"values of {left} and {right} cannot be compared")
 
 

@@ -3,6 +3,9 @@
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -26,6 +29,32 @@ ARGUMENTS = {
 """The keyword arguments of ``run`` of Dagster's clients, except ``context`` and ``extras``."""
 
 
+@contextmanager
+def open_session_in_process(
+    context: Any, extras: dict[str, Any] | None
+) -> Iterator[dg.PipesSession]:
+    """Open a session for a step that this process runs, and wait for its last message.
+
+    Dagster's reader may find the end of the file before this message and the end of the session
+    after it, and then leaves out what was written between. Processes end too slowly for this.
+    """
+    with dg.open_pipes_session(
+        context=context,
+        extras=extras,
+        context_injector=dg.PipesTempFileContextInjector(),
+        message_reader=dg.PipesTempFileMessageReader(),
+    ) as session:
+        try:
+            with patch.dict(os.environ, session.get_bootstrap_env_vars()):
+                yield session
+        finally:
+            PipesContext._instance = None  # a process has one
+            deadline = time.monotonic() + 10
+            received = session.message_handler
+            while not received.received_closed_message and time.monotonic() < deadline:
+                time.sleep(0.001)
+
+
 class InProcessPipesClient(dg.PipesClient):
     """Records the arguments of ``run``, and runs the step in this process.
 
@@ -44,17 +73,8 @@ class InProcessPipesClient(dg.PipesClient):
         assert set(arguments) <= self._accepted
         self.calls.append(arguments)
         self.extras.append(dict(extras or {}))
-        with dg.open_pipes_session(
-            context=context,
-            extras=extras,
-            context_injector=dg.PipesTempFileContextInjector(),
-            message_reader=dg.PipesTempFileMessageReader(),
-        ) as session:
-            try:
-                with patch.dict(os.environ, session.get_bootstrap_env_vars()):
-                    run_step.main()
-            finally:
-                PipesContext._instance = None  # a process has one
+        with open_session_in_process(context, extras) as session:
+            run_step.main()
         return dg.PipesClientCompletedInvocation(
             session, metadata={"job": dg.MetadataValue.url("https://cluster.example.com/jobs/1")}
         )
