@@ -2,6 +2,7 @@
 
 import getpass
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,16 +12,18 @@ from xml.etree import ElementTree as ET
 from paimon_orch.errors import InputError
 from paimon_orch.format.options import Options
 from paimon_orch.format.options.option_builders import honoured
-from paimon_orch.format.options.value_type import DURATION
+from paimon_orch.format.options.value_type import BOOLEAN, DURATION, TEXT
 
 SOCKET_TIMEOUT = honoured("hive.metastore.client.socket.timeout", DURATION, "600 s")
+SASL_ENABLED = honoured("hive.metastore.sasl.enabled", BOOLEAN, "false")
+PRINCIPAL = honoured("hive.metastore.kerberos.principal", TEXT)
+USE_SSL = honoured("hive.metastore.use.SSL", BOOLEAN, "false")
+CONNECTION_OPTIONS = (SOCKET_TIMEOUT, SASL_ENABLED, PRINCIPAL, USE_SSL)
 SITE_FILE = "hive-site.xml"
 SITE_URIS = "hive.metastore.uris"
 SITE_WAREHOUSE = "hive.metastore.warehouse.dir"
 CLIENT_CLASS = "org.apache.hadoop.hive.metastore.HiveMetaStoreClient"
 REQUIRED_SETTINGS: Mapping[str, str] = {
-    "hive.metastore.sasl.enabled": "false",
-    "hive.metastore.use.SSL": "false",
     "hive.metastore.client.auth.mode": "NONE",
     "hive.metastore.thrift.framed.transport.enabled": "false",
     "hive.metastore.thrift.compact.protocol.enabled": "false",
@@ -30,6 +33,7 @@ REQUIRED_SETTINGS: Mapping[str, str] = {
 """How this library connects; configurations that require another way are refused."""
 
 _DEFAULT_PORT = 9083
+_PRINCIPAL = re.compile(r"[^/@\s]+/[^/@\s]+(@[^/@\s]+)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +45,10 @@ class MetastoreAddress:
     socket_timeout: float
     """Seconds."""
     user: str
-    """The user whose name the metastore uses for permissions of files, as it trusts clients."""
+    """The user whose name a metastore without Kerberos uses for permissions of files."""
+    principal: str | None
+    """The Kerberos principal of the metastore, as ``hive/_HOST@REALM``; None without Kerberos."""
+    uses_tls: bool
 
     def __str__(self) -> str:
         return ",".join(f"thrift://{host}:{port}" for host, port in self.uris)
@@ -53,7 +60,21 @@ def build_address(uris: str, options: Options, *, option: str) -> MetastoreAddre
         uris=tuple(_parse_uris(uris, option)),
         socket_timeout=options.get(SOCKET_TIMEOUT).total_seconds(),
         user=os.environ.get("HADOOP_USER_NAME") or _get_user_name(),
+        principal=_get_principal(options),
+        uses_tls=options.get(USE_SSL),
     )
+
+
+def _get_principal(options: Options) -> str | None:
+    if not options.get(SASL_ENABLED):
+        return None
+    principal = options.get(PRINCIPAL)
+    if principal is None or not _PRINCIPAL.fullmatch(principal):
+        raise InputError(
+            f"{SASL_ENABLED.key} = true needs {PRINCIPAL.key}, which must be the principal of the "
+            f"metastore, such as hive/_HOST@EXAMPLE.COM, and not {principal!r}"
+        )
+    return principal
 
 
 def _get_user_name() -> str:
@@ -70,8 +91,8 @@ def check_connection_settings(settings: Mapping[str, str]) -> None:
         value = settings.get(key, required).strip()
         if value.lower() != required.lower():
             raise InputError(
-                f"{key} = {value} is not supported: the connection to a Hive metastore has no "
-                f"SASL (Kerberos), no SSL and no other protocol ({key} = {required})"
+                f"{key} = {value} is not supported: the connection to a Hive metastore has this "
+                f"protocol only ({key} = {required})"
             )
 
 

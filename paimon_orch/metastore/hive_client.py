@@ -1,7 +1,9 @@
 """Requests to a Hive metastore over Thrift: connections, repetitions and errors."""
 
 import os
+import select
 import socket
+import ssl
 import threading
 import weakref
 from collections.abc import Sequence
@@ -18,13 +20,18 @@ from paimon_orch.errors import (
     PaimonError,
     UnsupportedError,
 )
-from paimon_orch.metastore.hive_address import MetastoreAddress
+from paimon_orch.metastore.hive_address import PRINCIPAL, SASL_ENABLED, USE_SSL, MetastoreAddress
+from paimon_orch.metastore.hive_kerberos import authenticate
 from paimon_orch.optional_packages import require_package
 from paimon_orch.safe_text import get_logger
 
 logger = get_logger(__name__)
 
 _CONNECT_TIMEOUT = 10.0
+_TLS_ADVICE = (
+    f"{USE_SSL.key} = true: trusted are the certificates of the system, or those in the PEM file of "
+    "the variable SSL_CERT_FILE; a truststore of Java is not read"
+)
 _PERMISSION_WORDS = ("Permission.NotAllow", "Permission denied", "AccessControlException")
 """Words in messages of the metastore and its plugins when it refuses a user."""
 
@@ -129,12 +136,24 @@ class _Connection:
         from thrift.transport.TSocket import TSocket
         from thrift.transport.TTransport import TBufferedTransport
 
-        handle = _connect(address)
-        handle.settimeout(address.socket_timeout)
-        self.socket = TSocket()
-        self.socket.setHandle(handle)
-        self.client = Client(TBinaryProtocol(TBufferedTransport(self.socket)))
-        self.close = weakref.finalize(self, handle.close)
+        self._handle, host = _connect(address)
+        self._handle.settimeout(address.socket_timeout)
+        self.close = weakref.finalize(self, self._handle.close)
+        socket = TSocket()
+        socket.setHandle(self._handle)
+        transport = TBufferedTransport(socket)
+        if address.principal is not None:
+            transport = authenticate(transport, host, address.principal)
+        self.client = Client(TBinaryProtocol(transport))
+
+    def is_open(self) -> bool:
+        """Return whether the server has not closed the connection meanwhile.
+
+        A server sends nothing between answers, so what can be read is the end of the connection.
+        """
+        poll = select.poll()
+        poll.register(self._handle, select.POLLIN)
+        return not poll.poll(0)
 
 
 class _OpenConnections(threading.local):
@@ -151,17 +170,26 @@ def _get_connection(address: MetastoreAddress) -> _Connection:
     """Return this thread's connection; a new one if the server has closed it meanwhile."""
     connections, key = _open_connections.by_process, (os.getpid(), address)
     connection = connections.get(key)
-    if connection is not None and connection.socket.isOpen():
+    if connection is not None and connection.is_open():
         return connection
     _drop_connection(address)
     connection = _Connection(address)
+    if address.principal is None:  # with Kerberos the metastore knows the user
+        _send_user(connection, address)
+    connections[key] = connection
+    return connection
+
+
+def _send_user(connection: _Connection, address: MetastoreAddress) -> None:
     try:
         connection.client.set_ugi(address.user, [address.user])
     except Exception as error:
         connection.close()
-        raise CatalogUnavailableError(f"{address} cannot be used: {error}") from error
-    connections[key] = connection
-    return connection
+        tls = "" if address.uses_tls else f", or TLS, set {USE_SSL.key} = true"
+        raise CatalogUnavailableError(
+            f"{address} cannot be used: {error}; if the metastore demands Kerberos, set "
+            f"{SASL_ENABLED.key} = true and {PRINCIPAL.key}{tls}"
+        ) from error
 
 
 def _drop_connection(address: MetastoreAddress) -> None:
@@ -170,17 +198,28 @@ def _drop_connection(address: MetastoreAddress) -> None:
         connection.close()
 
 
-def _connect(address: MetastoreAddress) -> socket.socket:
-    """Connect to the first server that answers."""
+def _connect(address: MetastoreAddress) -> tuple[socket.socket, str]:
+    """Connect to the first server that answers; return the connection and the host."""
     problems = []
     for host, port in address.uris:
         try:
-            return socket.create_connection((host, port), _CONNECT_TIMEOUT)
+            plain = socket.create_connection((host, port), _CONNECT_TIMEOUT)
+            return (_start_tls(plain, host) if address.uses_tls else plain), host
         except OSError as error:
             problems.append(f"{host}:{port}: {error}")
+    advice = f"; {_TLS_ADVICE}" if address.uses_tls else ""
     raise CatalogUnavailableError(
-        f"no connection to the Hive metastore {address} ({'; '.join(problems)})"
+        f"no connection to the Hive metastore {address} ({'; '.join(problems)}){advice}"
     )
+
+
+def _start_tls(plain: socket.socket, host: str) -> socket.socket:
+    """Return the encrypted connection; the certificate of the server must be trusted."""
+    try:
+        return ssl.create_default_context().wrap_socket(plain, server_hostname=host)
+    except OSError:
+        plain.close()
+        raise
 
 
 def _translate_error(error: Exception, what: str) -> PaimonError:

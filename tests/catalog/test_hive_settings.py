@@ -1,6 +1,7 @@
 """Which options a Hive catalog takes, and what it reads from `hive-site.xml`."""
 
 import pickle
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,9 @@ import pytest
 from paimon_orch import Catalog, InputError
 from paimon_orch.catalog.hive.hive_backend import HiveBackend
 from paimon_orch.catalog.hive.hive_settings import read_settings
+from paimon_orch.errors import MissingPackageError
 from paimon_orch.metastore.hive_address import SOCKET_TIMEOUT
+from paimon_orch.optional_packages import is_installed
 
 OPTIONS: dict[str, Any] = {
     "metastore": "hive",
@@ -114,8 +117,8 @@ def test_an_address_and_a_warehouse_are_required(missing: str) -> None:
         ("lock.type", "zookeeper", "'zookeeper' is not supported"),
         ("lock-acquire-timeout", "soon", "option 'lock-acquire-timeout' = 'soon' cannot be parsed"),
         ("hive.metastore.batch.retrieve.max", "0", "must be at least 1"),
-        ("hive.metastore.sasl.enabled", "true", "hive.metastore.sasl.enabled = true"),
-        ("hive.metastore.use.SSL", True, "hive.metastore.use.SSL = true"),
+        ("hive.metastore.sasl.enabled", "true", "needs hive.metastore.kerberos.principal"),
+        ("hive.metastore.client.auth.mode", "PLAIN", "hive.metastore.client.auth.mode = PLAIN"),
         ("metastore.client.class", "com.example.Glue", "metastore.client.class = com.example.Glue"),
         ("table_type", "external", "has no option 'table_type'; did you mean 'table.type'"),
     ],
@@ -152,3 +155,39 @@ def test_a_relative_warehouse_is_that_of_this_process(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert read_settings({**OPTIONS, "warehouse": "lake/"}).warehouse == f"{tmp_path}/lake"
+
+
+@pytest.mark.parametrize("principal", ["hive", "hive/", "hive/a/b@R", "hive/host@R@S", "hive/h t"])
+def test_a_principal_of_a_metastore_names_service_and_host(principal: str) -> None:
+    secure = {"hive.metastore.sasl.enabled": True, "hive.metastore.kerberos.principal": principal}
+    with pytest.raises(InputError, match="must be the principal of the metastore"):
+        read_settings({**OPTIONS, **secure})
+
+
+def test_hive_site_says_that_a_metastore_demands_kerberos_and_tls(tmp_path: Path) -> None:
+    write_site(
+        tmp_path,
+        hive__metastore__sasl__enabled="TRUE",
+        hive__metastore__kerberos__principal="hive/_HOST@EXAMPLE.COM",
+        hive__metastore__use__SSL="true",
+        hive__metastore__truststore__path="/etc/trust.jks",
+    )
+    address = read_settings({**OPTIONS, "hive-conf-dir": str(tmp_path)}).address
+
+    assert (address.principal, address.uses_tls) == ("hive/_HOST@EXAMPLE.COM", True)
+    assert not read_settings(OPTIONS).address.uses_tls
+
+
+def test_kerberos_without_its_packages_names_the_extra() -> None:
+    pytest.importorskip("thrift", reason="the tests of Hive need thrift")
+    secure = {
+        "hive.metastore.sasl.enabled": True,
+        "hive.metastore.kerberos.principal": "hive/_HOST@EXAMPLE.COM",
+    }
+    if is_installed("kerberos"):
+        pytest.skip("the packages of Kerberos are installed")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        uri = f"thrift://127.0.0.1:{server.getsockname()[1]}"
+        catalog = Catalog(**{**OPTIONS, **secure, "uri": uri})
+        with pytest.raises(MissingPackageError, match=r"paimon-orch\[hive-kerberos\]"):
+            catalog.databases()

@@ -23,11 +23,11 @@ from paimon_orch.format.options.option_builders import honoured
 from paimon_orch.format.options.table_option import AnyOption
 from paimon_orch.format.options.value_type import BOOLEAN, INTEGER, KEYWORD, TEXT
 from paimon_orch.metastore.hive_address import (
+    CONNECTION_OPTIONS,
     REQUIRED_SETTINGS,
     SITE_FILE,
     SITE_URIS,
     SITE_WAREHOUSE,
-    SOCKET_TIMEOUT,
     MetastoreAddress,
     build_address,
     check_connection_settings,
@@ -50,7 +50,7 @@ _OPTIONS: tuple[AnyOption, ...] = (
     SYNC_ALL_PROPERTIES,
     ALTER_CASCADE,
     SKIP_UPDATE_STATS,
-    SOCKET_TIMEOUT,
+    *CONNECTION_OPTIONS,
     BATCH_SIZE,
     LOCK_ENABLED,
     LOCK_TYPE,
@@ -82,7 +82,7 @@ def read_settings(options: Mapping[str, Any]) -> HiveSettings:
     # The rest may be secrets of object stores; these options are pickled and shown with tables.
     keys = {option.key for option in _OPTIONS}
     known = {name: value for name, value in texts.items() if name in keys}
-    of_site = {o.key: site[o.key] for o in (SOCKET_TIMEOUT, BATCH_SIZE) if o.key in site}
+    of_site = {o.key: site[o.key] for o in (*CONNECTION_OPTIONS, BATCH_SIZE) if o.key in site}
     typed = Options({**of_site, **known})
     for option in _OPTIONS:
         if typed.has(option):

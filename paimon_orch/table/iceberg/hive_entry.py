@@ -29,9 +29,9 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.data_types import Field
 from paimon_orch.metastore.hive_address import (
     CLIENT_CLASS,
+    CONNECTION_OPTIONS,
     SITE_FILE,
     SITE_URIS,
-    SOCKET_TIMEOUT,
     build_address,
     check_connection_settings,
     read_hive_site,
@@ -76,9 +76,9 @@ def open_hive_entry(schema: TableSchema, names: Sequence[tuple[str, str]]) -> "H
             f"'{ICEBERG_STORAGE.key}' = 'hive-catalog' needs the option '{ICEBERG_URI.key}', or "
             f"'{ICEBERG_HIVE_CONF_DIR.key}' with a {SITE_FILE} that has {SITE_URIS}"
         )
-    client_options = Options({k: v for k, v in settings.items() if k == SOCKET_TIMEOUT.key})
+    connection = {o.key: settings[o.key] for o in CONNECTION_OPTIONS if o.key in settings}
     return HiveEntry(
-        client=HiveClient(build_address(uris, client_options, option=ICEBERG_URI.key)),
+        client=HiveClient(build_address(uris, Options(connection), option=ICEBERG_URI.key)),
         databases=tuple(database for database, _ in names),
         table=names[0][1],
         options=options,

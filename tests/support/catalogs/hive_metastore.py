@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from xml.sax.saxutils import escape
 
-from support.peers.downloads import maven_jars
+from support.peers.downloads import maven_jars, python_environment
 from support.peers.environments import PeerCommand, hive_client_jars, java_command, spark_jars
 from support.peers.server_process import ServerProcess
 
@@ -29,6 +29,8 @@ ARTIFACTS = {
         "commons-collections:commons-collections:3.2.2",
     ),
 }
+# They are compiled, and only one test needs them.
+_KERBEROS_PACKAGES = ["kerberos==1.3.1", "pure-sasl==0.6.2"]
 _SOURCE = Path(__file__).parent / "java" / "MetastoreServer.java"
 _REAPER_MILLISECONDS = 500
 
@@ -126,6 +128,11 @@ def prepare_hive_metastore(release: str) -> None:
     _server_command(release, Path())
 
 
+def find_kerberos_packages() -> Path:
+    """Return the interpreter of an environment with what `hive-kerberos` adds to `hive`."""
+    return python_environment("hive-kerberos", _KERBEROS_PACKAGES)
+
+
 def _server_command(release: str, folder: Path) -> PeerCommand:
     jars = maven_jars(ARTIFACTS[release])
     # Its name is part of the name of the folder with the classes.
@@ -154,4 +161,5 @@ def _write_configuration(folder: Path, settings: Mapping[str, str]) -> None:
         for name, text in properties.items()
     )
     text = "\n".join(["<configuration>", *lines, "</configuration>"])
-    (folder / "hive-site.xml").write_text(text, encoding="utf-8")
+    for name in ("hive-site.xml", "core-site.xml"):  # Hadoop's classes read only the second one
+        (folder / name).write_text(text, encoding="utf-8")

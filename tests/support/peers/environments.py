@@ -247,8 +247,9 @@ def _java_path() -> str:
                 f"a Java peer needs {tool} {_JAVA_MINIMUM}: none on PATH or in JAVA_HOME"
             )
         answer = subprocess.run([program, "-version"], capture_output=True, text=True, check=False)
-        version = re.search(r"\d+", answer.stderr + answer.stdout)
-        if version is None or int(version[0]) < _JAVA_MINIMUM:
+        # Variables with options of Java are listed before it.
+        version = re.search(r'(?:version "|javac )(\d+)', answer.stderr + answer.stdout)
+        if version is None or int(version[1]) < _JAVA_MINIMUM:
             raise PeerUnavailableError(
                 f"a Java peer needs {tool} {_JAVA_MINIMUM}: {program} is {answer.stderr.strip()}"
             )

@@ -53,6 +53,7 @@ def python_parts() -> Iterator[Part]:
     for name in (ICEBERG_SPARK, SPARK, *REQUIREMENTS, ICEBERG_DUCKDB):
         yield name, partial(peer_start, name)
     yield "Airflow", airflow_python
+    yield "Kerberos for Hive", hive_metastore.find_kerberos_packages
     for name in rest_server.PYPAIMON_SERVERS:
         yield f"REST server of {name}", partial(rest_server.rest_server_command, name)
 

@@ -20,10 +20,13 @@ import org.apache.hadoop.hive.metastore.api.UnlockRequest;
 import org.apache.hadoop.hive.metastore.txn.TxnDbUtil;
 import org.apache.hadoop.hive.metastore.txn.TxnStore;
 import org.apache.hadoop.hive.metastore.txn.TxnUtils;
+import org.apache.hadoop.hive.shims.ShimLoader;
 import org.apache.thrift.TBase;
+import org.apache.thrift.TProcessor;
 import org.apache.thrift.TSerializer;
 import org.apache.thrift.protocol.TSimpleJSONProtocol;
 import org.apache.thrift.server.TThreadPoolServer;
+import org.apache.thrift.transport.TSSLTransportFactory;
 import org.apache.thrift.transport.TServerSocket;
 
 /**
@@ -58,9 +61,11 @@ public class MetastoreServer {
             Executors.newSingleThreadScheduledExecutor()
                     .scheduleWithFixedDelay(store::performTimeOuts, reaperMillis, reaperMillis, TimeUnit.MILLISECONDS);
         }
-        TServerSocket socket = new TServerSocket(new InetSocketAddress(InetAddress.getLoopbackAddress(), port));
-        Thread server = new Thread(() -> new TThreadPoolServer(new TThreadPoolServer.Args(socket)
-                .processor(new ThriftHiveMetastore.Processor<>(handler))).serve());
+        TServerSocket socket = listen((Configuration) conf, port);
+        TThreadPoolServer.Args serverArguments = new TThreadPoolServer.Args(socket);
+        TProcessor processor = new ThriftHiveMetastore.Processor<>(handler);
+        serverArguments.processor(secure((Configuration) conf, processor, serverArguments));
+        Thread server = new Thread(() -> new TThreadPoolServer(serverArguments).serve());
         server.setDaemon(true);
         server.start();
         answers.println(socket.getServerSocket().getLocalPort());
@@ -80,6 +85,26 @@ public class MetastoreServer {
         } catch (ClassNotFoundException release2) {
             return (Configuration) Class.forName("org.apache.hadoop.hive.conf.HiveConf").getConstructor().newInstance();
         }
+    }
+
+    /** Listen with TLS if the configuration demands it. */
+    static TServerSocket listen(Configuration conf, int port) throws Exception {
+        InetAddress loopback = InetAddress.getLoopbackAddress();
+        if (!conf.getBoolean("hive.metastore.use.SSL", false)) return new TServerSocket(new InetSocketAddress(loopback, port));
+        var certificate = new TSSLTransportFactory.TSSLTransportParameters();
+        certificate.setKeyStore(
+                conf.get("hive.metastore.keystore.path"), conf.get("hive.metastore.keystore.password"), null, "PKCS12");
+        return TSSLTransportFactory.getServerSocket(port, 0, loopback, certificate);
+    }
+
+    /** Return the processor behind Kerberos if the configuration demands it. */
+    static TProcessor secure(Configuration conf, TProcessor processor, TThreadPoolServer.Args arguments) throws Exception {
+        if (!conf.getBoolean("hive.metastore.sasl.enabled", false)) return processor;
+        var bridge = ShimLoader.getHadoopThriftAuthBridge();
+        var server = bridge.createServer(
+                conf.get("hive.metastore.kerberos.keytab.file"), conf.get("hive.metastore.kerberos.principal"));
+        arguments.transportFactory(server.createTransportFactory(bridge.getHadoopSaslProperties(conf)));
+        return server.wrapProcessor(processor);
     }
 
     static Object handler(Object conf) throws Exception {
