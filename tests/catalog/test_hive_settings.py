@@ -129,9 +129,9 @@ def test_options_that_are_not_supported_are_refused(option: str, value: Any, mes
     assert "secret" not in str(raised.value)
 
 
-def test_a_secured_metastore_in_hive_site_is_refused(tmp_path: Path) -> None:
-    write_site(tmp_path, hive__metastore__sasl__enabled="true")
-    with pytest.raises(InputError, match=r"hive\.metastore\.sasl\.enabled = true is not supported"):
+def test_another_protocol_in_hive_site_is_refused(tmp_path: Path) -> None:
+    write_site(tmp_path, hive__metastore__client__thrift__transport__mode="http")
+    with pytest.raises(InputError, match=r"transport\.mode = http is not supported"):
         read_settings({**OPTIONS, "hive-conf-dir": str(tmp_path)})
 
 
