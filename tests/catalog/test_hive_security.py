@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -34,6 +35,7 @@ from paimon_orch import Catalog, CatalogUnavailableError
 pytestmark = [pytest.mark.services, pytest.mark.xdist_group("kerberos")]
 
 _PRINCIPAL = f"hive/localhost@{REALM}"
+_TLS = {"hive.metastore.use.SSL": "true"}
 _PASSWORD = "changeit"  # noqa: S105
 # Prints the databases, or the error.
 _LIST_DATABASES = """
@@ -57,13 +59,12 @@ class SecureMetastore:
     """That of the principal `writer`."""
     packages: str
 
-    def get_options(self, **more: str) -> dict[str, str]:
-        named = {
-            "hive__metastore__sasl__enabled": "true",
-            "hive__metastore__kerberos__principal": _PRINCIPAL,
-            **more,
+    def get_options(self, principal: str = _PRINCIPAL) -> dict[str, str]:
+        secure = {
+            "hive.metastore.sasl.enabled": "true",
+            "hive.metastore.kerberos.principal": principal,
         }
-        return self.metastore.options(**named)
+        return {**self.metastore.options(), **secure}
 
     def get_ticket(self) -> dict[str, str]:
         return self.realm.get_ticket("writer", self.keytab, "1h", "ticket")
@@ -92,7 +93,7 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureMetastore
     show_path = "import sysconfig; print(sysconfig.get_path('purelib'))"
     with pytest.MonkeyPatch.context() as variables:
         try:
-            command = [find_kerberos_packages(), "-c", show_path]
+            command = [str(find_kerberos_packages()), "-c", show_path]
             packages = subprocess.check_output(command, text=True).strip()
             with run_realm(folder / "kdc") as realm:
                 keytab = realm.add_keytab("metastore", _PRINCIPAL)
@@ -137,7 +138,7 @@ def test_a_table_is_created_loaded_compacted_and_read_with_a_ticket(
 
 
 def test_the_host_replaces_the_variable_of_the_principal(secure: SecureMetastore) -> None:
-    options = secure.get_options(hive__metastore__kerberos__principal=f"hive/_HOST@{REALM}")
+    options = secure.get_options(f"hive/_HOST@{REALM}")
     by_name = {**options, "uri": options["uri"].replace("127.0.0.1", "localhost")}
 
     assert secure.list_databases(by_name, **secure.get_ticket()).startswith("[")
@@ -160,7 +161,7 @@ def test_without_a_ticket_the_error_says_what_to_do(secure: SecureMetastore) -> 
 
 
 def test_a_service_that_the_realm_does_not_know_is_refused(secure: SecureMetastore) -> None:
-    options = secure.get_options(hive__metastore__kerberos__principal=f"other/localhost@{REALM}")
+    options = secure.get_options(f"other/localhost@{REALM}")
     error = secure.list_databases(options, **secure.get_ticket())
 
     assert error.startswith("AccessDeniedError other/localhost")
@@ -219,11 +220,16 @@ def encrypted(
         pytest.skip(str(error))
 
 
+def _open(metastore: HiveMetastore, **more: str) -> Catalog:
+    options: dict[str, Any] = {**metastore.options(), **more}
+    return Catalog(**options)
+
+
 def test_a_trusted_metastore_is_used_with_tls_also_after_a_restart(
     encrypted: HiveMetastore, certificate: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate / "server.pem"))
-    catalog = Catalog(**encrypted.options(hive__metastore__use__SSL="true"))
+    catalog = _open(encrypted, **_TLS)
     catalog.create_database("db")
 
     encrypted.kill()
@@ -235,12 +241,12 @@ def test_a_trusted_metastore_is_used_with_tls_also_after_a_restart(
 
 def test_a_certificate_that_nobody_trusts_is_refused(encrypted: HiveMetastore) -> None:
     # Another timeout is another connection than that of the test above.
-    timeout = {"hive__metastore__client__socket__timeout": "5 s"}
-    catalog = Catalog(**encrypted.options(hive__metastore__use__SSL="true", **timeout))
+    timeout = {"hive.metastore.client.socket.timeout": "5 s"}
+    catalog = _open(encrypted, **_TLS, **timeout)
     with pytest.raises(CatalogUnavailableError, match=r"certificate verify failed.*SSL_CERT_FILE"):
         catalog.databases()
 
 
 def test_without_the_option_of_tls_the_error_names_it(encrypted: HiveMetastore) -> None:
     with pytest.raises(CatalogUnavailableError, match=r"or TLS, set hive\.metastore\.use\.SSL"):
-        Catalog(**encrypted.options()).databases()
+        _open(encrypted).databases()
