@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from support.golden import golden_tables, table_name
 
-from paimon_orch.errors import CommitConflictError, PaimonError, UnsupportedError
+from paimon_orch.errors import PaimonError, UnsupportedError
 
 Entry = dict[str, Any]
 
@@ -30,10 +30,15 @@ FINDINGS = {
     "cpp__parquet__append_with_global_index": {"global-index"},
     "cpp__parquet__append_with_global_index_with_partition": {"global-index"},
     # In addition, nextRowId is 0 in their snapshots.
-    "alih1__orc__append_with_global_index": {"global-index", "index"},
-    "alih1__orc__append_with_global_index_with_partition": {"global-index", "index"},
-    "alih1__parquet__append_with_global_index": {"global-index", "index"},
-    "alih1__parquet__append_with_global_index_with_partition": {"global-index", "index"},
+    "alih1__orc__append_with_global_index": {"global-index", "index", "row-ids"},
+    "alih1__orc__append_with_global_index_with_partition": {"global-index", "index", "row-ids"},
+    "alih1__parquet__append_with_global_index": {"global-index", "index", "row-ids"},
+    "alih1__parquet__append_with_global_index_with_partition": {"global-index", "index", "row-ids"},
+    # nextRowId is 0 in their snapshots.
+    "ali__orc__blob_append_table_alter_table_with_cast_with_data_evolution": {"row-ids"},
+    "ali__parquet__blob_append_table_alter_table_with_cast_with_data_evolution": {"row-ids"},
+    "cpp__orc__blob_append_table_alter_table_with_cast_with_data_evolution": {"row-ids"},
+    "cpp__parquet__blob_append_table_alter_table_with_cast_with_data_evolution": {"row-ids"},
     # The table has a tag, but not its data files.
     "cpp__orc__append_table_with_tag": {"missing-file", "unreadable"},
     # Made by commits that no writer makes; a README in the tables describes them.
@@ -46,23 +51,23 @@ FINDINGS = {
 }
 """The rules of the findings of deep checks; other tables have none."""
 
-_UNASSIGNED = "has assigned only ids below 0"  # nextRowId is 0, although files have row ids
+UNASSIGNED = "has assigned only ids below 0"  # nextRowId is 0, although files have row ids
 _REFUSED: dict[str, tuple[type[PaimonError], str]] = {
     "ali__orc__blob_append_table_alter_table_with_cast_with_data_evolution": (
-        CommitConflictError,
-        _UNASSIGNED,
+        UnsupportedError,
+        UNASSIGNED,
     ),
     "ali__parquet__blob_append_table_alter_table_with_cast_with_data_evolution": (
-        CommitConflictError,
-        _UNASSIGNED,
+        UnsupportedError,
+        UNASSIGNED,
     ),
     "cpp__orc__blob_append_table_alter_table_with_cast_with_data_evolution": (
-        CommitConflictError,
-        _UNASSIGNED,
+        UnsupportedError,
+        UNASSIGNED,
     ),
     "cpp__parquet__blob_append_table_alter_table_with_cast_with_data_evolution": (
-        CommitConflictError,
-        _UNASSIGNED,
+        UnsupportedError,
+        UNASSIGNED,
     ),
     "ap__root__pk_global_index_golden/test_pk_full_text_golden": (
         UnsupportedError,

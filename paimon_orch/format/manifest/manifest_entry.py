@@ -80,6 +80,11 @@ class DataFileMeta:
     additional: AdditionalFields | None = field(default=None, repr=False, compare=False)
     """Unknown fields of the file's manifest entry."""
 
+    @property
+    def last_row_id(self) -> int | None:
+        """The id of the last row; None if the rows have no ids yet."""
+        return None if self.first_row_id is None else self.first_row_id + self.row_count - 1
+
     def with_level(self, level: int) -> "DataFileMeta":
         """Return the same file on another level."""
         return replace(self, level=level)

@@ -67,12 +67,9 @@ class ManifestFileMeta:
         levels = [entry.file.level for entry in entries]
         buckets = [entry.bucket for entry in entries]
         deleted = sum(entry.kind is FileKind.DELETE for entry in entries)
-        row_ids = [
-            (entry.file.first_row_id, entry.file.first_row_id + entry.file.row_count - 1)
-            for entry in entries
-            if entry.file.first_row_id is not None
-        ]
-        all_have_ids = bool(row_ids) and len(row_ids) == len(entries)
+        first_ids = [id_ for entry in entries if (id_ := entry.file.first_row_id) is not None]
+        last_ids = [id_ for entry in entries if (id_ := entry.file.last_row_id) is not None]
+        all_have_ids = bool(first_ids) and len(first_ids) == len(entries)
         return cls(
             file_name=file_name,
             file_size=file_size,
@@ -84,8 +81,8 @@ class ManifestFileMeta:
             max_bucket=max(buckets, default=None),
             min_level=min(levels, default=None),
             max_level=max(levels, default=None),
-            min_row_id=min(first for first, _ in row_ids) if all_have_ids else None,
-            max_row_id=max(last for _, last in row_ids) if all_have_ids else None,
+            min_row_id=min(first_ids) if all_have_ids else None,
+            max_row_id=max(last_ids) if all_have_ids else None,
         )
 
 

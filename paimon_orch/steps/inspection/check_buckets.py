@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_orch.errors import PaimonError, raise_if_temporary
+from paimon_orch.files.row_tracking import row_tracking_fields
 from paimon_orch.format.arrays import AnyArray, Indices, Int64Array, Mask
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest.live_files import UNKNOWN
@@ -246,6 +247,9 @@ class _PartCheck:
         if schema.primary_keys:
             for group, text in self._find_overlaps(version, live).items():
                 found.setdefault(group, []).append(("sorted-run", text))
+        if row_tracking_fields(schema):
+            for group, text in self._find_unassigned_ids(live, version.next_row_id).items():
+                found.setdefault(group, []).append(("row-ids", text))
         if has_data_evolution(schema):
             for group, text in self._find_partial_ranges(live).items():
                 found.setdefault(group, []).append(("row-ids", text))
@@ -260,6 +264,22 @@ class _PartCheck:
                     place=f", {partition} bucket {entries.group_buckets[group]}",
                     text=text,
                 )
+
+    def _find_unassigned_ids(self, live: Indices, next_row_id: int) -> dict[int, str]:
+        """Return the errors of buckets with row ids that the snapshot has not assigned."""
+        entries = self.entries
+        first_ids = entries.table["first_row_id"].to_numpy()[live]
+        ends = first_ids + entries.row_counts[live]
+        is_wrong = (first_ids != UNKNOWN) & (ends > next_row_id)
+        errors = dict[int, str]()
+        groups, firsts = np.unique(entries.groups[live[is_wrong]], return_index=True)
+        for group, index in zip(groups.tolist(), firsts.tolist(), strict=True):
+            name = entries.get_value("name", int(live[is_wrong][index]))
+            errors[group] = (
+                f"file {name} has row ids up to {ends[is_wrong][index] - 1}, but the snapshot has "
+                f"assigned only ids below {next_row_id}; new rows would get the same ids"
+            )
+        return errors
 
     def _find_partial_ranges(self, live: Indices) -> dict[int, str]:
         """Return the errors of buckets with files that have only a part of their rows in common."""

@@ -277,6 +277,7 @@ class MetadataChecker:
             previous=self._previous.get(number),
             is_changelog=retained.kind is RetainedSnapshotKind.CHANGELOG,
             keeps_changelog=retained.keeps_changelog,
+            next_row_id=retained.snapshot.next_row_id or 0,
         )
 
     def _number_manifests(self, metas: Sequence[ManifestFileMeta]) -> Indices:

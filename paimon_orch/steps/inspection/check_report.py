@@ -62,6 +62,7 @@ class CheckedVersion:
     """The index of the preceding snapshot, if it was not skipped."""
     is_changelog: bool = False
     keeps_changelog: bool = False
+    next_row_id: int = 0
 
     @property
     def state(self) -> Indices:

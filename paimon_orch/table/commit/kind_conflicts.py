@@ -17,7 +17,7 @@ from paimon_orch.table.commit.index_sources import (
     find_indexes_of_removed_rows,
     find_stale_index_files,
 )
-from paimon_orch.table.commit.row_id_assignment import check_row_ids
+from paimon_orch.table.commit.row_id_assignment import check_row_ids, refuse_unassigned_row_ids
 from paimon_orch.table.commit.row_level_conflicts import check_deletion_vectors
 from paimon_orch.table.commit.row_range_conflicts import check_row_ranges
 
@@ -85,6 +85,8 @@ class AppendConflicts(KindConflicts):
             previous=delta.previous_index,
             changes=delta.index,
         )
+        base = ((entry.file.file_name, entry.file.last_row_id) for entry in delta.base)
+        refuse_unassigned_row_ids(base, delta.next_row_ids[0])
         self._check_row_ids(delta)
 
     def _check_row_ids(self, delta: CommitDelta) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from paimon_orch.errors import CommitConflictError
+from paimon_orch.errors import CommitConflictError, UnsupportedError
 from paimon_orch.files.row_tracking import ROW_ID, row_tracking_fields
 from paimon_orch.format.manifest.manifest_entry import (
     DataFileMeta,
@@ -108,6 +108,24 @@ def assign_snapshot_sequence(
         else entry
         for entry in entries
     ]
+
+
+def refuse_unassigned_row_ids(last_ids: Iterable[tuple[str, int | None]], next_row_id: int) -> None:
+    """Raise :class:`UnsupportedError` if files have row ids that their snapshot has not assigned.
+
+    Other programs have written such snapshots. New rows would get the ids of existing ones, so no
+    attempt can commit.
+
+    :param last_ids: files or manifests of the table, with the last row id of each
+    :param next_row_id: the next free row id
+    """
+    for name, last in last_ids:
+        if last is not None and last >= next_row_id:
+            raise UnsupportedError(
+                f"{name} has row ids up to {last}, but the newest snapshot has assigned only ids "
+                f"below {next_row_id}, so new rows would get the ids of others. Nothing was "
+                "changed; scan the table, and append its rows to a new one"
+            )
 
 
 def check_row_ids(schema: TableSchema, live: Iterable[ManifestEntry], next_row_id: int) -> None:

@@ -29,6 +29,7 @@ from paimon_orch.table.commit.kind_conflicts import CommitDelta, find_conflicts
 from paimon_orch.table.commit.row_id_assignment import (
     assign_row_ids,
     assign_snapshot_sequence,
+    refuse_unassigned_row_ids,
 )
 from paimon_orch.table.commit.state_replacement import StateReplacement
 from paimon_orch.table.metadata.manifest_io import ManifestReader, ManifestWriter
@@ -172,6 +173,8 @@ class SnapshotBuilder:
         """Return the entries with row ids and sequence numbers, and the next row id."""
         latest, schema, reassignment = self._latest, self._schema, self.changes.reassignment
         next_row_id = 0 if latest is None else latest.next_row_id or 0
+        last_ids = ((manifest.file_name, manifest.max_row_id) for manifest in self._base.manifests)
+        refuse_unassigned_row_ids(last_ids, next_row_id)
         entries, next_row_id = assign_row_ids(schema, entries, snapshot_id, next_row_id)
         if reassignment is not None:
             reassignment.check(latest)

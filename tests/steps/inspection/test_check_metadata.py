@@ -17,6 +17,7 @@ from support.random_manifests import ENTRIES, SNAPSHOTS, write_snapshots
 from support.simple_check import check_snapshots
 from support.tables import new_table, table_of
 
+from paimon_orch.errors import UnsupportedError
 from paimon_orch.format.manifest import columnar_manifest
 from paimon_orch.format.manifest.manifest_entry import ManifestEntry
 from paimon_orch.steps.common import manifest_units
@@ -86,7 +87,7 @@ def test_files_with_a_part_of_their_row_ids_in_common_are_found(
     add_columns(table, table_of("b", [(n,) for n in range(5)]), first_row_id=0)
     assert check(table).findings == ()
     monkeypatch.setattr(kind_conflicts, "check_row_ranges", lambda *_: None)
-    add_columns(table, table_of("b", [(n,) for n in range(3)]), first_row_id=4)
+    add_columns(table, table_of("b", [(n,) for n in range(3)]), first_row_id=2)
 
     [finding] = check(table).findings
 
@@ -96,6 +97,26 @@ def test_files_with_a_part_of_their_row_ids_in_common_are_found(
     )
     assert names is not None
     assert names[1] != names[2]
+
+
+@pytest.mark.parametrize("data_evolution", [False, True])
+def test_row_ids_that_a_snapshot_has_not_assigned_are_damage(
+    tmp_path: Path, *, data_evolution: bool
+) -> None:
+    options = {"row_tracking__enabled": "true", "data_evolution__enabled": str(data_evolution)}
+    columns = "a BIGINT, b BIGINT, c BIGINT"
+    table = new_table(tmp_path, columns, key=(), bucket="-1", **options)
+    rows = table_of("a b c", [(n, n, n) for n in range(5)])
+    table.append(rows)
+    path = Path(table.stores.snapshots.path(1))
+    path.write_text(path.read_text().replace('"nextRowId": 5', '"nextRowId": 3'))
+
+    [finding] = check(table).findings
+    assert finding.rule == "row-ids"
+    assert "row ids up to 4, but the snapshot has assigned only ids below 3" in finding.text
+    with pytest.raises(UnsupportedError, match="append its rows to a new one"):
+        table.append(rows)
+    assert table.stores.snapshots.ids() == [1]
 
 
 def test_a_changelog_manifest_may_be_missing_only_from_a_tagged_snapshot(tmp_path: Path) -> None:
