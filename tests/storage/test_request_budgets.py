@@ -74,9 +74,12 @@ def test_a_real_server_gets_the_same_requests(
     name: str, request_meter: RequestMeter, originals: Path, tmp_path: Path
 ) -> None:
     expected = count_requests(count_in_memory(name, originals, tmp_path))
-    measured = request_meter.measure(name).counts
+    measured = request_meter.measure(name)
 
-    assert (measured.by_kind, measured.repeated) == (expected.by_kind, expected.repeated)
+    counts = measured.counts
+    assert (counts.by_kind, counts.repeated) == (expected.by_kind, expected.repeated)
+    assert all(request.chain is not None for request in measured.requests)
+    assert_in_budget(measured.requests, BUDGETS[name])
 
 
 def test_a_dagster_run_that_compacts_one_bucket_keeps_its_budget(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from xml.sax.saxutils import escape
 
 from aiobotocore.awsrequest import AioAWSResponse
 from aiobotocore.httpsession import AIOHTTPSession
+from support.request_chains import read_chain
 from support.request_log import Request
 from support.s3_proxy import describe
 
@@ -90,7 +91,15 @@ class MemoryS3:
             await asyncio.sleep(0)
         kind, key, part = describe(request.method, path, headers, hashlib.sha256(body).hexdigest())
         self.requests.append(
-            Request(kind=kind, key=key, part=part, status=answer.status, start=start, end=start + 1)
+            Request(
+                kind=kind,
+                key=key,
+                part=part,
+                status=answer.status,
+                start=start,
+                end=start + 1,
+                chain=read_chain(headers),
+            )
         )
         self.clock.now = max(self.clock.now, start + 1)
         return _build_response(request, answer)

@@ -37,6 +37,8 @@ class Request:
     status: int = 200
     start: float
     end: float
+    chain: int | None = None
+    """The length of the longest chain of requests that it waited for; None if that is unknown."""
 
     @property
     def identity(self) -> tuple[str, str, str]:
@@ -54,7 +56,12 @@ class RequestCounts:
     at_once: int
     """The largest number of requests at the same moment."""
     depth: int
-    """The length of the longest chain of requests that each started after the one before ended."""
+    """The length of the longest chain of requests that waited for each other.
+
+    It is exact if the process that sends the requests counts their chains, or on a clock of
+    requests. Otherwise it is the longest chain of requests that each started after the one before
+    had ended, and includes those that the process sent late because it computed.
+    """
     seconds: float
     """From the start of the first request to the end of the last."""
 
@@ -100,6 +107,13 @@ def _count_at_once(requests: Sequence[Request]) -> int:
 
 
 def _measure_depth(requests: Sequence[Request]) -> int:
+    chains = [request.chain for request in requests if request.chain is not None]
+    if len(chains) == len(requests):
+        return max(chains, default=-1) + 1
+    return _measure_depth_by_time(requests)
+
+
+def _measure_depth_by_time(requests: Sequence[Request]) -> int:
     """Return the length of the longest chain: ``ends[n]`` is the earliest end of n + 1 requests."""
     ends: list[float] = []
     for request in sorted(requests, key=lambda request: request.end):

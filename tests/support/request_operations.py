@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from support.request_chains import run_chains
 
 from paimon_orch import Catalog
 from paimon_orch.steps.common.executor import InProcessExecutor
@@ -361,7 +362,8 @@ def main(name: str) -> None:
     _print("ready")
     sys.stdin.readline()
     start = time.monotonic()
-    operation.run(warehouse, state)
+    with run_chains():
+        operation.run(warehouse, state)
     _print(str(time.monotonic() - start))
 
 

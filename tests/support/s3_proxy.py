@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BufferedIOBase
@@ -15,10 +16,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from support.request_chains import HEADER, read_chain
 from support.request_log import Request, read_log, write_request
 
 _CHUNK = 1 << 20
 _ONE_CONNECTION = {"connection", "expect", "keep-alive", "transfer-encoding"}
+_NOT_FORWARDED = {*_ONE_CONNECTION, HEADER}
 
 
 class S3Proxy(ThreadingHTTPServer):
@@ -100,7 +103,15 @@ class _Handler(BaseHTTPRequestHandler):
         self._send_request(digest)
         answer = self._upstream.getresponse()
         kind, key, part = describe(self.command, self.path, self.headers, digest.hexdigest())
-        request = Request(kind=kind, key=key, part=part, status=answer.status, start=start, end=0.0)
+        request = Request(
+            kind=kind,
+            key=key,
+            part=part,
+            status=answer.status,
+            start=start,
+            end=start,
+            chain=read_chain(self.headers),
+        )
         self._send_answer(answer, request)
 
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _forward  # noqa: N815
@@ -109,7 +120,7 @@ class _Handler(BaseHTTPRequestHandler):
         upstream = self._upstream
         upstream.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
         for name, value in self.headers.items():
-            if name.lower() not in _ONE_CONNECTION:
+            if name.lower() not in _NOT_FORWARDED:
                 upstream.putheader(name, value)
         is_chunked = self.headers.get("Transfer-Encoding", "").lower() == "chunked"
         if is_chunked:
@@ -137,16 +148,7 @@ class _Handler(BaseHTTPRequestHandler):
         while following := answer.read(_CHUNK):
             self._write(chunk, is_chunked=is_chunked)
             chunk = following
-        self.server.write(
-            Request(
-                kind=request.kind,
-                key=request.key,
-                part=request.part,
-                status=request.status,
-                start=request.start,
-                end=time.monotonic(),
-            )
-        )
+        self.server.write(replace(request, end=time.monotonic()))
         self._write(chunk, is_chunked=is_chunked)
         if is_chunked:
             self.wfile.write(b"0\r\n\r\n")

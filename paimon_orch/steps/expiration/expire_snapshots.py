@@ -57,6 +57,7 @@ from paimon_orch.table.cleanup.retained_snapshots import (
 )
 from paimon_orch.table.cleanup.safe_delete import SafeDeleter
 from paimon_orch.table.cleanup.snapshot_deletion import SnapshotDeletionPlanner, UnreferencedFiles
+from paimon_orch.table.iceberg.iceberg_settings import is_iceberg_enabled
 from paimon_orch.table.metadata.changelog_store import ChangelogStore
 from paimon_orch.table.metadata.snapshot_store import (
     EARLIEST,
@@ -65,7 +66,7 @@ from paimon_orch.table.metadata.snapshot_store import (
     number_files,
 )
 from paimon_orch.table.table import Table
-from paimon_orch.table.table_state import TableState, build_table_state, load_table_state
+from paimon_orch.table.table_state import TableState, load_table_state
 from paimon_orch.table.table_stores import TableStores
 
 logger = get_logger(__name__)
@@ -242,14 +243,16 @@ class _SnapshotAges:
         files, read = dict[int, FileInfo](), dict[int, RetainedSnapshot]()
         store = _open_store(stores)
 
-        def list_and_read_newest() -> dict[int, Snapshot]:
+        def list_and_read_newest() -> dict[int, Snapshot | None]:
             entries.extend(store.list_snapshots(stores.paths))
             files.update(sorted(number_files(entries, SNAPSHOT_PREFIX).items()))
+            found = dict[int, Snapshot | None]()
             for number in list(files)[-1:]:
                 version = store.read_snapshot(stores.paths, number, files[number])
                 if version is not None and version.snapshot.id == number:
                     read[number] = version
-            return {number: version.snapshot for number, version in read.items()}
+                    found = {number: version.snapshot, number + 1: None}
+            return found
 
         state = load_table_state(stores, stores.hint.take(), find=list_and_read_newest)
         return cls(state=state, store=store, entries=entries, files=files, read=read)
@@ -381,18 +384,22 @@ def advance_hint_and_recheck(
     """
     assert planned.end is not None
     stores, old = table.stores, planned.planned_versions
-    read_schema = start_call(table.io, stores.get_schema)  # again, because the plan can be old
+    # again, because the plan can be old; in most cases, this asks for one missing file
+    read_later_schema = start_call(
+        table.io, partial(stores.schemas.latest_after, planned.state.schema.id)
+    )
     newest = planned.state.snapshot
     # before the hint is written, which would hide the older snapshots if the newest one is lost
     stores.snapshots.require_latest_file(None if newest is None else newest.id)
-    state = build_table_state(stores, read_schema(), newest)
-    state.snapshots.write_hint(EARLIEST, planned.end)
-    state.publish_before_deletion()
-    versions = _open_store(state).all(old).by_path
+    schema = read_later_schema() or planned.state.schema
+    stores.snapshots.write_hint(EARLIEST, planned.end)
+    if is_iceberg_enabled(schema):
+        stores.publish_before_deletion()  # with the newest schema, also of a replaced table
+    versions = _open_store(stores).all(old).by_path
     new = [v for path, v in versions.items() if path not in old or old[path].snapshot != v.snapshot]
     if not all(_is_newer(v, old) for v in new):
         raise _build_conflict_error(table)
-    if state.snapshots.path(planned.end) not in versions:
+    if stores.snapshots.path(planned.end) not in versions:
         raise _build_conflict_error(table)
     reader = ReferenceReader.of(table.io, table.paths.root)
     return _exclude_names(planned, _collect_file_names(reader, new))

@@ -153,7 +153,7 @@ class RetainedSnapshotStore:
         """Read a listed snapshot; return None if it was deleted."""
         kind = RetainedSnapshotKind.SNAPSHOT
         listed = _ListedVersion(kind=kind, branch=paths.branch, name=str(number), info=info)
-        return self._read_file(_NONE, listed)
+        return self._read_file(listed)
 
     def all(
         self,
@@ -281,8 +281,14 @@ class RetainedSnapshotStore:
     ) -> list[RetainedSnapshot]:
         """Read the versions of one branch; reports the errors of files that cannot be decoded."""
         versions = list[RetainedSnapshot]()
-        found = map_concurrently(self.io, partial(self._try_read, known), listed)
-        for each, version in zip(listed, found, strict=True):
+        unchanged = [self._find_unchanged(known, each) for each in listed]
+        read = map_concurrently(
+            self.io,
+            self._try_read,
+            [each for each, same in zip(listed, unchanged, strict=True) if same is None],
+        )
+        for each, same in zip(listed, unchanged, strict=True):
+            version = next(read) if same is None else same
             if version is None:
                 vanished.append(each.info.path)
             elif isinstance(version, RetainedSnapshot):
@@ -294,32 +300,34 @@ class RetainedSnapshotStore:
         tagged = {v.snapshot.id for v in versions if v.kind is RetainedSnapshotKind.TAG}
         return [_decide_changelog(version, tagged) for version in versions]
 
-    def _try_read(
+    def _find_unchanged(
         self, known: Mapping[str, RetainedSnapshot], listed: _ListedVersion
-    ) -> RetainedSnapshot | PaimonError | None:
+    ) -> RetainedSnapshot | None:
+        """Return a known version if the listing says that its file has not changed."""
+        same = known.get(listed.info.path)
+        # The version alone may be a hash of the content: a tag that was moved and moved back,
+        # between which it was read, has the same hash, but was modified later.
+        if (
+            same is None
+            or not self.io.capabilities.has_slow_requests
+            or not listed.info.version
+            or same.listed != listed.info
+        ):
+            return None
+        return replace(same, is_complete=listed.is_complete, listed=listed.info)
+
+    def _try_read(self, listed: _ListedVersion) -> RetainedSnapshot | PaimonError | None:
         """Read a version; return the error if its content cannot be decoded."""
         try:
-            return self._read_file(known, listed)
+            return self._read_file(listed)
         except StorageError:
             raise
         except PaimonError as error:
             return error
 
-    def _read_file(
-        self, known: Mapping[str, RetainedSnapshot], listed: _ListedVersion
-    ) -> RetainedSnapshot | None:
-        """Read a version, unless its known file is unchanged; return None if it was deleted."""
+    def _read_file(self, listed: _ListedVersion) -> RetainedSnapshot | None:
+        """Read a version; return None if it was deleted."""
         path = listed.info.path
-        same = known.get(path)
-        # The version alone may be a hash of the content: a tag that was moved and moved back,
-        # between which it was read, has the same hash, but was modified later.
-        if (
-            same is not None
-            and self.io.capabilities.has_slow_requests
-            and listed.info.version
-            and same.listed == listed.info
-        ):
-            return replace(same, is_complete=listed.is_complete, listed=listed.info)
         try:
             data = read_metadata_file(self.io, path)
         except FileNotFoundError:

@@ -284,15 +284,20 @@ class SnapshotStore:
         return None if newest is None else self._decode(*newest)
 
     def latest_since(
-        self, newest_id: int | None, found: Mapping[int, Snapshot] = _NONE
+        self, newest_id: int | None, found: Mapping[int, Snapshot | None] = _NONE
     ) -> Snapshot | None:
         """Read the newest snapshot; ``newest_id`` was its id at an earlier time.
 
         If it still is, these are two requests at once. The snapshot is read again, because after a
-        rollback another one can have its id, unless it is one of those that were just ``found``.
+        rollback another one can have its id, unless it is one of those that were just ``found``;
+        None stands for an id that was just found to have no file.
         """
         if self.catalog is not None:
             return self.latest()
+        if newest_id is not None and newest_id + 1 in found:
+            same = found.get(newest_id)
+            if same is not None and found[newest_id + 1] is None:
+                return same
 
         def look_up(number: int) -> Snapshot | bytes | None:
             return found.get(number) or self._read_file(number)

@@ -6,6 +6,7 @@ import errno
 import json
 import logging
 import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
@@ -24,6 +25,11 @@ from paimon_orch.steps import (
     expire_snapshots,
     remove_orphan_files,
     rollback_as_latest,
+)
+from paimon_orch.steps.expiration.expire_snapshots import (
+    ExpireSnapshotsRequest,
+    plan,
+    run_expiration,
 )
 from paimon_orch.table.commit.commit import TableCommit
 from paimon_orch.table.iceberg.publication_input import PublicationInput
@@ -285,6 +291,34 @@ def test_an_expiration_first_removes_the_snapshots_from_the_metadata(tmp_path: P
     metadata = read_metadata(table)
     assert [s["snapshot-id"] for s in metadata["snapshots"]] == [4]
     assert metadata["refs"] == {}
+
+
+@pytest.mark.parametrize("is_replaced", [False, True], ids=["the same table", "created again"])
+def test_an_expiration_publishes_if_iceberg_was_enabled_after_its_plan(
+    tmp_path: Path, is_replaced: bool
+) -> None:
+    no_iceberg = {"metadata.iceberg.storage": "disabled"}
+    table = create(tmp_path, options=no_iceberg)
+    for number in (1, 2, 3):
+        table.overwrite(rows(number))
+    planned = plan(table, ExpireSnapshotsRequest(retain_max=1, retain_min=1))
+    if is_replaced:
+        Catalog(str(tmp_path)).drop_table("db.t")
+        table = create(tmp_path)
+        for number in (4, 5, 6):
+            table.overwrite(rows(number))
+        shutil.rmtree(metadata_dir(table))  # it must be written again, not only be left
+    else:
+        Catalog(str(tmp_path)).alter_table(
+            "db.t", [SetOption("metadata.iceberg.storage", "table-location")]
+        )
+
+    result = run_expiration(table, planned)
+
+    assert (result.snapshots, result.attempts) == (2, 2 if is_replaced else 1)
+    metadata = read_metadata(table)
+    assert [each["snapshot-id"] for each in metadata["snapshots"]] == [3]
+    assert read_ids(metadata) == [6 if is_replaced else 3]
 
 
 def test_files_are_not_deleted_while_the_metadata_cannot_be_written(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from support.histories import CountingFileIO
 from support.tables import new_table, rows_of, table_of
 
 from paimon_orch.errors import (
@@ -14,6 +15,7 @@ from paimon_orch.errors import (
     NotFoundError,
     UnsupportedError,
 )
+from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 from paimon_orch.table.metadata.time_travel import find_at_time
 from paimon_orch.table.table import Table
 
@@ -224,3 +226,34 @@ def test_a_snapshot_that_has_the_id_of_a_known_one_is_another(table: Table) -> N
     assert other is not None
     assert other.id == third.id
     assert snapshots.latest_after(third) == (other, False)
+
+
+def test_a_listing_that_shows_the_newest_snapshot_needs_no_other_request(table: Table) -> None:
+    io = CountingFileIO()
+    snapshots = SnapshotStore(io, table.paths)
+    third = snapshots.get(3)
+    io.reads.clear()
+
+    assert snapshots.latest_since(3, {3: third, 4: None}) is third
+    assert not io.reads
+
+
+@pytest.mark.parametrize("hint", [2, 3, 4], ids=["older", "of the listing", "newer"])
+def test_a_snapshot_that_was_created_after_a_listing_is_found(table: Table, hint: int) -> None:
+    """The hint was read before or after the listing, and the listing is not the newest state."""
+    snapshots = table.stores.snapshots
+    listed = {3: snapshots.get(3), 4: None}
+    fourth = table.upsert(table_of("k v", [(4, "x")]))
+
+    newest = snapshots.latest_since(hint, listed)
+
+    assert newest == (listed[3] if hint == 3 else fourth)
+
+
+def test_a_lost_snapshot_is_an_error_although_a_listing_shows_an_older_one(table: Table) -> None:
+    snapshots = table.stores.snapshots
+    listed = {2: snapshots.get(2), 3: None}
+    snapshot_file(table, "snapshot-3").unlink()
+
+    with pytest.raises(MissingFileError, match="LATEST names snapshot 3"):
+        snapshots.latest_since(3, listed)
