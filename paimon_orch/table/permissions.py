@@ -47,7 +47,10 @@ class PlaceRequest:
         ``allowed`` are the directories that the table may use.
         """
         if self.is_host:
-            host = urlsplit(self.place).netloc.rpartition("@")[2]
+            try:
+                host = urlsplit(self.place).netloc.rpartition("@")[2]
+            except ValueError:  # the text, which may contain a password, is not shown
+                host = "in a URL that cannot be parsed"
             return (
                 f"option {self.option!r} asks for the host {host}, which is not allowed. If the "
                 f"table may use it, add it to the catalog option {HOSTS_OPTION!r}"

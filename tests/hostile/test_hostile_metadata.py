@@ -252,6 +252,17 @@ def test_a_hostile_option_is_refused(tmp_path: Path, key: str, text: str) -> Non
     assert outcome is not None
 
 
+@pytest.mark.parametrize("data", [b"", b"[]", b"[" * DEEP, b'{"creationTime": 1' + b"0" * 5_000])
+def test_a_hostile_success_file_is_refused(tmp_path: Path, data: bytes) -> None:
+    table = new_table(tmp_path, key=("dt", "k"), columns="dt STRING, k INT", partition_by=["dt"],
+                      partition__mark_done_action="success-file")  # fmt: skip
+    path = Path(table.paths.root) / "dt=a" / "_SUCCESS"
+    path.parent.mkdir()
+    path.write_bytes(data)
+    with pytest.raises(CorruptFileError, match=str(path)):
+        table.stores.build_marker().mark([{"dt": "a"}])
+
+
 def test_tags_of_centuries_are_refused(tmp_path: Path) -> None:
     table = new_table(
         tmp_path,

@@ -115,6 +115,45 @@ def test_a_server_names_local_directories_that_are_allowed(tmp_path: Path) -> No
         confine_to_served_directory(options, *open_served_location(options, root), "db.t")
 
 
+def confine(options: dict[str, Any], location: str) -> str:
+    """Open a location that a server names; return the root."""
+    io, root = open_served_location(options, location)
+    confine_to_served_directory(options, io, root, "db.t")
+    return root
+
+
+@pytest.fixture
+def hdfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The options of a catalog, with a configuration of Hadoop."""
+    pytest.importorskip("hdfs_native")
+    (tmp_path / "core-site.xml").write_text(
+        "<configuration><property><name>fs.defaultFS</name><value>hdfs://default:8020</value>"
+        "</property><property><name>dfs.ha.namenodes.lake</name><value>a,b</value></property>"
+        "</configuration>"
+    )
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    return {"warehouse": "hdfs://own/w", "uri": "thrift://server:1", "allowed-hosts": "ok:9000"}
+
+
+@pytest.mark.parametrize("authority", ["10.0.0.1:8020", "own:9000", "ok", "ok:1", ":8020", "a"])
+def test_a_server_names_no_name_node(hdfs: dict[str, Any], authority: str) -> None:
+    with pytest.raises(NotAllowedError, match=f"names hdfs://{authority} .* 'allowed-hosts'"):
+        confine(hdfs, f"hdfs://{authority}/w/db.db/t")
+
+
+@pytest.mark.parametrize(
+    "authority", ["own", "own:8020", "default", "", "lake", "ok:9000", "server:8020"]
+)
+def test_a_server_names_a_known_hdfs(hdfs: dict[str, Any], authority: str) -> None:
+    assert confine(hdfs, f"hdfs://{authority}/w/db.db/t").endswith("/w/db.db/t")
+
+
+@pytest.mark.parametrize("location", ["hdfs://[x/t", "s3://[x/t", "abfs://[c@d/t"])
+def test_a_location_that_cannot_be_parsed_is_refused(location: str) -> None:
+    with pytest.raises(InputError, match="is not a valid URI"):
+        confine({}, location)
+
+
 def test_a_rest_server_names_no_directory_of_this_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
