@@ -44,7 +44,8 @@ class Quarantine:
         ``schema`` is the table's schema if it has been read.
         """
         schema = schema or table.stores.get_schema()
-        roots = DataRoots.of(table.io, table.paths, schema).roots
+        owns = table.stores.owns_directory
+        roots = DataRoots.of(table.io, table.paths, schema, owns).roots
         return cls(table.io, table.paths.root, external_roots=roots[1:])
 
     @property
