@@ -31,7 +31,7 @@ from functools import cache
 from json import JSONDecodeError
 from typing import Any
 
-from paimon_orch.safe_text import clean_line
+from paimon_orch.safe_text import clean_message
 
 _TEMPORARY_ERRNOS = frozenset((errno.EAGAIN, errno.EBUSY, errno.EINTR, errno.EIO, errno.ESTALE))
 
@@ -39,15 +39,15 @@ _TEMPORARY_ERRNOS = frozenset((errno.EAGAIN, errno.EBUSY, errno.EINTR, errno.EIO
 class PaimonError(Exception):
     """Base class of all errors of the library.
 
-    Its message is one line without secrets, whatever names and URLs it was built from.
+    Its message is one line of limited length without secrets, whatever it was built from.
     """
 
     def __init__(self, *args: Any) -> None:
-        super().__init__(*(clean_line(arg) if isinstance(arg, str) else arg for arg in args))
+        super().__init__(*(clean_message(arg) if isinstance(arg, str) else arg for arg in args))
 
     def add_note(self, note: str) -> None:
         """Add a line, for example on what was committed before the error."""
-        super().add_note(clean_line(note))
+        super().add_note(clean_message(note))
 
 
 class TransientError(PaimonError):
@@ -245,8 +245,8 @@ def raise_unless_damage(error: Exception) -> None:
 def describe_error(error: BaseException) -> str:
     """Return the message of an error; errors of other libraries and bugs are named by their type."""
     if isinstance(error, PaimonError | OSError):
-        return clean_line(str(error))
-    return clean_line(f"internal error ({type(error).__name__}: {error})")
+        return clean_message(str(error))
+    return clean_message(f"internal error ({type(error).__name__}: {error})")
 
 
 @contextmanager

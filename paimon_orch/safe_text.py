@@ -52,6 +52,8 @@ _AUTHORIZATION = re.compile(
 )
 _PERCENT_CODE = re.compile(r"%([0-9A-Fa-f]{2})")
 
+_MAX_MESSAGE_LENGTH, _MAX_CLEANED_LENGTH = 8_000, 100_000
+_CUT = " ... (a part of this text is left out) ... "
 _MIN_SECRET_LENGTH = 4  # masking shorter values would mask ordinary words
 _MIN_NOTED_LENGTH = 8  # noted values are masked everywhere, also where no secret is expected
 _MAX_NOTED = 1000
@@ -191,6 +193,25 @@ def clean_line(text: str) -> str:
     return escape_line(mask_secrets(text))
 
 
+def clean_message(text: str) -> str:
+    """Return one line as :func:`clean_line` does, without its middle if it is very long.
+
+    A message may repeat a stored text of any length.
+    """
+    if len(text) > _MAX_CLEANED_LENGTH:
+        # Half of a secret of this process is not found, so these are masked first.
+        text = _cut(mask_values(text, list(_noted)), _MAX_CLEANED_LENGTH)
+    return _cut(clean_line(text), _MAX_MESSAGE_LENGTH)
+
+
+def _cut(text: str, length: int) -> str:
+    """Return text of at most ``length`` characters: its start and its end, which has the advice."""
+    if len(text) <= length:
+        return text
+    end = length // 4
+    return f"{text[: length - end - len(_CUT)]}{_CUT}{text[-end:]}"
+
+
 def clean_values(value: Any) -> Any:
     """Return a JSON value with masked secrets in all its texts and keys."""
     match value:
@@ -215,12 +236,12 @@ def get_logger(name: str) -> logging.Logger:
 
 def clean_record(record: logging.LogRecord) -> bool:
     """Clean the text of a log record, and its traceback; a filter of loggers and handlers."""
-    record.msg, record.args = clean_line(record.getMessage()), None
+    record.msg, record.args = clean_message(record.getMessage()), None
     if record.exc_info and record.exc_info[0] and not record.exc_text:
         error_type, error, trace = record.exc_info
         text = logging.Formatter().formatException(record.exc_info)
-        record.exc_text = "\n".join(map(clean_line, text.split("\n")))
+        record.exc_text = "\n".join(map(clean_message, text.split("\n")))
         if record.exc_text != text:
             # Formatters of JSON show the exception itself.
-            record.exc_info = error_type, Exception(clean_line(str(error))), trace
+            record.exc_info = error_type, Exception(clean_message(str(error))), trace
     return True

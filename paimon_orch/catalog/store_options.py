@@ -9,10 +9,13 @@ See docs/format/catalogs.md#options-of-object-stores.
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from paimon_orch.catalog.catalog_options import (
     ALLOWED_EXTERNAL_PATHS,
+    ALLOWED_HOSTS,
     STORAGE_PREFIX,
+    URI,
     WAREHOUSE,
     read_permissions,
 )
@@ -20,7 +23,10 @@ from paimon_orch.errors import NotAllowedError, UnsupportedError
 from paimon_orch.format.external_paths import strip_file_scheme
 from paimon_orch.safe_text import mask_secrets
 from paimon_orch.storage import SCHEMES, FileIO, StorageCredentials, resolve_warehouse
-from paimon_orch.storage.object_store_options import parse_storage_option
+from paimon_orch.storage.base import HDFS_SCHEMES
+from paimon_orch.storage.hdfs_settings import HdfsSettings
+from paimon_orch.storage.object_store_options import StorageOptions, parse_storage_option
+from paimon_orch.table.permissions import PlaceRequest
 
 _S3_PREFIXES = ("fs.s3a.", "s3a.", "s3.")
 _S3_NAMES = {
@@ -50,6 +56,7 @@ _NAMES_BY_SCHEME = {
         "fs.cosn.bucket.endpoint_suffix": "endpoint",
     },
 }
+_HDFS_PREFIXES = tuple(f"{scheme}://" for scheme in HDFS_SCHEMES)
 _SETTING_BY_NAME = {name: to for names in _NAMES_BY_SCHEME.values() for name, to in names.items()}
 
 
@@ -89,9 +96,12 @@ def confine_to_served_directory(
 
     Raises :class:`NotAllowedError` for a local directory unless it is below the warehouse, by
     default the option of the catalog, or in a directory that the operator allows this table. Links
-    between these directories and the table are not followed.
+    between these directories and the table are not followed. An HDFS must be that of the warehouse
+    or of Hadoop's configuration, or its host must be allowed.
     """
     if not io.capabilities.is_local:
+        if root.startswith(_HDFS_PREFIXES):
+            _check_hdfs(options, root, identifier, warehouse)
         return io.confine((root,))
     local = strip_file_scheme(warehouse or str(options.get(WAREHOUSE.key) or ""))
     allowed = [path.rstrip("/") for path in read_permissions(options).list_directories(identifier)]
@@ -107,6 +117,24 @@ def confine_to_served_directory(
             "directory to all tables"
         )
     return io.confine((root,), anchors)
+
+
+def _check_hdfs(options: Mapping[str, Any], root: str, identifier: str, warehouse: str) -> None:
+    """Raise :class:`NotAllowedError` for a NameNode that only the server names."""
+    named = HdfsSettings.read(root, StorageOptions.of(_extract_storage_options(options)).resolve())
+    own = urlsplit(warehouse or str(options.get(WAREHOUSE.key) or ""))
+    is_own = own.scheme == named.scheme and own.netloc and named.has_authority(own.netloc)
+    if is_own or named.is_configured:
+        return
+    request = PlaceRequest("location", named.client_url, is_host=True)
+    servers = {urlsplit(uri.strip()).hostname for uri in str(options.get(URI.key) or "").split(",")}
+    is_server = urlsplit(named.root).hostname in servers - {None}
+    if not is_server and not read_permissions(options).allows(identifier, request):
+        raise NotAllowedError(
+            f"the catalog names {named.root} for {identifier}, which is neither the HDFS of the "
+            f"warehouse nor in Hadoop's configuration. If it is right, add the host "
+            f"{named.authority} to the catalog option {ALLOWED_HOSTS.key!r}"
+        )
 
 
 def _extract_storage_options(options: Mapping[str, Any]) -> dict[str, Any]:

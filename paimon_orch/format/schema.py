@@ -3,7 +3,6 @@
 See docs/format/schema.md.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
@@ -34,7 +33,7 @@ from paimon_orch.format.options.secret_options import hide_secrets
 from paimon_orch.format.options.validation import check_options, check_storable, split_names
 from paimon_orch.format.row.binary_row import deserialize_row, read_row_arity
 from paimon_orch.format.table_kind import TableKind
-from paimon_orch.format.text import parse_integer, parse_json_object
+from paimon_orch.format.text import encode_json, parse_integer, parse_json_object
 from paimon_orch.format.types.data_types import (
     ArrayType,
     AtomicType,
@@ -238,7 +237,7 @@ class TableSchema:
         if self.comment is not None:
             value["comment"] = self.comment
         value["timeMillis"] = self.time_millis
-        return json.dumps({**value, **self.additional}, indent=2, ensure_ascii=False).encode()
+        return encode_json({**value, **self.additional})
 
     @classmethod
     def from_json(cls, data: bytes, path: str) -> "TableSchema":

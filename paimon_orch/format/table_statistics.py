@@ -3,13 +3,12 @@
 See docs/format/statistics.md#statistics-file.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from paimon_orch.errors import wrap_decode_errors
-from paimon_orch.format.text import parse_integer, parse_json_object
+from paimon_orch.format.text import encode_json, parse_integer, parse_json_object
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +62,7 @@ class TableStatistics:
             "mergedRecordSize": self.size,
             "colStats": columns,
         }
-        non_null = {key: item for key, item in value.items() if item is not None}
-        return json.dumps(non_null, indent=2, ensure_ascii=False).encode()
+        return encode_json({key: item for key, item in value.items() if item is not None})
 
     @classmethod
     def from_json(cls, data: bytes, path: str) -> "TableStatistics":

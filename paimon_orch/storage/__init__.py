@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import unquote, urlparse
 
 from paimon_orch.errors import InputError
+from paimon_orch.safe_text import mask_secrets
 from paimon_orch.storage.base import (
     HDFS_SCHEMES,
     ExclusiveCreation,
@@ -49,7 +50,10 @@ def resolve_warehouse(
     ``options`` are the storage options, for example an endpoint, and ``credentials`` those of object
     stores that are renewed. Raises :class:`InputError`.
     """
-    scheme = urlparse(uri).scheme
+    try:
+        scheme = urlparse(uri).scheme
+    except ValueError as error:  # for example a bracket in the host, which would begin an address
+        raise InputError(f"warehouse {mask_secrets(uri)!r} is not a valid URI: {error}") from None
     if scheme in HDFS_SCHEMES:
         from paimon_orch.storage.hdfs import open_hdfs
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import IO, Protocol, Self
 
+from paimon_orch.decode_limits import MAX_NESTING
 from paimon_orch.errors import CorruptFileError, NotAllowedError
 
 # matches an empty, "." or ".." component, and a NUL character
@@ -223,6 +224,25 @@ def check_path(path: str) -> str:
 def build_size_error(path: str, size: int, expected: int) -> CorruptFileError:
     """Return the error for a file whose size in bytes differs from its metadata."""
     return CorruptFileError(path, f"has {size} bytes, but its manifest entry states {expected}")
+
+
+def walk(io: FileIO, directory: str) -> Iterator[FileInfo]:
+    """Yield the files and directories below a directory, each after the one that contains it.
+
+    Raises :class:`CorruptFileError` for directories that are nested too deeply to be those of a
+    table.
+    """
+    pending = [(directory, 0)]
+    while pending:
+        path, depth = pending.pop()
+        if depth > MAX_NESTING:
+            raise CorruptFileError(
+                directory, f"has more than {MAX_NESTING} directories in each other; delete them"
+            )
+        for info in io.list_dir(path):
+            if info.is_dir:
+                pending.append((info.path, depth + 1))
+            yield info
 
 
 def find_root(path: str, roots: Sequence[str]) -> str | None:

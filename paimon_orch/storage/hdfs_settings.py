@@ -101,6 +101,16 @@ class HdfsSettings:
         return not authority or len({name.removesuffix(f":{_DEFAULT_PORT}") for name in names}) == 1
 
     @property
+    def is_configured(self) -> bool:
+        """Whether the settings name this HDFS: as a name service, a mount table or the default."""
+        default = urlparse(self.settings.get(_DEFAULT_FS, ""))
+        return (
+            self.scheme == "viewfs"  # whose mount table is among the settings
+            or f"{_NAME_NODES}{self.authority}" in self.settings
+            or (default.scheme == self.scheme and self.has_authority(default.netloc or "?"))
+        )
+
+    @property
     def requires_kerberos(self) -> bool:
         """Whether the clients of the cluster have to prove who they are."""
         return self.settings.get(_AUTHENTICATION, "simple") != "simple"

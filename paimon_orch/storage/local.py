@@ -2,7 +2,6 @@
 
 import errno
 import os
-import shutil
 import stat
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -27,6 +26,7 @@ from paimon_orch.storage.base import (
     build_size_error,
     check_path,
 )
+from paimon_orch.storage.delete_tree import delete_tree
 from paimon_orch.storage.modes import make_directory, open_new_file
 from paimon_orch.storage.open_directory import (
     InDirectory,
@@ -192,7 +192,7 @@ class LocalFileIO:
         def delete_in(parent: int, name: str, flags: int) -> None:
             if flags and stat.S_ISLNK(os.lstat(name, dir_fd=parent).st_mode):
                 raise build_link_error(path)
-            shutil.rmtree(name, dir_fd=parent)
+            delete_tree(parent, name)
 
         with suppress(FileNotFoundError):
             self._call_to_change(path, delete_in)

@@ -8,10 +8,11 @@ import time
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from http.client import HTTPException
 from urllib.error import URLError
 from urllib.parse import urlsplit
 
-from paimon_orch.errors import InputError, StorageError, UnsupportedError
+from paimon_orch.errors import InputError, StorageError, UnsupportedError, wrap_decode_errors
 from paimon_orch.format.options.core_options import (
     METASTORE_PARTITIONED_TABLE,
     PARTITION_MARK_DONE_ACTION,
@@ -134,7 +135,8 @@ class PartitionMarker:
         now = int(self.clock() * 1000)
         created: object = now
         if self.io.exists(path):
-            created = parse_json_object(self.io.read_bytes(path)).get("creationTime", now)
+            with wrap_decode_errors(path):
+                created = parse_json_object(self.io.read_bytes(path)).get("creationTime", now)
         self.io.write(path, encode_json({"creationTime": created, "modificationTime": now}))
 
     def _report_by_http(self, partition: PartitionNames) -> None:
@@ -156,7 +158,8 @@ class PartitionMarker:
         timeout = options.get(PARTITION_MARK_DONE_HTTP_TIMEOUT).total_seconds()
         try:
             answer = json.loads(_send(request, timeout))
-        except (URLError, OSError, ValueError) as error:
+        # a deep answer is a RecursionError, and an answer that is not HTTP an HTTPException
+        except (URLError, OSError, ValueError, RecursionError, HTTPException) as error:
             raise StorageError(
                 f"{url} did not accept {format_names(partition)}: {error}"
             ) from error

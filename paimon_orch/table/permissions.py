@@ -6,7 +6,7 @@ ask; the options of the catalog allow. See SECURITY.md#who-trusts-whom.
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -47,7 +47,10 @@ class PlaceRequest:
         ``allowed`` are the directories that the table may use.
         """
         if self.is_host:
-            host = urlsplit(self.place).netloc.rpartition("@")[2]
+            try:
+                host = urlsplit(self.place).netloc.rpartition("@")[2]
+            except ValueError:  # the text, which may contain a password, is not shown
+                host = "in a URL that cannot be parsed"
             return (
                 f"option {self.option!r} asks for the host {host}, which is not allowed. If the "
                 f"table may use it, add it to the catalog option {HOSTS_OPTION!r}"
@@ -94,6 +97,18 @@ class TablePermissions:
         """Return the directories in which tables have their own allowed directories."""
         parts = (_PLACEHOLDER.split(path, maxsplit=1) for path in self.external_paths)
         return [before.rpartition("/")[0] for before, *after in parts if after]
+
+    def owns(self, identifier: str, path: str) -> bool:
+        """Return whether no other table may use a directory, whatever its options ask for."""
+        templates = [each for each in self.external_paths if _PLACEHOLDER.search(each)]
+        if len(templates) != 1:  # the directories of two templates may contain each other
+            return False
+        shared = set(self.external_paths) - set(templates)
+        [own] = replace(self, external_paths=tuple(templates)).list_directories(identifier)
+        return f"{path}/".startswith(f"{own}/") and not any(
+            f"{path}/".startswith(f"{other}/") or f"{other}/".startswith(f"{path}/")
+            for other in shared
+        )
 
     def allows(self, identifier: str, request: PlaceRequest) -> bool:
         """Return whether a table may use a place that one of its options names."""

@@ -133,6 +133,10 @@ class TableStores:
             permissions.check(self.identifier, find_iceberg_requests(schema))
             check_publishable(self.identifier, schema, self.paths)
 
+    def owns_directory(self, path: str) -> bool:
+        """Return whether the operator allows an external directory to this table only."""
+        return self.environment.permissions.owns(self.identifier, path)
+
     def list_stale_options(self) -> list[str]:
         """Return the options, as ``key=value``, whose external systems a step leaves stale."""
         return list_stale_options(

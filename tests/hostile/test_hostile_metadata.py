@@ -198,6 +198,11 @@ def test_a_hostile_schema_is_refused(name: str) -> None:
     assert "schema-0" in message
 
 
+def test_a_schema_with_half_of_a_character_is_written_again() -> None:
+    schema = TableSchema.from_json(schema_of('"INT"', options={"a": "\ud800"}), "schema-0")
+    assert TableSchema.from_json(schema.to_json(), "schema-1").options == {"a": "\ud800"}
+
+
 def times_of(formatter: str, pattern: str | None = None) -> PartitionTimes:
     """Return the reader of times of a text column."""
     options = {"partition.timestamp-formatter": formatter}
@@ -250,6 +255,22 @@ def test_a_hostile_option_is_refused(tmp_path: Path, key: str, text: str) -> Non
 
     outcome = run_limited(attack)
     assert outcome is not None
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"[" * DEEP, b'{"creationTime": 1' + b"0" * 5_000])
+def test_a_hostile_success_file_is_refused(tmp_path: Path, data: bytes) -> None:
+    table = new_table(
+        tmp_path,
+        key=("dt", "k"),
+        columns="dt STRING, k INT",
+        partition_by=["dt"],
+        partition__mark_done_action="success-file",
+    )
+    path = Path(table.paths.root) / "dt=a" / "_SUCCESS"
+    path.parent.mkdir()
+    path.write_bytes(data)
+    with pytest.raises(CorruptFileError, match=str(path)):
+        table.stores.build_marker().mark([{"dt": "a"}])
 
 
 def test_tags_of_centuries_are_refused(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -117,6 +119,42 @@ def test_the_answer_to_a_report_is_limited(tmp_path: Path, server: FaultyServer)
 
     with pytest.raises(StorageError, match="more than 1048576 bytes"):
         report_to(server, tmp_path).stores.build_marker().mark([{"p": "1"}])
+
+
+@pytest.mark.parametrize("answer", [b"[" * 100_000, b"no HTTP at all\r\n\r\n"])
+def test_an_answer_to_a_report_may_be_anything(tmp_path: Path, answer: bytes) -> None:
+    head = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" if answer.startswith(b"[") else b""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(1 << 16)
+                connection.sendall(head + answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        with pytest.raises(StorageError, match="did not accept p=1/"):
+            report_to(FaultyServer(uri=url), tmp_path).stores.build_marker().mark([{"p": "1"}])
+        thread.join()
+
+
+@pytest.mark.parametrize("place", ["a report", "a metastore", "a REST catalog"])
+def test_a_url_that_cannot_be_parsed_is_not_allowed(tmp_path: Path, place: str) -> None:
+    options = {
+        key: "http://user:password@[x" if text.startswith(("http:", "thrift:")) else text
+        for key, text in PLACES[place].items()
+    }
+    table = create(tmp_path, options)
+
+    with pytest.raises(PaimonError) as caught:
+        table.append(table_of("p v", [(1, "a")]))
+    findings = examine_table(Catalog(str(tmp_path)), "db.t")
+
+    texts = [str(caught.value), *(finding.text for finding in findings)]
+    assert any("a URL that cannot be parsed, which is not allowed" in text for text in texts)
+    assert not any("password" in text or "internal error" in text for text in texts)
 
 
 @pytest.mark.parametrize(

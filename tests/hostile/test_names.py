@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import sys
+import time
 from dataclasses import replace
 from datetime import datetime, timedelta
 from io import BytesIO
@@ -20,7 +21,7 @@ from support.tables import new_table, table_of
 from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.cli import app
 from paimon_orch.cli.output import write_rows
-from paimon_orch.errors import InputError, PaimonError
+from paimon_orch.errors import CorruptFileError, InputError, PaimonError
 from paimon_orch.safe_text import (
     clean_line,
     clean_record,
@@ -28,6 +29,7 @@ from paimon_orch.safe_text import (
     escape_markdown,
     escape_name,
     get_logger,
+    note_secrets,
 )
 from paimon_orch.steps import expire_tags, purge_files
 from paimon_orch.table.table import Table
@@ -396,6 +398,23 @@ def test_an_error_is_one_visible_line_whatever_its_text_contains() -> None:
     assert is_visible("".join(error.__notes__))
     again = PaimonError(f"{error}")
     assert str(again) == str(error)
+
+
+@pytest.mark.parametrize("part", ["x", ESC, "@a=&:/", "http://a:b@"])
+def test_an_error_with_a_long_text_is_short_and_fast(part: str) -> None:
+    start = time.monotonic()
+    error = CorruptFileError("the/file", f"x is {part * 3_000_000}; do this")
+    assert time.monotonic() - start < 5
+    assert str(error).startswith("the/file: x is ")
+    assert str(error).endswith("; do this")
+    assert len(str(error)) <= 8_000
+    assert str(PaimonError(str(error))) == str(error)
+
+
+def test_a_secret_in_a_long_error_is_masked() -> None:
+    note_secrets(["a-secret-of-this-process"])
+    error = PaimonError("a-secret-of-this-process" * 50_000)
+    assert "secret-of" not in str(error)
 
 
 def test_errors_that_list_names_show_them_escaped(table: Table, tmp_path: Path, run: Run) -> None:

@@ -190,7 +190,7 @@ class HiveBackend:
             location = f"{parent}/{identifier.table}"
         else:
             opened = self._open_location(location, str(identifier))
-            location = location if urlparse(location).scheme else opened[1]
+            location = location if _has_scheme(location) else opened[1]
             # Java stores it, too, though the metastore's location counts.
             schema = replace(schema, options={**schema.options, "path": location})
         table = hive_tables.build_hive_table(
@@ -356,7 +356,7 @@ class HiveBackend:
         if location.startswith("file:"):  # the metastore does not encode the path
             path = location.removeprefix("file:").lstrip("/")
             io, root = resolve_warehouse(f"/{path}")
-        elif urlparse(location).scheme == "":
+        elif not _has_scheme(location):
             io, root = resolve_warehouse(location)
         else:
             io, root = open_served_location(self.catalog_options, location)
@@ -397,6 +397,10 @@ class HiveBackend:
         return choose_local_timestamp(
             self.client, [field.type for field in schema.fields], existing
         )
+
+
+def _has_scheme(location: str) -> bool:
+    return ":" in location.partition("/")[0]
 
 
 def _require_paimon(entry: Any, identifier: TableIdentifier) -> None:

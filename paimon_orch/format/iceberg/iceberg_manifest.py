@@ -15,6 +15,7 @@ from typing import Any
 from paimon_orch.errors import wrap_decode_errors
 from paimon_orch.format.manifest.avro_container import (
     avro_file_contains,
+    check_record,
     decode_raw_avro_file,
     encode_avro_file,
     union_with_null,
@@ -137,14 +138,20 @@ def encode_manifest(
     )
 
 
+_ENTRY_SCHEMA = build_manifest_schema((), ROW_LINEAGE_VERSION)
+
+
 def decode_manifest(data: bytes, path: str) -> list[Entry]:
     """Return the entries of a manifest. Error messages contain ``path``."""
     entries = decode_raw_avro_file(data, path)
     with wrap_decode_errors(path):
         for entry in entries:
-            if not isinstance(entry["data_file"]["file_path"], str):
-                raise ValueError("a file path is not text")  # noqa: TRY004 - damage, not a bug
+            check_record(entry, _ENTRY_SCHEMA)
             EntryStatus(entry["status"])
+            ManifestContent(entry["data_file"]["content"])
+            partition = entry["data_file"]["partition"].values()
+            if any(isinstance(value, dict | list) for value in partition):
+                raise ValueError("a value of a partition is a record, a list or a map")
     return entries
 
 

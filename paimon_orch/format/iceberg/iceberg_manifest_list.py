@@ -3,7 +3,7 @@
 See docs/format/iceberg-metadata.md#manifest-lists.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from paimon_orch.format.iceberg.iceberg_manifest import (
     build_record,
 )
 from paimon_orch.format.manifest.avro_container import (
+    check_record,
     decode_raw_avro_file,
     encode_avro_file,
     union_with_null,
@@ -166,8 +167,15 @@ def decode_manifest_list(data: bytes, path: str) -> list[IcebergManifestFile]:
         return [_from_record(record) for record in records]
 
 
-def _from_record(record: Mapping[str, Any]) -> IcebergManifestFile:
+_SCHEMAS = {
+    legacy: build_manifest_list_schema(ROW_LINEAGE_VERSION, legacy=legacy)
+    for legacy in (False, True)
+}
+
+
+def _from_record(record: dict[str, Any]) -> IcebergManifestFile:
     names = _COUNTS if _COUNTS[0] in record else _LEGACY_COUNTS
+    check_record(record, _SCHEMAS[names is _LEGACY_COUNTS])
     added, existing, deleted = (record[name] for name in names)
     return IcebergManifestFile(
         path=record["manifest_path"],

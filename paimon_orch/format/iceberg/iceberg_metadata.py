@@ -69,7 +69,7 @@ class IcebergSnapshot:
             time_millis=_get_integer(value, "timestamp-ms"),
             manifest_list=_get_text(value, "manifest-list"),
             schema_id=_get_optional_integer(value, "schema-id"),
-            summary=_get_mapping(value, "summary"),
+            summary=_get_texts(value, "summary"),
             first_row_id=_get_optional_integer(value, "first-row-id"),
             added_rows=_get_optional_integer(value, "added-rows"),
             additional={key: item for key, item in value.items() if key not in known},
@@ -168,12 +168,8 @@ class IcebergMetadata:
                 partition_spec=_get_list(specs[0], "fields"),
                 snapshots=snapshots,
                 next_row_id=_get_optional_integer(value, "next-row-id"),
-                properties=_get_mapping(value, "properties", optional=True),
-                tags={
-                    name: _get_integer(ref, "snapshot-id")
-                    for name, ref in _get_mapping(value, "refs", optional=True).items()
-                    if ref.get("type") == _TAG
-                },
+                properties=_get_texts(value, "properties", optional=True),
+                tags=_get_tags(value),
             )
 
 
@@ -190,9 +186,11 @@ def build_commit_identity(snapshot: Snapshot) -> str:
 
 def _get_optional_integer(value: Mapping[str, Any], key: str) -> int | None:
     number = value.get(key)
-    if number is None or (isinstance(number, int) and not isinstance(number, bool)):
+    if number is None:
+        return None
+    if isinstance(number, int) and not isinstance(number, bool) and -(2**63) <= number < 2**63:
         return number
-    raise ValueError(f"{key} is {number!r}, not an integer")
+    raise ValueError(f"{key} is {number!r}, not an integer of 64 bits")
 
 
 def _get_schemas(value: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
@@ -226,6 +224,24 @@ def _get_list(value: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
     items = value[key]
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise ValueError(f"{key} is not a list of JSON objects")
+    return items
+
+
+def _get_tags(value: Mapping[str, Any]) -> dict[str, int]:
+    """Return the snapshots of the refs that are tags."""
+    tags = dict[str, int]()
+    for name, ref in _get_mapping(value, "refs", optional=True).items():
+        if not isinstance(ref, dict):
+            raise ValueError(f"the ref {name!r} is not a JSON object")  # noqa: TRY004 - damage
+        if ref.get("type") == _TAG:
+            tags[name] = _get_integer(ref, "snapshot-id")
+    return tags
+
+
+def _get_texts(value: Mapping[str, Any], key: str, *, optional: bool = False) -> dict[str, str]:
+    items = _get_mapping(value, key, optional=optional)
+    if not all(isinstance(item, str) for item in items.values()):
+        raise ValueError(f"{key} has a value that is not text")
     return items
 
 

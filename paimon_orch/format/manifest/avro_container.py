@@ -144,6 +144,46 @@ def _read_verbatim(
     )
 
 
+_PYTHON_TYPES: Mapping[str, type] = {
+    "boolean": bool,
+    "bytes": bytes,
+    "int": int,
+    "long": int,
+    "string": str,
+}
+
+
+def check_record(record: Any, schema: Mapping[str, Any]) -> None:
+    """Check the values of a record, because the schema in a file may be any; add missing nulls.
+
+    Raises ``ValueError`` for a value of another type than that of ``schema``.
+    """
+    if not isinstance(record, dict):
+        raise ValueError(f"{record!r} is not a record")  # noqa: TRY004 - damage, not a bug
+    for field in schema["fields"]:
+        name, kind = field["name"], field["type"]
+        if name not in record and isinstance(kind, list):
+            record[name] = None
+        _check_value(record[name], kind, name)
+
+
+def _check_value(value: Any, kind: Any, name: str) -> None:
+    if isinstance(kind, list):
+        if value is None:
+            return
+        [kind] = [branch for branch in kind if branch != "null"]
+    if isinstance(kind, str):
+        if type(value) is not _PYTHON_TYPES[kind]:
+            raise ValueError(f"{name} has the invalid value {value!r}")
+    elif kind["type"] == "record":
+        check_record(value, kind)
+    else:
+        if not isinstance(value, list):
+            raise ValueError(f"{name} is not a list")  # noqa: TRY004 - damage, not a bug
+        for item in value:
+            _check_value(item, kind["items"], name)
+
+
 def check_record_version(value: Mapping[str, Any], supported: int, path: str) -> None:
     """Raise :class:`UnsupportedError` for a record with an unsupported ``_VERSION``."""
     version = value["_VERSION"]

@@ -219,7 +219,7 @@ def _from_avro(
     ranges, index = value.get("_DELETIONS_VECTORS_RANGES"), value.get("_GLOBAL_INDEX")
     return IndexManifestEntry(
         kind=FileKind(value["_KIND"]),
-        partition=value["_PARTITION"],
+        partition=check_shape(value["_PARTITION"], bytes, "_PARTITION"),
         bucket=value["_BUCKET"],
         index_type=value["_INDEX_TYPE"],
         file_name=check_file_name(value["_FILE_NAME"], path),
@@ -255,13 +255,14 @@ def _global_index_from_avro(record: object) -> GlobalIndexMeta:
     value = check_shape(record, dict, "_GLOBAL_INDEX")
     check_values(value, _GLOBAL_INDEX_TYPES)
     extra = value.get("_EXTRA_FIELD_IDS")
+    if extra is not None:
+        for number in check_shape(extra, list, "_EXTRA_FIELD_IDS"):
+            check_shape(number, int, "_EXTRA_FIELD_IDS")
     return GlobalIndexMeta(
         row_range_start=value["_ROW_RANGE_START"],
         row_range_end=value["_ROW_RANGE_END"],
         index_field_id=value["_INDEX_FIELD_ID"],
-        extra_field_ids=None
-        if extra is None
-        else tuple(check_shape(extra, list, "_EXTRA_FIELD_IDS")),
+        extra_field_ids=None if extra is None else tuple(extra),
         index_meta=value.get("_INDEX_META"),
     )
 

@@ -224,10 +224,18 @@ def stats_from_avro(value: object) -> SimpleStats:
     stats = check_shape(value, dict, "statistics")
     counts = stats.get("_NULL_COUNTS")
     return SimpleStats(
-        stats["_MIN_VALUES"],
-        stats["_MAX_VALUES"],
-        None if counts is None else tuple(check_shape(counts, list, "_NULL_COUNTS")),
+        check_shape(stats["_MIN_VALUES"], bytes, "_MIN_VALUES"),
+        check_shape(stats["_MAX_VALUES"], bytes, "_MAX_VALUES"),
+        None if counts is None else _check_null_counts(counts),
     )
+
+
+def _check_null_counts(value: object) -> tuple[int | None, ...]:
+    counts = check_shape(value, list, "_NULL_COUNTS")
+    for count in counts:
+        if type(count) not in (int, type(None)):
+            raise ValueError(f"_NULL_COUNTS has the invalid value {count!r}")
+    return tuple(counts)
 
 
 def check_shape(value: Any, expected: type[Shape], name: str) -> Shape:
@@ -309,7 +317,10 @@ def _to_list(value: tuple[str, ...] | None) -> list[str] | None:
 
 
 def _to_tuple(value: Any) -> tuple[str, ...] | None:
-    return None if value is None else tuple(check_shape(value, list, "a list of columns"))
+    if value is None:
+        return None
+    names = check_shape(value, list, "a list of columns")
+    return tuple(check_shape(name, str, "a list of columns") for name in names)
 
 
 _ENTRY_TYPES, _FILE_TYPES = list_value_types(MANIFEST_SCHEMA), list_value_types(_FILE_SCHEMA)
@@ -327,8 +338,8 @@ def _entry_from_avro(
             file_name=check_file_name(file["_FILE_NAME"], path),
             file_size=file["_FILE_SIZE"],
             row_count=file["_ROW_COUNT"],
-            min_key=file["_MIN_KEY"],
-            max_key=file["_MAX_KEY"],
+            min_key=_to_key(file["_MIN_KEY"]),
+            max_key=_to_key(file["_MAX_KEY"]),
             key_stats=stats_from_avro(file["_KEY_STATS"]),
             value_stats=stats_from_avro(file["_VALUE_STATS"]),
             min_sequence_number=file["_MIN_SEQUENCE_NUMBER"],
@@ -351,18 +362,22 @@ def _entry_from_avro(
         )
         return ManifestEntry(
             kind=FileKind(value["_KIND"]),
-            partition=value["_PARTITION"],
+            partition=check_shape(value["_PARTITION"], bytes, "_PARTITION"),
             bucket=value["_BUCKET"],
             total_buckets=value["_TOTAL_BUCKETS"],
             file=meta,
         )
 
 
-def _to_epoch_millis(value: datetime | int | None) -> int | None:
+def _to_key(value: bytes | None) -> bytes:
+    return EMPTY_ROW if value is None else value
+
+
+def _to_epoch_millis(value: object) -> int | None:
     """Return epoch milliseconds; fastavro decodes the logical type to a datetime."""
     if isinstance(value, datetime):
         return round((value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp() * 1000)
-    return value
+    return None if value is None else check_shape(value, int, "_CREATION_TIME")
 
 
 def is_safe_file_name(name: object) -> bool:

@@ -12,6 +12,7 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.times import parse_duration
 from paimon_orch.safe_text import format_names, get_logger
 from paimon_orch.storage import FileIO
+from paimon_orch.storage.base import walk
 from paimon_orch.table.cleanup.data_roots import DataRoots
 from paimon_orch.table.cleanup.safe_delete import SafeDeleter
 from paimon_orch.table.table import Table
@@ -43,7 +44,8 @@ class Quarantine:
         ``schema`` is the table's schema if it has been read.
         """
         schema = schema or table.stores.get_schema()
-        roots = DataRoots.of(table.io, table.paths, schema).roots
+        owns = table.stores.owns_directory
+        roots = DataRoots.of(table.io, table.paths, schema, owns).roots
         return cls(table.io, table.paths.root, external_roots=roots[1:])
 
     @property
@@ -172,21 +174,13 @@ class Quarantine:
         return True
 
     def _list_files(self, directory: str) -> Iterator[str]:
-        for info in self.io.list_dir(directory):
-            if info.is_dir:
-                yield from self._list_files(info.path)
-            elif not info.is_link:
-                yield info.path
-
-    def _list_directories(self, directory: str) -> Iterator[str]:
-        for info in self.io.list_dir(directory):
-            if info.is_dir:
-                yield from self._list_directories(info.path)
-                yield info.path
+        entries = walk(self.io, directory)
+        return (info.path for info in entries if not info.is_dir and not info.is_link)
 
     def _delete_empty_directories(self, base: str) -> None:
         """Remove the empty directories of a folder, innermost first."""
-        for path in [*self._list_directories(base), base, base.rpartition("/")[0]]:
+        directories = [info.path for info in walk(self.io, base) if info.is_dir]
+        for path in [*reversed(directories), base, base.rpartition("/")[0]]:
             self.io.delete_empty_dir(path)
 
 

@@ -226,7 +226,7 @@ def plan(
     state.snapshots.require_file(None if state.snapshot is None else state.snapshot.id)
     before = _compute_cutoff_seconds(request.older_than)
     specs = request.parse_partitions(state.schema)
-    data = DataRoots.of(state.io, state.paths, state.schema)
+    data = DataRoots.of(state.io, state.paths, state.schema, state.owns_directory)
     store = RetainedSnapshotStore(state.io, state.paths.root, with_schema=(state.paths.branch,))
     references = ReferencedFiles(store=store)
     tree = _list_tree(state, data.roots, references) if specs is None else None

@@ -254,7 +254,9 @@ def check_partitions_exist(
     schema = state.schema
     specs = parse_partition_specs(partitions, schema)
     present = [] if scan is None else scan.list_partitions()
-    roots = DataRoots.of(state.io, state.paths, schema).roots if with_directories else ()
+    roots: tuple[str, ...] = ()
+    if with_directories:
+        roots = DataRoots.of(state.io, state.paths, schema, state.owns_directory).roots
     for spec in specs:
         has_files = any(map(build_partition_matcher(spec, schema), present))
         if not has_files and not any(

@@ -3,9 +3,10 @@
 See docs/format/orphan-files.md#removing-orphan-files.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from paimon_orch.errors import NotAllowedError
+from paimon_orch.errors import NotAllowedError, PaimonError, raise_if_temporary
 from paimon_orch.format.options.core_options import DATA_FILE_EXTERNAL_PATHS_STRATEGY
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
@@ -27,13 +28,18 @@ class DataRoots:
     """External paths that are not cleaned because other tables may use them, with the reason."""
 
     @classmethod
-    def of(cls, io: FileIO, paths: TablePaths, schema: TableSchema) -> "DataRoots":
-        """Return the roots of a table, including external paths if it has a strategy for them."""
+    def of(
+        cls, io: FileIO, paths: TablePaths, schema: TableSchema, owns: Callable[[str], bool]
+    ) -> "DataRoots":
+        """Return the roots of a table, including external paths if it has a strategy for them.
+
+        ``owns`` returns whether no other table may use a directory.
+        """
         roots, refused = [paths.root], []
         strategy = schema.typed_options.get(DATA_FILE_EXTERNAL_PATHS_STRATEGY)
         for path in list_data_roots(paths, schema)[1:] if strategy != "none" else ():
             try:
-                reason = _find_reason_to_refuse(io, paths.root, path)
+                reason = _find_reason_to_refuse(io, paths.root, path, is_own=owns(path))
             except NotAllowedError as error:
                 reason = str(error)
             if reason:
@@ -43,7 +49,7 @@ class DataRoots:
         return cls(tuple(roots), tuple(refused))
 
 
-def _find_reason_to_refuse(io: FileIO, root: str, path: str) -> str | None:
+def _find_reason_to_refuse(io: FileIO, root: str, path: str, *, is_own: bool) -> str | None:
     """Return why other tables may use an external directory, or None if only this one uses it.
 
     The names of data files do not identify their table, so files of another table would look like
@@ -64,12 +70,15 @@ def _find_reason_to_refuse(io: FileIO, root: str, path: str) -> str | None:
         return "it is a symbolic link"
     if any(info.name in TABLE_FOLDERS for info in io.list_dir(path)):
         return "it contains another table"
-    other = _find_table_with_same_path(io, root, path)
+    other = None if is_own else _find_table_with_same_path(io, root, path)
     return None if other is None else f"the table {other} may have files there too"
 
 
 def _find_table_with_same_path(io: FileIO, root: str, path: str) -> str | None:
-    """Return a table with the same name in another database that may use the external path."""
+    """Return a table with the same name in another database that may use the external path.
+
+    A table whose options cannot be read may use any path.
+    """
     database, _, name = root.rpartition("/")
     warehouse = database.rpartition("/")[0]
     io = io.confine((warehouse,))
@@ -78,7 +87,11 @@ def _find_table_with_same_path(io: FileIO, root: str, path: str) -> str | None:
         if not info.name.endswith(".db") or info.path == database:
             continue
         schemas = SchemaStore(io, paths)
-        external = list_data_roots(paths, schemas.latest())[1:] if schemas.ids() else ()
+        try:
+            external = list_data_roots(paths, schemas.latest())[1:] if schemas.ids() else ()
+        except (PaimonError, OSError) as error:
+            raise_if_temporary(error)
+            return f"{paths.root}, which cannot be read ({error}),"
         if any(
             f"{path}/".startswith(f"{other}/") or f"{other}/".startswith(f"{path}/")
             for other in external

@@ -30,7 +30,10 @@ class PublishedMetadata:
 
     def is_in_store(self, path: str) -> bool:
         """Return whether a path is in the store of the table: the same scheme and bucket."""
-        stores = [urlsplit(normalize_path(item))[:2] for item in (path, self.path)]
+        try:
+            stores = [urlsplit(normalize_path(item))[:2] for item in (path, self.path)]
+        except ValueError:  # a path that a catalog names may be any text
+            return False
         return stores[0] == stores[1]
 
     def is_in_metadata_directory(self, path: str) -> bool:

@@ -31,6 +31,7 @@ from paimon_orch.table.iceberg.metadata_store import normalize_path
 MAIN = "main"
 _PLACEHOLDER_SCHEMA = 0
 """The schema with which a table is created, because servers number its columns from 1."""
+_MAX_PLACEHOLDER_COLUMNS = 5_000
 _MAX_TIME_BEFORE_MILLIS = 59_000
 """Iceberg refuses snapshots that are a minute older than the last change of the table."""
 
@@ -66,10 +67,11 @@ def build_placeholder(metadata: IcebergMetadata) -> tuple[Schema, PartitionSpec]
 
     Servers number the columns of a new table from 1, and Paimon's begin with 0. So the columns are
     added afterwards, except those of the partition spec, which are put at the places of their ids.
-    A spec with the column 0 cannot be had; then the table shows no partitions.
+    A spec with the column 0, or with a number of thousands, which would need as many columns,
+    cannot be had; then the table shows no partitions.
     """
     sources = {int(item["source-id"]) for item in metadata.partition_spec}
-    if not sources or 0 in sources:
+    if not sources or 0 in sources or max(sources) > _MAX_PLACEHOLDER_COLUMNS:
         return Schema(), UNPARTITIONED_PARTITION_SPEC
     [current] = (s for s in metadata.schemas if s["schema-id"] == metadata.current_schema_id)
     by_id = {column.field_id: column for column in to_schema(current).fields}

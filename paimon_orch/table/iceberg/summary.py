@@ -3,6 +3,7 @@
 See docs/format/iceberg-metadata.md#table-metadata.
 """
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -11,6 +12,7 @@ from paimon_orch.format.iceberg.iceberg_manifest_list import IcebergManifestFile
 from paimon_orch.format.manifest.manifest_entry import ManifestEntry
 
 _TOTAL_DATA_FILES, _TOTAL_FILES_SIZE = "total-data-files", "total-files-size"
+_SIZE = re.compile(r"[0-9]{1,18}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +105,7 @@ class FileTotals:
         files = sum(m.live_files for m in manifests if m.content is ManifestContent.DATA)
         size = summary.get(_TOTAL_FILES_SIZE, "")
         is_right = summary.get(_TOTAL_DATA_FILES) == str(files)
-        return int(size) if is_right and size.isdigit() else None
+        return int(size) if is_right and _SIZE.fullmatch(size) else None
 
 
 def build_summary(delta: SnapshotDelta, totals: FileTotals, operation: str) -> dict[str, str]:

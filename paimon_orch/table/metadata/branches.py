@@ -17,6 +17,7 @@ from paimon_orch.format.argument_checks import check_text
 from paimon_orch.format.paths import MAIN_BRANCH, TablePaths
 from paimon_orch.safe_text import format_names
 from paimon_orch.storage import FileInfo, FileIO
+from paimon_orch.storage.base import walk
 from paimon_orch.storage.concurrency import map_concurrently
 from paimon_orch.table.catalog_environment import CatalogBranches
 from paimon_orch.table.metadata.name_lookup import check_path_component, resolve_name
@@ -152,10 +153,8 @@ class Branches:
         )
 
     def _list_files(self, directory: str) -> Iterator[str]:
-        for info in self.io.list_dir(directory):
-            if info.is_dir:
-                yield from self._list_files(info.path)
-            elif not info.name.endswith(".tmp"):
+        for info in walk(self.io, directory):
+            if not info.is_dir and not info.name.endswith(".tmp"):
                 yield info.path
 
     def delete(self, name: str) -> None:

@@ -13,9 +13,9 @@ from support.golden import GOLDEN
 
 from paimon_orch.errors import CorruptFileError
 from paimon_orch.format.iceberg.iceberg_manifest import (
-    EntryStatus,
     ManifestContent,
     ManifestFormat,
+    build_manifest_schema,
     decode_manifest,
     encode_manifest,
 )
@@ -90,32 +90,13 @@ def test_manifests_of_version_3_have_row_ids_as_their_last_field() -> None:
 
 
 def test_logical_values_are_read_as_they_are_stored() -> None:
-    schema = fastavro.parse_schema(
-        {
-            "type": "record",
-            "name": "manifest_entry",
-            "fields": [
-                {"name": "status", "type": "int"},
-                {
-                    "name": "data_file",
-                    "type": {
-                        "type": "record",
-                        "name": "r2",
-                        "fields": [
-                            {"name": "file_path", "type": "string"},
-                            {"name": "day", "type": {"type": "int", "logicalType": "date"}},
-                        ],
-                    },
-                },
-            ],
-        }
-    )
+    day = {"name": "day", "type": {"type": "int", "logicalType": "date"}}
+    [entry] = decode_manifest(MANIFESTS[0].read_bytes(), "/m")[:1]
+    entry["data_file"]["partition"] = {"day": 19_000}
     sink = io.BytesIO()
-    fastavro.writer(sink, schema, [{"status": 1, "data_file": {"file_path": "/f", "day": 19_000}}])
+    fastavro.writer(sink, fastavro.parse_schema(build_manifest_schema([day], 2)), [entry])
 
-    (entry,) = decode_manifest(sink.getvalue(), "/m")
-
-    assert entry == {"status": EntryStatus.ADDED, "data_file": {"file_path": "/f", "day": 19_000}}
+    assert decode_manifest(sink.getvalue(), "/m") == [entry]
 
 
 @pytest.mark.parametrize("end", [0, 3, 40, 900])

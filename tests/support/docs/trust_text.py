@@ -69,8 +69,8 @@ with a sample for each decoder, in a process with limited memory. `benchmarks/fu
 inputs by coverage, with the same samples: snapshots, schemas, statistics, manifests, lists of
 manifests, hash indexes, deletion vectors, file indexes, indexes of columns and their metadata,
 variants, binary rows, Thrift, BLOB files and descriptors, data files in Parquet, ORC, Avro and JSON,
-and the manifests of Iceberg. Branches are counted in the decoders of this library, not in Arrow. These
-runs found no other error:
+and the manifests of Iceberg. Branches are counted in the decoders of this library, not in Arrow.
+These runs ended without an error:
 """
 
 NOT_TESTED = """
@@ -78,5 +78,7 @@ NOT_TESTED = """
 
 - Flink, Hive, Trino, StarRocks and Doris: only the Java library that most of them use is tested.
 - The services S3, Google Cloud Storage and Azure themselves, instead of servers on this machine.
-- Windows. On macOS, only the tests of the library run.
+- Other engines and services on Python 3.12 and 3.13: there, only the tests run that need nothing but
+  this machine.
+- Windows. On macOS, only the demo and the quick tests of the library run.
 """

@@ -98,6 +98,12 @@ def test_a_partition_column_0_cannot_be_created() -> None:
         assert (schema.fields, spec.fields) == ((), ())
 
 
+def test_a_partition_column_with_a_huge_number_does_not_need_as_many_columns() -> None:
+    columns = [column(2**31 - 1, "day"), column(1, "k")]
+    schema, spec = build_placeholder(metadata(columns, partition_ids=(2**31 - 1,)))
+    assert (schema.fields, spec.fields) == ((), ())
+
+
 def test_schemas_of_the_server_must_be_those_of_the_published_metadata() -> None:
     a, b = metadata([column(1, "a")]), metadata([column(1, "a")], [column(1, "b")])
     created = new_table_metadata(*build_placeholder(a), UNSORTED_SORT_ORDER, "/t")
