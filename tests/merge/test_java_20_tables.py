@@ -16,9 +16,9 @@ from support.golden import (
     expected_rows,
     table_name,
 )
+from support.golden_bitmaps import order_bitmaps
 
 from paimon_orch import Catalog
-from paimon_orch.format.bytes.roaring_union import union_bitmaps_64
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import CompactionStrategy, compact
 from paimon_orch.table.table import Table
@@ -49,28 +49,10 @@ def tables() -> Iterator[Any]:
 def assert_holds(table: Table, rows: list[list[Any]], snapshot: int | None = None) -> None:
     result = table.scan(snapshot_id=snapshot).to_arrow()
     types = [str(field.type) for field in result.schema]
-    options = table.load().schema.options
-    bitmaps = {
-        index
-        for index, name in enumerate(result.column_names)
-        if options.get(f"fields.{name}.aggregate-function") == "rbm64"
-    }
-    assert_rows_equal(
-        order_containers(rows, bitmaps), order_containers(canonical_rows(result), bitmaps), types
+    expected, actual = (
+        order_bitmaps(side, result.column_names) for side in (rows, canonical_rows(result))
     )
-
-
-def order_containers(rows: list[list[Any]], bitmaps: set[int]) -> list[list[Any]]:
-    """Return rows whose 64-bit bitmaps do not depend on the order in which values were inserted."""
-    return [
-        [
-            union_bitmaps_64(bytes.fromhex(value), b"\0").hex()
-            if value is not None and index in bitmaps
-            else value
-            for index, value in enumerate(row)
-        ]
-        for row in rows
-    ]
+    assert_rows_equal(expected, actual, types)
 
 
 @pytest.mark.sampled(8)
