@@ -48,6 +48,7 @@ from paimon_orch.storage import LocalFileIO
 from paimon_orch.table.scan.file_pruner import FilePruner
 from paimon_orch.table.schema_change.schema_changes import SetOption
 from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import build_table_state
 
 
 class CountingIO(LocalFileIO):
@@ -290,7 +291,9 @@ def _data_size(folder: str) -> int:
 def _scan(table: Table, columns: list[str] | None, *, indexed: bool = True) -> int:
     options = {**table.load().schema.options, FILE_INDEX_READ_ENABLED.key: str(indexed).lower()}
     scan = table.scan(columns, filter="status = 'PENDING'")
-    rows: int = replace(scan, schema=replace(scan.schema, options=options)).to_arrow().num_rows
+    schema = replace(scan.schema, options=options)
+    changed = replace(scan, state=build_table_state(scan.state, schema, scan.snapshot))
+    rows: int = changed.to_arrow().num_rows
     return rows
 
 

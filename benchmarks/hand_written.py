@@ -142,7 +142,7 @@ def roaring_cases() -> Iterator[Case]:
 
 
 def hash_cases() -> Iterator[Case]:
-    """Yield a bloom filter, compared with xxhash, and a bitmap index, compared with sorted keys."""
+    """Yield a bloom filter, compared with xxhash."""
     random = np.random.default_rng(0)
     texts = [f"customer-{number}" for number in random.integers(0, 10**9, ROWS).tolist()]
     keys = encode_non_null_keys(pa.array(texts), TEXT)
@@ -158,15 +158,6 @@ def hash_cases() -> Iterator[Case]:
             run,
             with_patches(run, patch.object(bloom_filter, "hash_xxh64", library_hash)),
         )
-    column = encode_column([pa.array(texts[: ROWS // 4])], TEXT)
-    run = partial(bitmap.encode_bitmap_index, column, TEXT)
-    sorted_order = patch.object(
-        bitmap, "compute_index_hash_map_order", lambda hashes, **_: np.arange(len(hashes))
-    )
-    no_hashes = patch.object(
-        bitmap, "compute_java_hash_codes", lambda keys, _type: np.zeros(len(keys), np.uint32)
-    )
-    yield "bitmap index of strings, sorted", run, with_patches(run, sorted_order, no_hashes)
 
 
 def build_bloom_filter(keys: Any) -> bytes:

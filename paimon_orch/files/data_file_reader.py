@@ -24,7 +24,6 @@ from paimon_orch.files.file_index_reader import FileIndexEvaluator, TopRowsOrLim
 from paimon_orch.files.orc import OrcFileReader
 from paimon_orch.files.orc_instants import (
     find_orc_options,
-    has_instants,
     refuse_rewrite,
     refuse_unnamed_zone,
 )
@@ -59,7 +58,7 @@ from paimon_orch.format.types.arrow import (
     build_record_batch,
     number_batches,
 )
-from paimon_orch.format.types.data_types import Field
+from paimon_orch.format.types.data_types import Field, TypeRoot, has_atom
 from paimon_orch.format.types.predicate import (
     Predicate,
     VariantValue,
@@ -234,7 +233,7 @@ class FileReader:
         options = find_orc_options(self.schema.options)
         if not options or not self.schema.typed_options.get(ORC_LEGACY_INSTANTS):
             return
-        if not any(has_instants(column.type) for column in columns):
+        if not any(has_atom(column.type, TypeRoot.TIMESTAMP_LTZ) for column in columns):
             return
         for file in files:
             if parse_file_format(file.file_name) != "orc":

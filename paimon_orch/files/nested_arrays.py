@@ -120,23 +120,43 @@ def map_key_value_fields(
     return target.key_field, target.item_field
 
 
+def child_fields(arrow: pa.DataType) -> "list[pa.Field[pa.DataType]]":
+    """Return the fields of a nested type; those of a map are its key and value."""
+    if isinstance(arrow, pa.MapType):
+        return list(map_key_value_fields(arrow))
+    return [arrow.field(index) for index in range(arrow.num_fields)]
+
+
+def contains_type(arrow: pa.DataType, matches: Callable[[pa.DataType], bool]) -> bool:
+    """Return whether a type or one inside of it matches."""
+    return matches(arrow) or any(contains_type(x.type, matches) for x in child_fields(arrow))
+
+
+def rebuild_type(
+    arrow: pa.DataType, convert: Callable[[pa.DataType], pa.DataType | None]
+) -> pa.DataType:
+    """Return a type with the results of ``convert`` in place of types, at any depth.
+
+    Types are kept, and those inside of them converted, if the result is None.
+    """
+    converted = convert(arrow)
+    if converted is not None:
+        return converted
+    children = [x.with_type(rebuild_type(x.type, convert)) for x in child_fields(arrow)]
+    if isinstance(arrow, pa.StructType):
+        return pa.struct(children)
+    if isinstance(arrow, pa.MapType):
+        return pa.map_(*children)
+    if isinstance(arrow, pa.FixedSizeListType):
+        return pa.list_(children[0], arrow.list_size)
+    return pa.list_(children[0]) if isinstance(arrow, pa.ListType) else arrow
+
+
 def replace_types(
     arrow: pa.DataType, matches: Callable[[pa.DataType], bool], target: pa.DataType
 ) -> pa.DataType:
     """Return a type with ``target`` in place of the types that match, at any depth."""
-
-    def replace(field: "pa.Field[pa.DataType]") -> "pa.Field[pa.DataType]":
-        return field.with_type(replace_types(field.type, matches, target))
-
-    if matches(arrow):
-        return target
-    if isinstance(arrow, pa.StructType):
-        return pa.struct(list(map(replace, arrow)))
-    if isinstance(arrow, pa.MapType):
-        return pa.map_(*map(replace, map_key_value_fields(arrow)))
-    if isinstance(arrow, pa.FixedSizeListType):
-        return pa.list_(replace(arrow.value_field), arrow.list_size)
-    return pa.list_(replace(arrow.value_field)) if isinstance(arrow, pa.ListType) else arrow
+    return rebuild_type(arrow, lambda part: target if matches(part) else None)
 
 
 def build_map_entries(target: pa.DataType, parts: Sequence[pa.Array]) -> pa.Array:

@@ -56,6 +56,7 @@ from paimon_orch.format.types.data_types import (
     TypeRoot,
     VariantType,
     VectorType,
+    has_atom,
     type_to_sql,
 )
 
@@ -327,24 +328,6 @@ class OrcFileReader:
 def _trim_padding(array: pa.Array, data_type: AtomicType, _target: pa.DataType) -> pa.Array:
     """Remove the spaces with which ORC or a writer pads CHAR, as readers in Java Paimon do."""
     return pc.utf8_rtrim(array, " ") if data_type.name == TypeRoot.CHAR else array
-
-
-def has_atom(data_type: DataType, name: str) -> bool:
-    """Return whether a type is or contains an atomic type."""
-    match data_type:
-        case AtomicType():
-            return data_type.name == name
-        case ArrayType(element=element) | MultisetType(element=element):
-            return has_atom(element, name)
-        case VariantType():
-            return False
-        case VectorType(element=element):
-            return has_atom(element, name)
-        case MapType(key=key, value=value):
-            return has_atom(key, name) or has_atom(value, name)
-        case RowType(fields=fields):
-            return any(has_atom(field.type, name) for field in fields)
-    raise TypeError(data_type)
 
 
 class OrcFileWriter:

@@ -9,18 +9,13 @@ See docs/format/data-files.md#orc-and-avro.
 from collections.abc import Collection, Mapping, Sequence
 
 from paimon_orch.errors import UnsupportedError
-from paimon_orch.files.orc import OrcFileReader, has_atom
+from paimon_orch.files.orc import OrcFileReader
 from paimon_orch.files.stats.file_stats import StatsOf
 from paimon_orch.format.options.core_options import ORC_LEGACY_INSTANTS
-from paimon_orch.format.types.data_types import AtomicType, DataType, TypeRoot
+from paimon_orch.format.types.data_types import AtomicType
 
 _FORMAT_OPTIONS = ("file.format", "file.format.per.level", "changelog-file.format")
 _MILLIS_PER_SECOND = 1000  # Java writes some times one second too late
-
-
-def has_instants(data_type: DataType) -> bool:
-    """Return whether a type is or contains TIMESTAMP_LTZ."""
-    return has_atom(data_type, TypeRoot.TIMESTAMP_LTZ)
 
 
 def find_orc_options(options: Mapping[str, str]) -> dict[str, str]:

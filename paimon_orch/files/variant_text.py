@@ -4,6 +4,7 @@ import pyarrow as pa
 
 from paimon_orch.files.nested_arrays import (
     build_map_entries,
+    contains_type,
     map_key_value_fields,
     replace_types,
     with_fields,
@@ -15,12 +16,7 @@ from paimon_orch.format.variant.value import parse_json, to_json_text
 
 def has_variants(arrow: pa.DataType) -> bool:
     """Return whether a type is VARIANT or contains it."""
-    if is_variant(arrow):
-        return True
-    fields = map_key_value_fields(arrow) if isinstance(arrow, pa.MapType) else ()
-    if pa.types.is_nested(arrow) and not fields:
-        fields = tuple(arrow.field(index) for index in range(arrow.num_fields))
-    return any(has_variants(field.type) for field in fields)
+    return contains_type(arrow, is_variant)
 
 
 def to_readable_type(arrow: pa.DataType) -> pa.DataType:

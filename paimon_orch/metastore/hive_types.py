@@ -13,6 +13,7 @@ from paimon_orch.format.types.data_types import (
     TypeRoot,
     VariantType,
     VectorType,
+    has_atom,
     type_to_sql,
 )
 from paimon_orch.metastore.hive_client import HiveClient
@@ -82,18 +83,6 @@ def _to_text_type(name: str, length: int, longest: int) -> str:
     return f"{name}({length})" if length <= longest else "string"
 
 
-def has_local_timestamp(data_type: DataType) -> bool:
-    """Return whether a type is TIMESTAMP_LTZ or contains it."""
-    match data_type:
-        case ArrayType() | MultisetType():
-            return has_local_timestamp(data_type.element)
-        case MapType():
-            return has_local_timestamp(data_type.key) or has_local_timestamp(data_type.value)
-        case RowType():
-            return any(has_local_timestamp(field.type) for field in data_type.fields)
-    return isinstance(data_type, AtomicType) and data_type.name == TypeRoot.TIMESTAMP_LTZ
-
-
 def choose_local_timestamp(
     client: HiveClient, types: Iterable[DataType], existing: Iterable[str]
 ) -> str:
@@ -102,7 +91,7 @@ def choose_local_timestamp(
     Java writes one or the other, depending on its version of Hive. Metastores refuse to alter
     columns from one to the other.
     """
-    if not any(map(has_local_timestamp, types)):
+    if not any(has_atom(data_type, TypeRoot.TIMESTAMP_LTZ) for data_type in types):
         return TIMESTAMP
     names = list(existing)
     if any(LOCAL_TIMESTAMP in name for name in names):

@@ -79,7 +79,7 @@ def _check_order(scan: Scan) -> None:
         field = scan.with_sort_columns().arrow_schema.field(key.column)
         if not is_exact(field.type):
             raise UnsupportedError(
-                f"{scan.label}: Spark does not represent the values of column {key.column!r} "
+                f"{scan.state.identifier}: Spark does not represent the values of column {key.column!r} "
                 f"({field.type}) exactly, so it cannot sort by them; read the scan with to_arrow()"
             )
 
@@ -95,7 +95,7 @@ def _read_files(session: SparkSession, scan: Scan, *, native: bool | None) -> Da
     warn_of_rows_left_out(scan)
     target = build_visible_schema(scan.arrow_schema)
     schema = to_spark_schema(target)
-    is_local = scan.io.capabilities.is_local
+    is_local = scan.state.io.capabilities.is_local
     is_native = scan.limit is None and (is_local if native is None else native)
     if is_native:
         files, splits = separate_native_files(scan)
@@ -120,7 +120,9 @@ def separate_native_files(scan: Scan) -> tuple[list[str], list[BucketSplit]]:
     if not _can_read_natively(scan):
         return [], splits
     own_splits = [split for split in splits if not split.is_fallback]
-    schemas = scan.schemas.get_all(file.schema_id for split in own_splits for file in split.files)
+    schemas = scan.state.schemas.get_all(
+        file.schema_id for split in own_splits for file in split.files
+    )
     same_ids = {number for number, schema in schemas.items() if _has_same_columns(scan, schema)}
     partitions = filter_partitions((s.partition for s in splits), scan.schema, scan.predicate)
     files, other_splits = list[str](), list[BucketSplit]()
@@ -130,7 +132,7 @@ def separate_native_files(scan: Scan) -> tuple[list[str], list[BucketSplit]]:
         # files of other branches have other schemas
         path = None if split.is_fallback else _find_raw_file(scan, split)
         if path is not None and split.files[0].schema_id in same_ids:
-            scan.io.check_readable(path)  # Spark opens it
+            scan.state.io.check_readable(path)  # Spark opens it
             files.append(path)
         else:
             other_splits.append(split)
@@ -169,7 +171,7 @@ def _find_raw_file(scan: Scan, split: BucketSplit) -> str | None:
         or not is_file_raw_convertible(split.files, file, scan.schema)
     ):
         return None
-    path = scan.paths.data_file(scan.schema, split.partition, split.bucket, file)
+    path = scan.state.paths.data_file(scan.schema, split.partition, split.bucket, file)
     is_misread = _GLOB_CHARACTERS & set(path) or file.file_name.startswith(_HIDDEN_PREFIXES)
     return path if path.endswith(".parquet") and not is_misread else None
 

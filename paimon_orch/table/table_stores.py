@@ -251,15 +251,18 @@ class TableStores:
         planner = ScanPlanner(self.manifests, schema or self.get_schema())
         return planner.splits(snapshot or self.get_snapshot())
 
-    def reader(self) -> "FileReader":
-        """Return a reader of data files that converts rows to the newest schema."""
+    def reader(self, schemas: Mapping[int, TableSchema] | None = None) -> "FileReader":
+        """Return a reader of data files that converts rows to the newest schema.
+
+        ``schemas`` are those of the files, if the caller has read them.
+        """
         from paimon_orch.files.data_file_reader import FileReader
 
         return FileReader(
             self.io,
             self.paths,
             self.get_schema(),
-            self.schemas,
+            self.schemas if schemas is None else schemas,
             batch_sizes=self.batch_sizes,
         )
 

@@ -16,6 +16,7 @@ from support.golden import (
     expected_rows,
     table_name,
 )
+from support.golden_bitmaps import order_bitmaps
 
 from paimon_orch import Catalog
 from paimon_orch.steps.common.executor import InProcessExecutor
@@ -47,7 +48,11 @@ def tables() -> Iterator[Any]:
 
 def assert_holds(table: Table, rows: list[list[Any]], snapshot: int | None = None) -> None:
     result = table.scan(snapshot_id=snapshot).to_arrow()
-    assert_rows_equal(rows, canonical_rows(result), [str(field.type) for field in result.schema])
+    types = [str(field.type) for field in result.schema]
+    expected, actual = (
+        order_bitmaps(side, result.column_names) for side in (rows, canonical_rows(result))
+    )
+    assert_rows_equal(expected, actual, types)
 
 
 @pytest.mark.sampled(8)

@@ -2,11 +2,10 @@
 
 import pytest
 
-from paimon_orch.format.types.data_types import parse_type
+from paimon_orch.format.types.data_types import TypeRoot, has_atom, parse_type
 from paimon_orch.metastore.hive_types import (
     LOCAL_TIMESTAMP,
     TIMESTAMP,
-    has_local_timestamp,
     to_hive_type,
 )
 
@@ -37,6 +36,6 @@ def test_types_of_hive_3(paimon: str, hive: str) -> None:
 
 def test_hive_2_has_one_type_of_timestamps() -> None:
     nested = parse_type("MAP<INT, ROW<a ARRAY<TIMESTAMP_LTZ(3)>>>")
-    assert has_local_timestamp(nested)
+    assert has_atom(nested, TypeRoot.TIMESTAMP_LTZ)
     assert to_hive_type(nested, TIMESTAMP) == "map<int,struct<a:array<timestamp>>>"
-    assert not has_local_timestamp(parse_type("MAP<INT, TIMESTAMP(3)>"))
+    assert not has_atom(parse_type("MAP<INT, TIMESTAMP(3)>"), TypeRoot.TIMESTAMP_LTZ)

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from support.golden import canonical_rows, copy_warehouse, golden_tables, table_name
+from support.golden_bitmaps import order_bitmap
 from support.golden_limits import MERGED_BY_ENGINES, refusal_pattern
 from support.peers.peers import Peer
 
@@ -62,7 +63,7 @@ def rows_for(java20: Peer, warehouse: Path, name: str) -> list[str]:
 
 
 def text(record: dict[str, Any]) -> str:
-    return json.dumps(record, ensure_ascii=False, sort_keys=True)
+    return json.dumps(order_bitmap(record), ensure_ascii=False, sort_keys=True)
 
 
 def our_rows(table: Table) -> list[str]:

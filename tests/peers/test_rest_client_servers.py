@@ -55,7 +55,7 @@ def test_servers_accept_our_requests(
     server = start_rest_server(name, keys=keys)
     client = RestClient.connect(server.options)
     body = {"name": database, "options": {"a": "\u00e4"}}
-    client.post(resource_paths.databases(), body)
+    client.post(resource_paths.DATABASES, body)
     for number in range(3):
         create_table(client, database, f"t{number}")
 
@@ -68,10 +68,10 @@ def test_servers_accept_our_requests(
         client.get(resource_paths.table(database, "other"))
     assert (missing.value.resource_type, missing.value.resource_name) == ("TABLE", "other")
     with pytest.raises(RestNotFoundError) as empty:
-        client.get(resource_paths.snapshot(database, "t1"))
+        client.get(resource_paths.table(database, "t1", "snapshot"))
     assert empty.value.resource_type == "SNAPSHOT"
     with pytest.raises(RestAlreadyExistsError):
-        client.post(resource_paths.databases(), body)
+        client.post(resource_paths.DATABASES, body)
     client.delete(resource_paths.table(database, "t1"))
     with pytest.raises(RestNotFoundError):
         client.get(resource_paths.table(database, "t1"))

@@ -63,7 +63,7 @@ class DataTokenCredentials:
             return entry.token.options
 
     def _request_token(self, now_millis: float) -> _Token:
-        path = resource_paths.token(self.database, self.object_name)
+        path = resource_paths.table(self.database, self.object_name, "token")
         try:
             answer = self.client.get(path)
         except NotFoundError as error:

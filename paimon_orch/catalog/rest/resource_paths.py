@@ -32,71 +32,19 @@ def _encode_name(name: str) -> str:
     return encode_component(name).replace("+", "%20")
 
 
-def databases() -> str:
-    """Return the path that lists and creates databases."""
-    return "databases"
+DATABASES, RENAME = "databases", "tables/rename"
 
 
 def database(name: str) -> str:
     """Return the path of a database."""
-    return build_path("databases", name)
+    return build_path(DATABASES, name)
 
 
 def tables(database_name: str) -> str:
-    """Return the path that lists and creates the tables of a database."""
+    """Return the path of the tables of a database."""
     return f"{database(database_name)}/tables"
 
 
-def rename() -> str:
-    """Return the path that renames a table."""
-    return "tables/rename"
-
-
-def table(database_name: str, name: str) -> str:
-    """Return the path that loads, alters and drops a table."""
-    return f"{tables(database_name)}/{build_path(name)}"
-
-
-def commit(database_name: str, name: str) -> str:
-    """Return the path that commits a snapshot."""
-    return f"{table(database_name, name)}/commit"
-
-
-def snapshot(database_name: str, name: str) -> str:
-    """Return the path of the newest snapshot."""
-    return f"{table(database_name, name)}/snapshot"
-
-
-def rollback(database_name: str, name: str) -> str:
-    """Return the path that rolls a table back to a snapshot or tag."""
-    return f"{table(database_name, name)}/rollback"
-
-
-def token(database_name: str, name: str) -> str:
-    """Return the path of the credentials for a table's files."""
-    return f"{table(database_name, name)}/token"
-
-
-def partitions(database_name: str, name: str) -> str:
-    """Return the path that lists partitions."""
-    return f"{table(database_name, name)}/partitions"
-
-
-def mark_done(database_name: str, name: str) -> str:
-    """Return the path that marks partitions as done."""
-    return f"{partitions(database_name, name)}/mark"
-
-
-def branches(database_name: str, name: str) -> str:
-    """Return the path that lists and creates branches."""
-    return f"{table(database_name, name)}/branches"
-
-
-def branch(database_name: str, name: str, branch_name: str) -> str:
-    """Return the path that deletes a branch."""
-    return f"{branches(database_name, name)}/{build_path(branch_name)}"
-
-
-def forward(database_name: str, name: str, branch_name: str) -> str:
-    """Return the path that fast-forwards the main branch to a branch."""
-    return f"{branch(database_name, name, branch_name)}/forward"
+def table(database_name: str, name: str, *parts: str) -> str:
+    """Return the path of a table or, with ``parts``, of what belongs to it, such as a branch."""
+    return f"{tables(database_name)}/{build_path(name, *parts)}"

@@ -53,7 +53,7 @@ class RestBackend:
 
     def list_databases(self) -> list[str]:
         """Ask for the names of all databases, page by page."""
-        return _to_names(self._list(resource_paths.databases(), "databases"))
+        return _to_names(self._list(resource_paths.DATABASES, "databases"))
 
     def has_database(self, database: str) -> bool:
         """Ask for a database."""
@@ -66,7 +66,7 @@ class RestBackend:
     def create_database(self, database: str) -> bool:
         """Ask the server to create a database."""
         try:
-            self.client.post(resource_paths.databases(), {"name": database, "options": {}})
+            self.client.post(resource_paths.DATABASES, {"name": database, "options": {}})
         except AlreadyExistsError:
             return False
         return True
@@ -179,7 +179,7 @@ class RestBackend:
             "destination": _encode_identifier(target),
         }
         try:
-            self.client.post(resource_paths.rename(), message)
+            self.client.post(resource_paths.RENAME, message)
         except AlreadyExistsError:
             return False
         return True

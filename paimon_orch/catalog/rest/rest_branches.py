@@ -17,16 +17,18 @@ class RestBranches:
 
     def create(self, name: str, tag: str | None) -> None:
         """Create a branch, from a tag or without rows."""
-        path = resource_paths.branches(self.database, self.table)
         with refuse_unserved("branches"):
-            self.client.post(path, {"branch": name, "fromTag": tag})
+            self.client.post(self._build_path(), {"branch": name, "fromTag": tag})
 
     def delete(self, name: str) -> None:
         """Delete a branch."""
         with refuse_unserved("branches"):
-            self.client.delete(resource_paths.branch(self.database, self.table, name))
+            self.client.delete(self._build_path(name))
 
     def fast_forward(self, name: str) -> None:
         """Move main to the state of a branch."""
         with refuse_unserved("branches"):
-            self.client.post(resource_paths.forward(self.database, self.table, name), {})
+            self.client.post(self._build_path(name, "forward"), {})
+
+    def _build_path(self, *parts: str) -> str:
+        return resource_paths.table(self.database, self.table, "branches", *parts)

@@ -21,7 +21,7 @@ class RestMarks:
 
     def mark_done(self, specs: Sequence[Mapping[str, str]]) -> None:
         """Mark partitions as done; a server that does not keep partitions ignores this."""
-        path = resource_paths.mark_done(self.database, self.object_name)
+        path = resource_paths.table(self.database, self.object_name, "partitions", "mark")
         try:
             self.client.post(path, {"specs": [dict(spec) for spec in specs]})
         except RestUnsupportedError as error:

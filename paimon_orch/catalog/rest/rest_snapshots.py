@@ -58,7 +58,7 @@ class RestSnapshots:
 
         Raises :class:`CommitOutcomeUnknownError` if the answer is lost or a failure of the server.
         """
-        path = resource_paths.commit(*_locate(self.identifier))
+        path = _build_path(self.identifier, "commit")
         base_uuid = None if base is None else base.additional.get(_UUID)
         content = json.loads(snapshot.to_json())
         if base_uuid is not None:
@@ -88,7 +88,7 @@ class RestSnapshots:
         target: dict[str, Any] = {"type": "snapshot", "snapshotId": snapshot.id}
         if tag is not None:
             target = {"type": "tag", "tagName": tag}
-        path = resource_paths.rollback(*_locate(self.identifier))
+        path = _build_path(self.identifier, "rollback")
         with refuse_unserved("rollbacks"):
             self.client.post(path, {"instant": target, "fromSnapshot": None})
 
@@ -99,7 +99,7 @@ def load_latest_snapshot(client: RestClient, identifier: TableIdentifier) -> Sna
     Raises :class:`NotFoundError` if there is no such table, and
     :class:`SnapshotsNotServedError` if the server does not answer this question.
     """
-    path = resource_paths.snapshot(*_locate(identifier))
+    path = _build_path(identifier, "snapshot")
     try:
         answer = client.get(path)
     except RestNotFoundError as error:
@@ -116,8 +116,8 @@ def load_latest_snapshot(client: RestClient, identifier: TableIdentifier) -> Sna
     return Snapshot.from_json(json.dumps(content).encode(), path)
 
 
-def _locate(identifier: TableIdentifier) -> tuple[str, str]:
-    return identifier.database, identifier.object_name
+def _build_path(identifier: TableIdentifier, action: str) -> str:
+    return resource_paths.table(identifier.database, identifier.object_name, action)
 
 
 def _encode_statistics(change: PartitionStatistics) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
+from paimon_orch.files.nested_arrays import child_fields
 from paimon_orch.files.parquet.thrift_compact import (
     ValueSpan,
     decode_integer,
@@ -30,20 +31,6 @@ _FIXED_LEN_BYTE_ARRAY, _INT96 = 7, 3
 def is_nanosecond_timestamp(arrow_type: pa.DataType) -> bool:
     """Return whether a type is stored as INT96."""
     return isinstance(arrow_type, pa.TimestampType) and arrow_type.unit == "ns"
-
-
-def has_nanosecond_timestamps(arrow_type: pa.DataType) -> bool:
-    """Return whether a type, or a type nested in it, is stored as INT96."""
-    return is_nanosecond_timestamp(arrow_type) or any(
-        has_nanosecond_timestamps(field.type) for field in child_fields(arrow_type)
-    )
-
-
-def child_fields(arrow_type: pa.DataType) -> "list[pa.Field[pa.DataType]]":
-    """Return the fields of a nested type; those of a map are its key and value."""
-    if isinstance(arrow_type, pa.MapType):
-        return [arrow_type.key_field, arrow_type.item_field]
-    return [arrow_type.field(index) for index in range(arrow_type.num_fields)]
 
 
 def int96_storage_type(arrow_type: pa.DataType) -> pa.DataType:

@@ -21,6 +21,7 @@ from paimon_orch.decode_limits import (
     get_max_decompressed_bytes,
 )
 from paimon_orch.errors import UnsupportedError
+from paimon_orch.files.nested_arrays import rebuild_type
 from paimon_orch.files.parquet.deltas import check_delta_count, decode_deltas
 from paimon_orch.files.parquet.footer import Footer
 from paimon_orch.files.parquet.page_headers import (
@@ -259,7 +260,7 @@ def _expand_dictionaries(
     """Yield the rows of a batch of ``size`` bytes in parts, whose texts can be in one array."""
     schema = pa.schema(
         [
-            item if item.name in kept else item.with_type(_expand_type(item.type))
+            item if item.name in kept else item.with_type(rebuild_type(item.type, _find_value_type))
             for item in batch.schema
         ]
     )
@@ -268,23 +269,8 @@ def _expand_dictionaries(
         yield batch.slice(start, rows).cast(schema)
 
 
-def _expand_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type with the values of dictionaries in place of dictionaries."""
-    if isinstance(kind, pa.DictionaryType):
-        return kind.value_type
-    if isinstance(kind, pa.StructType):
-        return pa.struct([item.with_type(_expand_type(item.type)) for item in kind])
-    if isinstance(kind, pa.MapType):
-        parts = [
-            item.with_type(_expand_type(item.type)) for item in (kind.key_field, kind.item_field)
-        ]
-        return pa.map_(*parts)
-    if isinstance(kind, pa.FixedSizeListType):
-        element = kind.value_field.with_type(_expand_type(kind.value_type))
-        return pa.list_(element, kind.list_size)
-    if isinstance(kind, pa.ListType):
-        return pa.list_(kind.value_field.with_type(_expand_type(kind.value_type)))
-    return kind
+def _find_value_type(kind: pa.DataType) -> pa.DataType | None:
+    return kind.value_type if isinstance(kind, pa.DictionaryType) else None
 
 
 def _count_text_bytes(array: pa.Array) -> int:

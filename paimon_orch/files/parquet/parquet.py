@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from paimon_orch.decode_limits import fit_batch_rows
 from paimon_orch.errors import InputError
-from paimon_orch.files.nested_arrays import map_atoms
+from paimon_orch.files.nested_arrays import child_fields, contains_type, map_atoms
 from paimon_orch.files.parquet import int96
 from paimon_orch.files.parquet.byte_ranges import ByteRange, join_ranges
 from paimon_orch.files.parquet.footer import PARQUET_MAGIC, Footer
@@ -27,8 +27,6 @@ from paimon_orch.files.parquet.footer_fields import FileLayout
 from paimon_orch.files.parquet.footer_sink import FooterSink
 from paimon_orch.files.parquet.int96 import (
     INT96_BYTES_TYPE,
-    child_fields,
-    has_nanosecond_timestamps,
     int96_storage_type,
     is_nanosecond_timestamp,
     patch_int96_types,
@@ -314,7 +312,9 @@ class ParquetFileWriter:
         self._writer: pq.ParquetWriter | None = None
         self._footers: list[pq.FileMetaData] = []
         self._groups = RowGroupAssembly(self._sink)
-        self._has_int96 = any(has_nanosecond_timestamps(field.type) for field in self._arrow_schema)
+        self._has_int96 = any(
+            contains_type(field.type, is_nanosecond_timestamp) for field in self._arrow_schema
+        )
         can_repeat = pages is None and not self._has_int96
         repeated = find_repeated_keys(fields) if can_repeat else NOTHING_REPEATED
         self._columns = RepeatedColumns.of(self._schema, repeated)

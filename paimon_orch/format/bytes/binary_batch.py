@@ -13,7 +13,6 @@ from paimon_orch.format.arrays import (
     Int32Array,
     Int64Array,
     UInt8Array,
-    UInt32Array,
     UInt64Array,
 )
 
@@ -57,11 +56,6 @@ class BinaryBatch:
     @cached_property
     def _little_endian_longs(self) -> Int64Array:
         return np.ndarray((len(self.data) - 7,), "<i8", self.data, strides=(1,))
-
-    @cached_property
-    def words32(self) -> UInt32Array:
-        """The little-endian 32-bit number that starts at each byte."""
-        return np.ndarray((len(self.data) - 3,), "<u4", self.data, strides=(1,))
 
     @cached_property
     def words64(self) -> UInt64Array:

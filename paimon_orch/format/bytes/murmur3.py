@@ -1,4 +1,4 @@
-"""Paimon's murmur3 of one byte string, of an array, and of rows of 32-bit words.
+"""Paimon's murmur3 of one byte string, and of rows of 32-bit words.
 
 It is 32-bit murmur3 with seed 42, except for the one to three bytes after the last whole word:
 each is sign-extended and mixed in as a separate word. Packages like ``mmh3`` return a different
@@ -10,10 +10,8 @@ See docs/format/buckets.md#hash.
 import struct
 
 import numpy as np
-import pyarrow as pa
 
 from paimon_orch.format.arrays import Int64Array, UInt32Array
-from paimon_orch.format.bytes.binary_batch import BinaryBatch, chunk_longest_first
 
 _MASK = 0xFFFFFFFF
 _SEED = 42
@@ -37,15 +35,6 @@ def hash_bytes(data: bytes) -> int:
     return state ^ state >> 16
 
 
-def hash_binary_array(values: pa.BinaryArray) -> UInt32Array:
-    """Return the hash of each value of an array without nulls."""
-    batch = BinaryBatch.from_arrow(values)
-    hashes = np.empty(len(batch.starts), np.uint32)
-    for rows in chunk_longest_first(batch.lengths):
-        hashes[rows] = _hash_byte_strings(batch, batch.starts[rows], batch.lengths[rows])
-    return hashes
-
-
 def hash_fixed_rows(words: UInt32Array) -> UInt32Array:
     """Return the hash of each row of a matrix of words."""
     state = np.full(len(words), _SEED, np.uint32)
@@ -58,33 +47,19 @@ def hash_variable_rows(words: UInt32Array, starts: Int64Array, counts: Int64Arra
     """Return the hash of each row; row ``i`` has ``counts[i]`` words from ``starts[i]``."""
     order = np.argsort(-counts, kind="stable")
     sorted_counts = counts[order]
-    state = _hash_words(words, starts[order], sorted_counts, stride=1)
+    state = _hash_words(words, starts[order], sorted_counts)
     hashes = np.empty(len(order), np.uint32)
     hashes[order] = _finalize(state, (sorted_counts << 2).astype(np.uint32))
     return hashes
 
 
-def _hash_byte_strings(batch: BinaryBatch, starts: Int64Array, lengths: Int64Array) -> UInt32Array:
-    """Hash values in descending order of their lengths."""
-    counts = lengths >> 2
-    state = _hash_words(batch.words32, starts, counts, stride=4)
-    for byte in range(3):
-        rows = np.flatnonzero(lengths & 3 > byte)
-        if len(rows):
-            block = batch.data[(starts + 4 * counts)[rows] + byte].view(np.int8)
-            state[rows] = _mix(state[rows], block.astype(np.int32).view(np.uint32))
-    return _finalize(state, lengths.astype(np.uint32))
-
-
-def _hash_words(
-    words: UInt32Array, starts: Int64Array, counts: Int64Array, *, stride: int
-) -> UInt32Array:
-    """Mix in the whole words of values that are sorted by descending count."""
+def _hash_words(words: UInt32Array, starts: Int64Array, counts: Int64Array) -> UInt32Array:
+    """Mix in the words of rows that are sorted by descending count."""
     state = np.full(len(starts), _SEED, np.uint32)
     active = len(starts)
     for index in range(int(counts[0]) if active else 0):
         active = int(np.searchsorted(-counts[:active], -index, side="left"))
-        state[:active] = _mix(state[:active], words[starts[:active] + stride * index])
+        state[:active] = _mix(state[:active], words[starts[:active] + index])
     return state
 
 

@@ -33,7 +33,6 @@ from paimon_orch.format.file_index.index_keys import (
     Keys,
     get_key_codec,
 )
-from paimon_orch.format.java_hash import compute_index_hash_map_order, compute_java_hash_codes
 from paimon_orch.format.types.data_types import AtomicType
 from paimon_orch.format.types.predicate import Operator
 
@@ -47,7 +46,7 @@ _NOT_STORED = -1
 
 
 class _StoredBitmaps(NamedTuple):
-    """Values in the order of Java's hash table, and their stored bitmaps."""
+    """Ascending values, and their stored bitmaps."""
 
     keys: Keys
     offsets: Int64Array
@@ -66,7 +65,7 @@ def encode_bitmap_index(
     """
     if version not in (1, 2):
         raise InputError(f"bitmap indexes have version 1 or 2, not {version}")
-    bodies, codec = _build_stored_bitmaps(column, data_type), get_key_codec(data_type)
+    bodies, codec = _build_stored_bitmaps(column), get_key_codec(data_type)
     head = _HEAD.pack(version, column.row_count, len(bodies.keys), bodies.null is not None)
     if version == 1:
         null = b"" if bodies.null is None else _INT32.pack(bodies.null[0])
@@ -76,14 +75,10 @@ def encode_bitmap_index(
     return head + null + _encode_blocks(bodies, codec, block_size) + bodies.data
 
 
-def _build_stored_bitmaps(column: EncodedColumn, data_type: AtomicType) -> _StoredBitmaps:
-    codes, keys = column.codes, column.keys
+def _build_stored_bitmaps(column: EncodedColumn) -> _StoredBitmaps:
+    codes, (keys, order) = column.codes, _sort_keys(column.keys)
     valid = codes >= 0
     valid_codes = codes if valid.all() else codes[valid]
-    repeats_last = len(valid_codes) > 0 and bool((valid_codes[:-1] == valid_codes[-1]).any())
-    order = compute_index_hash_map_order(
-        compute_java_hash_codes(keys, data_type), queried_after_insert=repeats_last
-    )
     rank = np.empty(len(order), np.int32)
     rank[order] = np.arange(len(order))
     rows = argsort_codes(rank[valid_codes], len(order))
@@ -101,8 +96,16 @@ def _build_stored_bitmaps(column: EncodedColumn, data_type: AtomicType) -> _Stor
     offsets, lengths = -1 - rows[starts].astype(np.int64), np.full(len(order), _NOT_STORED)
     offsets[several] = len(null_data) + np.cumsum(sizes) - sizes
     lengths[several] = sizes
-    ordered = keys.take(to_arrow_array(order)) if isinstance(keys, pa.BinaryArray) else keys[order]
-    return _StoredBitmaps(ordered, offsets, lengths, null, null_data + data)
+    return _StoredBitmaps(keys, offsets, lengths, null, null_data + data)
+
+
+def _sort_keys(keys: Keys) -> tuple[Keys, Int64Array]:
+    """Return the keys in ascending order, and the index of each among the given keys."""
+    if isinstance(keys, pa.BinaryArray):
+        order = to_numpy(pc.array_sort_indices(keys)).astype(np.int64)
+        return keys.take(to_arrow_array(order)), order
+    order = np.argsort(keys, kind="stable")
+    return keys[order], order
 
 
 def argsort_codes(codes: npt.NDArray[np.integer], count: int) -> Int64Array:
@@ -136,14 +139,7 @@ def _encode_entries(codec: KeyCodec, keys: Keys, *numbers: Int64Array) -> tuple[
 
 def _encode_blocks(bodies: _StoredBitmaps, codec: KeyCodec, block_size: int) -> bytes:
     """Return the directory of the blocks, and the blocks: entries sorted by value."""
-    keys = bodies.keys
-    if isinstance(keys, pa.BinaryArray):
-        order = to_numpy(pc.array_sort_indices(keys))
-        keys = keys.take(to_arrow_array(order))
-    else:
-        order = np.argsort(keys, kind="stable")
-        keys = keys[order]
-    entries, ends = _encode_entries(codec, keys, bodies.offsets[order], bodies.lengths[order])
+    entries, ends = _encode_entries(codec, bodies.keys, bodies.offsets, bodies.lengths)
     directory, blocks, size, first = bytearray(), bytearray(), 0, 0
     begins = np.concatenate([[0], ends])
     count = 0

@@ -29,7 +29,7 @@ from paimon_orch.format.file_index.index_options import (
     BLOOM_FILTER_ITEMS,
     RANGE_BITMAP_CHUNK_SIZE,
     IndexSpec,
-    compute_container_order,
+    group_by_column,
 )
 from paimon_orch.format.file_index.range_bitmap import RangeBitmapIndex, encode_range_bitmap_index
 from paimon_orch.format.types.data_types import AtomicType, Field
@@ -147,7 +147,7 @@ class FileIndexBuilder:
         self._rows = 0
         self._columns = [
             (name, _ColumnIndexBuilder(indexes, indexes[0].value_type(fields)))
-            for name, indexes in compute_container_order(specs)
+            for name, indexes in group_by_column(specs)
         ]
         for spec in specs:
             spec.value_type(fields)

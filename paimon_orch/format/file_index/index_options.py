@@ -6,11 +6,8 @@ See docs/format/file-index.md#options-of-file-indexes.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
 from paimon_orch.errors import InputError
 from paimon_orch.format.file_index.index_keys import BITMAP, INDEX_TYPES, check_indexable_type
-from paimon_orch.format.java_hash import compute_index_hash_map_order, compute_java_string_hash
 from paimon_orch.format.options import Options
 from paimon_orch.format.options.option_builders import honoured
 from paimon_orch.format.options.value_type import INTEGER, MEMORY, NUMBER
@@ -126,58 +123,12 @@ def _parse_settings(
     yield from settings.items()
 
 
-def compute_container_order(specs: Sequence[IndexSpec]) -> list[tuple[str, list[IndexSpec]]]:
-    """Return the columns in container order, each with its indexes.
+def group_by_column(specs: Sequence[IndexSpec]) -> list[tuple[str, list[IndexSpec]]]:
+    """Return the names in the container, each with its indexes, whose types are in a fixed order.
 
-    See docs/format/java-hash-order.md#order-in-the-container.
+    Java writes the names in the order of hash tables; readers accept any order.
     """
-    pairs = list(dict.fromkeys((spec.column, spec.key) for spec in specs))
-    declared = [
-        pairs[i] for i in _compute_put_if_absent_order([_hash_column_key(*pair) for pair in pairs])
-    ]
-    calls: list[str] = []
-    for index in INDEX_TYPES:
-        of_type = {(spec.column, spec.key) for spec in specs if spec.index == index}
-        indexed_pairs = [pair for pair in declared if pair in of_type]
-        for column in _compute_put_order(
-            list(dict.fromkeys(column for column, _ in indexed_pairs))
-        ):
-            keys = [key for name, key in indexed_pairs if name == column and key is not None]
-            nested = [f"{column}[{key}]" for key in _compute_put_order(keys)]
-            calls += _compute_put_order(nested) if nested else [column]
-    names = list(dict.fromkeys(calls))
-    repeats_last = bool(calls) and calls[-1] in calls[:-1]
-    order = _compute_put_if_absent_order(
-        [compute_java_string_hash(name) for name in names], queried_after_insert=repeats_last
-    )
-    by_type = sorted(specs, key=lambda spec: INDEX_TYPES.index(spec.index))
-    ordered = [names[i] for i in order]
-    return [(name, [spec for spec in by_type if spec.name == name]) for name in ordered]
-
-
-def _hash_column_key(column: str, key: str | None) -> int:
-    nested = 0 if key is None else compute_java_string_hash(key)
-    code = 31 * (31 + compute_java_string_hash(column)) + nested
-    return (31 * code + (1237 if key is None else 1231)) & 0xFFFFFFFF
-
-
-def _compute_put_if_absent_order(
-    hashes: Sequence[int], *, queried_after_insert: bool = False
-) -> list[int]:
-    order: list[int] = compute_index_hash_map_order(
-        np.array(hashes, np.uint32), queried_after_insert=queried_after_insert
-    ).tolist()
-    return order
-
-
-def _compute_put_order(names: Sequence[str]) -> list[str]:
-    """Return the names in the order of a hash table that appends to chains."""
-    capacity = 16
-    while len(names) * 4 > capacity * 3:
-        capacity *= 2
-
-    def compute_slot(name: str) -> int:
-        code = compute_java_string_hash(name)
-        return (code ^ code >> 16) & (capacity - 1)
-
-    return sorted(names, key=compute_slot)
+    indexes: dict[str, list[IndexSpec]] = {}
+    for spec in sorted(specs, key=lambda spec: INDEX_TYPES.index(spec.index)):
+        indexes.setdefault(spec.name, []).append(spec)
+    return list(indexes.items())

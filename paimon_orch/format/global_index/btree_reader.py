@@ -97,7 +97,7 @@ class BTreeReader:
             block = self._read_block(number)
             start, end = self._find_entries(keys, block)
             if start < end:
-                yield block.read_positions(start, end)
+                yield block.read_counted_positions(start, end)[1]
 
     def _read_block(self, number: int) -> SortedBlock:
         return SortedBlock.decode(read_block(self._source, *self._find_block(number)))

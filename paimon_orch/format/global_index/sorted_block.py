@@ -76,10 +76,6 @@ class SortedBlock:
         chosen = data[np.repeat(places - before, lengths) + np.arange(int(lengths.sum()))]
         return build_binary_array(chosen.tobytes(), lengths)
 
-    def read_positions(self, start: int, end: int) -> Positions:
-        """Return the positions in the values of some entries, in the order of the entries."""
-        return self.read_counted_positions(start, end)[1]
-
     def read_counted_positions(self, start: int, end: int) -> tuple[Int64Array, Positions]:
         """Return the number of positions of each entry, and the positions."""
         data, ends = np.frombuffer(self.data, np.uint8), self.offsets[start + 1 : end + 1]

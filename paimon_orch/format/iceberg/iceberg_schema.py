@@ -18,6 +18,7 @@ from paimon_orch.format.types.data_types import (
     MultisetType,
     RowType,
     TypeRoot,
+    list_nested_fields,
     type_to_sql,
 )
 
@@ -134,18 +135,7 @@ def _iterate_fields(fields: Sequence[Field]) -> Iterator[Field]:
     """Yield columns and, at any depth, the fields of ROWs."""
     for field in fields:
         yield field
-        yield from _iterate_row_fields(field.type)
-
-
-def _iterate_row_fields(data_type: DataType) -> Iterator[Field]:
-    match data_type:
-        case RowType(fields=fields):
-            yield from _iterate_fields(fields)
-        case ArrayType(element=element) | MultisetType(element=element):
-            yield from _iterate_row_fields(element)
-        case MapType(key=key, value=value):
-            yield from _iterate_row_fields(key)
-            yield from _iterate_row_fields(value)
+        yield from _iterate_fields(list_nested_fields(field.type))
 
 
 class _SchemaWriter:

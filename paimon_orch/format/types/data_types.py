@@ -149,6 +149,32 @@ def is_blob(data_type: DataType) -> bool:
     return isinstance(data_type, AtomicType) and data_type.name == TypeRoot.BLOB
 
 
+def list_child_types(data_type: DataType) -> list[DataType]:
+    """Return the types of which a nested type consists; other types have none."""
+    match data_type:
+        case ArrayType() | MultisetType() | VectorType():
+            return [data_type.element]
+        case MapType():
+            return [data_type.key, data_type.value]
+        case RowType():
+            return [field.type for field in data_type.fields]
+    return []
+
+
+def has_atom(data_type: DataType, root: TypeRoot) -> bool:
+    """Return whether a type is or contains an atomic type."""
+    if isinstance(data_type, AtomicType):
+        return data_type.name == root
+    return any(has_atom(child, root) for child in list_child_types(data_type))
+
+
+def list_nested_fields(data_type: DataType) -> list[Field]:
+    """Return the fields of the outermost ROWs in a type."""
+    if isinstance(data_type, RowType):
+        return list(data_type.fields)
+    return [x for child in list_child_types(data_type) for x in list_nested_fields(child)]
+
+
 def _refuse_nested_blobs(data_type: DataType, children: Iterable[DataType]) -> None:
     if any(map(is_blob, children)):
         raise UnsupportedError(f"columns of type {type_to_sql(data_type)} are not supported")

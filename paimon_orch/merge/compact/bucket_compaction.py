@@ -174,7 +174,11 @@ class BucketCompaction:
         elif file.level != output:
             if self._should_write_changelog([file]):
                 self._merge_sections([[[file]]], rewrite=False)
-            elif file.level == 0 and self._needs_lookup and self._options.has_deletion_vectors:
+            elif (
+                file.level == 0
+                and self._options.has_deletion_vectors
+                and self._task.higher_level_files
+            ):
                 self._mark_replaced_rows(file)
             self._outcome.before.append(file)
             self._outcome.after.append(file.with_level(output))
@@ -191,10 +195,6 @@ class BucketCompaction:
             merges_values = self._task.higher_level_files and not self._engine.newest_row_wins
             return bool(merges_values) or (self._options.has_deletion_vectors and may_delete)
         return is_top and file.file_name in self._vectors.vectors
-
-    @property
-    def _needs_lookup(self) -> bool:
-        return self._options.needs_lookup and bool(self._task.higher_level_files)
 
     def _should_write_changelog(self, files: Iterable[DataFileMeta]) -> bool:
         """Return whether merging these files writes changelog."""

@@ -34,10 +34,6 @@ class ChangelogProducer:
     schema: TableSchema
     max_level: int
 
-    @property
-    def _is_lookup(self) -> bool:
-        return self.schema.typed_options.changelog_producer == "lookup"
-
     def compute_changes(self, step: MergeBatch, merged: pa.Table) -> pa.Table:
         """Return +I, -U, +U and -D rows in key order; ``merged`` has one row per group of ``step``.
 
@@ -45,8 +41,8 @@ class ChangelogProducer:
         table's options can leave out -U and -D rows.
         """
         options = self.schema.typed_options
-        levels = step.levels[step.order]
-        is_before = levels > 0 if self._is_lookup else levels == self.max_level
+        levels, is_lookup = step.levels[step.order], options.changelog_producer == "lookup"
+        is_before = levels > 0 if is_lookup else levels == self.max_level
         touched = np.logical_or.reduceat(~is_before, step.starts)
         before = _last_flagged_row(step, is_before)
         before[before != _NO_ROW] = np.where(

@@ -30,7 +30,6 @@ from paimon_orch.merge.engine.partial_update import (
 )
 from paimon_orch.merge.engine.record_level_expire import RecordLevelExpire
 from paimon_orch.merge.engine.retracts import (
-    drop_batch_retracts,
     drop_ignored_rows,
     drop_retracts,
     find_retracts,
@@ -118,7 +117,9 @@ class MergeEngine:
         has_lookup = self.schema.typed_options.needs_lookup and self._name != "first-row"
         if has_lookup and self.are_levels_ordered:
             step = keep_newest_level(step)
-        return drop_batch_retracts(step) if should_drop_retracts(self.schema) else step
+        return (
+            filter_batch(step, ~find_retracts(step)) if should_drop_retracts(self.schema) else step
+        )
 
     def merge(
         self, step: MergeBatch, *, merges_single_rows: bool = False, deletes: bool = True

@@ -9,7 +9,7 @@ from paimon_orch.format.arrays import Mask, to_arrow_array, to_numpy
 from paimon_orch.format.options.core_options import IGNORE_UPDATE_BEFORE
 from paimon_orch.format.row.row_kind import RowKind, is_retract
 from paimon_orch.format.schema import VALUE_KIND, TableSchema
-from paimon_orch.merge.sort.sort_merge_reader import MergeBatch, filter_batch
+from paimon_orch.merge.sort.sort_merge_reader import MergeBatch
 
 
 def drop_ignored_rows(rows: pa.Table, schema: TableSchema) -> pa.Table:
@@ -34,11 +34,6 @@ def find_retracts(step: MergeBatch) -> Mask:
     """Return a mask of the -U and -D rows, in the order of ``step.order``."""
     mask: Mask = is_retract(step.rows.column(VALUE_KIND.name))[step.order]
     return mask
-
-
-def drop_batch_retracts(step: MergeBatch) -> MergeBatch:
-    """Drop -U and -D rows; a key with no remaining row is dropped."""
-    return filter_batch(step, ~find_retracts(step))
 
 
 def drop_retracts(rows: pa.Table) -> pa.Table:

@@ -125,7 +125,7 @@ def warn_of_rows_left_out(rows: BaseScan) -> None:
     if left_out and isinstance(rows, Scan | IncrementalScan):
         visibility = Visibility(rows.schema, rows.merge_level_0)
         merge = "the option merge-level-0" if visibility.can_merge_more else None
-        text = describe_unseen_rows_in_scan(rows.label, left_out, merge)
+        text = describe_unseen_rows_in_scan(rows.state.label, left_out, merge)
         logger.warning("%s", text)
 
 

@@ -31,7 +31,6 @@ from paimon_orch.spark.datasource.stream_follower import (
 )
 from paimon_orch.table.bucket_readers.append_reader import add_constant_row_kind
 from paimon_orch.table.chain.chain_branches import find_chain_branches
-from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.older_state import apply_older_options
 from paimon_orch.table.scan.base_scan import ROW_KIND
 from paimon_orch.table.scan.bucket_split import BucketSplit
@@ -41,6 +40,7 @@ from paimon_orch.table.scan.scan import Scan
 from paimon_orch.table.scan.scan_planner import ALL_LEVELS, ScanPlanner, build_bucket_splits
 from paimon_orch.table.scan.split_generator import divide_splits, pack_splits
 from paimon_orch.table.system_table import SystemTable
+from paimon_orch.table.table_state import build_table_state
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import ReadLimit
@@ -95,15 +95,10 @@ def _build_incremental(scan: Scan) -> IncrementalScan:
     producer = scan.schema.typed_options.changelog_producer
     span = SnapshotRange("delta" if producer == "none" else "changelog")
     return IncrementalScan(
-        label=scan.label,
-        io=scan.io,
-        paths=scan.paths,
-        schemas=scan.schemas,
-        schema=scan.schema,
+        state=scan.state,
         snapshot_range=span,
         fields=scan.fields,
         predicate=scan.predicate,
-        batch_sizes=scan.batch_sizes,
     )
 
 
@@ -206,7 +201,7 @@ class PaimonStreamReader(DataSourceStreamReader, _AvailableNow):
 
     def _plan_overwrite(self, snapshot: Snapshot) -> list[StreamInputPartition]:
         """Plan the added rows of an overwrite and, in primary-key tables, its deleted rows."""
-        scan, manifests = self._full_scan, self._manifests
+        scan, manifests = self._full_scan, self._full_scan.state.manifests
         entries = [entry for entry in manifests.read_delta_entries(snapshot) if entry.bucket >= 0]
         deleted = [entry for entry in entries if entry.kind is FileKind.DELETE]
         added = self._plan_full_parts(
@@ -231,7 +226,7 @@ class PaimonStreamReader(DataSourceStreamReader, _AvailableNow):
             snapshot.schema_id for snapshot in snapshots if snapshot.schema_id > scan.schema.id
         }
         for number in sorted(newer):
-            for field in scan.schemas.get(number).fields:
+            for field in scan.state.schemas.get(number).fields:
                 expected = types.get(field.id, field.type)
                 if field.type.with_nullable(True) != expected.with_nullable(True):
                     raise PaimonError(
@@ -251,7 +246,7 @@ class PaimonStreamReader(DataSourceStreamReader, _AvailableNow):
         is_past = follower.mode == FROM_SNAPSHOT_FULL or snapshot.id != follower.newest()
         if is_past:
             self._check_changelog_producer(snapshot)
-        splits = ScanPlanner(self._manifests, schema).splits(
+        splits = ScanPlanner(self._full_scan.state.manifests, schema).splits(
             snapshot, levels=_choose_levels(schema)
         )
         in_buckets = [split for split in splits if split.bucket >= 0]
@@ -261,17 +256,13 @@ class PaimonStreamReader(DataSourceStreamReader, _AvailableNow):
         """Raise an error if the rows that the first read leaves out have no changelog."""
         scan = self._full_scan
         producer = scan.schema.typed_options.changelog_producer
-        before = scan.schemas.get(snapshot.schema_id).typed_options.changelog_producer
+        before = scan.state.schemas.get(snapshot.schema_id).typed_options.changelog_producer
         if before != producer and _choose_levels(scan.schema) != ALL_LEVELS:
             raise PaimonError(
                 f"{self._follower.table.identifier}: option 'changelog-producer' was {before!r} at "
                 f"snapshot {snapshot.id} and is {producer!r} now, so the changes after the snapshot "
                 "are unknown; start the query with a newer snapshot or with scan-mode latest-full"
             )
-
-    @property
-    def _manifests(self) -> ManifestReader:
-        return ManifestReader(self._full_scan.io, self._full_scan.paths, is_cached=True)
 
     def _plan_full_parts(
         self, splits: list[BucketSplit], kind: str, schema_id: int | None
@@ -284,7 +275,8 @@ class PaimonStreamReader(DataSourceStreamReader, _AvailableNow):
         scan = self._full_scan
         if schema_id is None:
             return scan
-        return replace(scan, schema=apply_older_options(scan.schema, scan.schemas.get(schema_id)))
+        schema = apply_older_options(scan.schema, scan.state.schemas.get(schema_id))
+        return replace(scan, state=build_table_state(scan.state, schema, scan.snapshot))
 
     def _pack_parts(
         self, splits: list[BucketSplit], kind: str | None, schema_id: int | None = None

@@ -479,7 +479,7 @@ def commit(table: Table, plan: RepairPlan, _results: Sequence[bytes] = ()) -> Re
         action = _PLANNERS[planned.rule](table) if results else planned
         if tag is None and planned.rule in _STATE_RULES:
             latest = table.stores.snapshots.latest()
-            tag = None if latest is None else tag_before_repair(table, latest)
+            tag = None if latest is None else tag_before_repair(table, latest, table.tags.names())
         results.append("not needed any more" if action is None else action.run())
     return RepairResult(plan=plan, results=tuple(results), tag=tag)
 

@@ -18,17 +18,12 @@ RESTORE_FILES = "If a backup has the files, restore them instead."
 _PREFIX = "before-repair-"
 
 
-def tag_before_repair(table: Table, snapshot: Snapshot) -> str:
+def tag_before_repair(table: Table, snapshot: Snapshot, names: Sequence[str]) -> str:
     """Create the tag ``before-repair-<UTC time>`` of the newest snapshot, and return its name.
 
-    Returns the existing one if the snapshot has such a tag: a repair of several steps, or one that
-    is repeated after a failure, needs only one.
+    Returns the one among the ``names`` of all tags if the snapshot has such a tag: a repair of
+    several steps, or one that is repeated after a failure, needs only one.
     """
-    return _tag(table, snapshot, table.tags.names())
-
-
-def _tag(table: Table, snapshot: Snapshot, names: Sequence[str]) -> str:
-    """Create the tag unless one of the existing tags is the same."""
     store = table.stores.snapshots
     candidates = [name for name in names if name.startswith(_PREFIX)]
     tagged = map_concurrently(store.io, store.tag, candidates)
@@ -44,7 +39,7 @@ def _tag(table: Table, snapshot: Snapshot, names: Sequence[str]) -> str:
 def tagged_before_repair(table: Table, snapshot: Snapshot) -> Iterator[str]:
     """Tag the newest snapshot; a tag that was created is deleted if the commit is refused."""
     before = table.tags.names()
-    name = _tag(table, snapshot, before)
+    name = tag_before_repair(table, snapshot, before)
     try:
         yield name
     except REFUSED_COMMIT_ERRORS:

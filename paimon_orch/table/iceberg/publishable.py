@@ -19,14 +19,10 @@ from paimon_orch.format.options.core_options import (
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.data_types import (
-    ArrayType,
-    AtomicType,
-    DataType,
     Field,
-    MapType,
-    MultisetType,
-    RowType,
     TypeRoot,
+    has_atom,
+    list_nested_fields,
     type_to_sql,
 )
 from paimon_orch.table.iceberg.iceberg_settings import (
@@ -94,25 +90,12 @@ def check_avro_types(schema: TableSchema) -> None:
     Raises :class:`UnsupportedError`.
     """
     for field in schema.fields:
-        if _contains_local_timestamp(field.type):
+        if has_atom(field.type, TypeRoot.TIMESTAMP_LTZ):
             raise UnsupportedError(
                 f"column {field.name!r} has type {type_to_sql(field.type)}, which Iceberg readers "
                 "cannot read in Avro files; set 'file.format' to 'parquet' and compact the table "
                 "fully with 'compaction.force-rewrite-all-files' = true"
             )
-
-
-def _contains_local_timestamp(data_type: DataType) -> bool:
-    match data_type:
-        case AtomicType(name=name):
-            return name == TypeRoot.TIMESTAMP_LTZ
-        case ArrayType(element=element) | MultisetType(element=element):
-            return _contains_local_timestamp(element)
-        case MapType(key=key, value=value):
-            return _contains_local_timestamp(key) or _contains_local_timestamp(value)
-        case RowType(fields=fields):
-            return any(_contains_local_timestamp(field.type) for field in fields)
-    return False
 
 
 def check_files_readable(
@@ -164,15 +147,4 @@ def _iterate_names(
     """Yield the ids of columns and nested fields, each with its parent's id and its name."""
     for field in fields:
         yield field.id, (parent, field.name)
-        yield from _iterate_names(_list_nested_fields(field.type), field.id)
-
-
-def _list_nested_fields(data_type: DataType) -> list[Field]:
-    match data_type:
-        case ArrayType(element=element) | MultisetType(element=element):
-            return _list_nested_fields(element)
-        case MapType(key=key, value=value):
-            return [*_list_nested_fields(key), *_list_nested_fields(value)]
-        case RowType(fields=fields):
-            return list(fields)
-    return []
+        yield from _iterate_names(list_nested_fields(field.type), field.id)

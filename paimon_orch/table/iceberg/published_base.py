@@ -6,9 +6,6 @@ See docs/format/iceberg-metadata.md#publishing.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from paimon_orch.errors import (
-    NotFoundError,
-)
 from paimon_orch.format.iceberg.iceberg_metadata import (
     COMMIT_IDENTITY,
     IcebergMetadata,
@@ -82,7 +79,7 @@ def match_timeline(
     for published in reversed(metadata.snapshots):
         if published.id > latest.id:
             continue
-        snapshot = latest if published.id == latest.id else _find_snapshot(snapshots, published.id)
+        snapshot = latest if published.id == latest.id else snapshots.find(published.id)
         if snapshot is None:
             newest = newest or published.id
         elif not matches_commit(published, snapshot):
@@ -101,13 +98,6 @@ def match_timeline(
         is_truncated=len(kept) < len(metadata.snapshots),
         is_verified=is_verified,
     )
-
-
-def _find_snapshot(snapshots: SnapshotStore, snapshot_id: int) -> Snapshot | None:
-    try:
-        return snapshots.get(snapshot_id)
-    except NotFoundError:
-        return None
 
 
 def _rank(base: PublishedBase) -> tuple[bool, int]:

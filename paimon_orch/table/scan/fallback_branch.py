@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.format.options.core_options import DELETION_VECTORS_MERGE_ON_READ
-from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.safe_text import get_logger
-from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 from paimon_orch.table.metadata.time_travel import SnapshotSelector, find_at_time
+from paimon_orch.table.table_state import TableState, build_table_state
+from paimon_orch.table.table_stores import TableStores
 
 logger = get_logger(__name__)
 
@@ -22,10 +22,7 @@ logger = get_logger(__name__)
 class FallbackBranch:
     """The state of the branch that provides missing partitions."""
 
-    paths: TablePaths
-    schemas: SchemaStore
-    schema: TableSchema
-    snapshot: Snapshot | None
+    state: TableState
     merge_level_0: bool | None = None
 
     anchors: "FallbackBranch | None" = None
@@ -34,38 +31,37 @@ class FallbackBranch:
     @classmethod
     def of(
         cls,
-        branch_snapshots: SnapshotStore,
+        stores: TableStores,
         schema: TableSchema,
         *,
         option: str,
         selector: SnapshotSelector,
         snapshot: Snapshot | None,
     ) -> "FallbackBranch | None":
-        """Return the state of the branch, which ``option`` names, at the time of ``snapshot``.
+        """Return the state of the branch ``stores``, which ``option`` names, at the time of ``snapshot``.
 
         Logs a warning and returns None if the branch does not exist. Raises :class:`InputError` if
         its columns differ from those of the table. A tag that the branch lacks, because it was
         created on the table only, selects the branch's snapshot at the time of the tagged one.
         """
-        paths = branch_snapshots.paths
-        branch, schemas = paths.branch, SchemaStore(branch_snapshots.io, paths)
+        branch, schemas = stores.paths.branch, stores.schemas
         if not schemas.ids():
             logger.warning(
                 "%s: the branch %r of option %r does not exist; only the table itself is read",
-                paths.root,
+                stores.paths.root,
                 branch,
                 option,
             )
             return None
-        newest = find_branch_snapshot(branch_snapshots, selector, snapshot)
+        newest = find_branch_snapshot(stores.snapshots, selector, snapshot)
         past = selector and newest is not None
         read = schemas.get(newest.schema_id) if past and newest is not None else schemas.latest()
         _check_same_columns(schema, read, option, branch)
-        return cls(paths=paths, schemas=schemas, schema=read, snapshot=newest)
+        return cls(state=build_table_state(stores, read, newest))
 
     def with_level_0(self, requested: bool | None) -> "FallbackBranch":  # noqa: FBT001 - the option's value
         """Return a copy that includes level 0 or not; None means the options of the branch."""
-        options = self.schemas.latest().typed_options
+        options = self.state.schemas.latest().typed_options
         if requested is None and options.has_deletion_vectors:
             requested = options.get(DELETION_VECTORS_MERGE_ON_READ)
         return replace(self, merge_level_0=requested)

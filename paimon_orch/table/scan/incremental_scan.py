@@ -11,24 +11,19 @@ from typing import Any
 import pyarrow as pa
 
 from paimon_orch.errors import CorruptFileError, InputError, NotFoundError
-from paimon_orch.files.batch_sizes import DEFAULT_BATCH_SIZES, BatchSizes
 from paimon_orch.files.data_file_reader import FileReader
 from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
 from paimon_orch.format.options.core_options import (
     INCREMENTAL_BETWEEN_SCAN_MODE,
     INCREMENTAL_BETWEEN_TAG_TO_SNAPSHOT,
 )
-from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.format.types.arrow import to_arrow_schema
 from paimon_orch.format.types.data_types import Field
 from paimon_orch.format.types.predicate import Predicate, collect_columns, restrict_to_columns
-from paimon_orch.storage import FileIO
 from paimon_orch.table.bucket_readers.open_bucket import open_bucket
 from paimon_orch.table.metadata.changelog_store import ChangelogStore
-from paimon_orch.table.metadata.manifest_io import ManifestReader
-from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 from paimon_orch.table.older_state import apply_older_options
 from paimon_orch.table.scan.base_scan import ROW_KIND, BaseScan, filter_batches
@@ -38,7 +33,7 @@ from paimon_orch.table.scan.file_pruner import FilePruner
 from paimon_orch.table.scan.scan_planner import ScanPlanner, build_bucket_splits
 from paimon_orch.table.scan.snapshot_diff import DiffSide, diff_bucket, find_changed_buckets
 from paimon_orch.table.scan.unseen_rows import Visibility
-from paimon_orch.table.table_label import TableLabel
+from paimon_orch.table.table_state import TableState, build_table_state
 
 INCREMENTAL_MODES = ("auto", "delta", "changelog", "diff")
 _SCAN_MODE_OPTION = "incremental-between-scan-mode"
@@ -153,16 +148,17 @@ class IncrementalScan(BaseScan):
     deleted rows and, for tables with a primary key, ``+U`` for updated rows.
     """
 
-    label: TableLabel
-    io: FileIO
-    paths: TablePaths
-    schemas: SchemaStore
-    schema: TableSchema
+    state: TableState
+    """The table with its newest schema."""
     snapshot_range: SnapshotRange
     fields: tuple[Field, ...]
     predicate: Predicate | None = None
     merge_level_0: bool | None = None
-    batch_sizes: BatchSizes = DEFAULT_BATCH_SIZES
+
+    @property
+    def schema(self) -> TableSchema:
+        """Return the newest schema."""
+        return self.state.schema
 
     @property
     def rows_not_visible(self) -> int:
@@ -173,9 +169,9 @@ class IncrementalScan(BaseScan):
         after = self.snapshot_range.after
         if after is None:
             return 0
-        schema = apply_older_options(self.schema, self.schemas.get(after.schema_id))
+        schema = apply_older_options(self.schema, self.state.schemas.get(after.schema_id))
         return self._build_visibility(schema).rows_not_visible(
-            self._build_manifest_reader(), after, self._build_pruner()
+            self.state.manifests, after, self._build_pruner()
         )
 
     @property
@@ -193,9 +189,6 @@ class IncrementalScan(BaseScan):
         """Level 0 is compared unless it is left out explicitly, as in Java Paimon."""
         return Visibility(schema, self.merge_level_0 is not False)
 
-    def _build_manifest_reader(self) -> ManifestReader:
-        return ManifestReader(self.io, self.paths, is_cached=True)
-
     def _build_pruner(self) -> FilePruner | None:
         predicate = self.predicate
         if predicate is not None and has_data_evolution(self.schema):
@@ -203,12 +196,7 @@ class IncrementalScan(BaseScan):
             predicate = restrict_to_columns(predicate, set(self.schema.partition_keys))
         if predicate is None:
             return None
-        return FilePruner(self.schema, predicate, self.schemas.get)
-
-    def _build_reader(self, schema: TableSchema, split: BucketSplit | None) -> FileReader:
-        files = () if split is None else split.files
-        schemas = self.schemas.get_all(file.schema_id for file in files)
-        return FileReader(self.io, self.paths, schema, schemas, batch_sizes=self.batch_sizes)
+        return FilePruner(self.schema, predicate, self.state.schemas.get)
 
     def plan(self) -> list[BucketSplit]:
         """Return the files of changes by snapshot and bucket, in row order. A diff has none."""
@@ -226,14 +214,13 @@ class IncrementalScan(BaseScan):
         if self.predicate is not None:
             names |= collect_columns(self.predicate)
         fields = [field for field in self.schema.fields if field.name in names]
-        changes = open_bucket(
-            self._build_reader(self.schema, split), split, fields, self.predicate
-        ).read_changes()
+        reader = _build_reader(self.state, split)
+        changes = open_bucket(reader, split, fields, self.predicate).read_changes()
         yield from filter_batches(changes, self.predicate, self.arrow_schema)
 
     def _read_entries(self, snapshot: Snapshot) -> list[ManifestEntry]:
         """Return the files of changes of a snapshot; those of an OVERWRITE are left out."""
-        manifests, kind = self._build_manifest_reader(), snapshot.commit_kind
+        manifests, kind = self.state.manifests, snapshot.commit_kind
         if self.snapshot_range.mode == "delta":
             entries = manifests.read_delta_entries(snapshot) if kind is CommitKind.APPEND else []
             return [entry for entry in entries if entry.kind is FileKind.ADD]
@@ -253,11 +240,11 @@ class IncrementalScan(BaseScan):
     def _check_needs_no_changelog(self, snapshot: Snapshot) -> None:
         """Raise an error if rows were written before the table had a changelog producer."""
         producer = self.schema.typed_options.changelog_producer
-        before = self.schemas.get(snapshot.schema_id).typed_options.changelog_producer
+        before = self.state.schemas.get(snapshot.schema_id).typed_options.changelog_producer
         is_write = snapshot.commit_kind is CommitKind.APPEND and snapshot.delta_record_count != 0
         if is_write and before == "none" != producer:
             raise InputError(
-                f"{self.label.identifier}: snapshot {snapshot.id} has no changelog, because it was "
+                f"{self.state.identifier}: snapshot {snapshot.id} has no changelog, because it was "
                 f"written before option 'changelog-producer' became {producer!r}; read the changes "
                 "after a later snapshot, or with the incremental mode 'delta' or 'diff'"
             )
@@ -267,7 +254,7 @@ class IncrementalScan(BaseScan):
         before, after = (
             self._plan_end(end) for end in (self.snapshot_range.before, self.snapshot_range.after)
         )
-        pruner, merges_equally = self._build_pruner(), before.schema == after.schema
+        pruner, merges_equally = self._build_pruner(), before.state.schema == after.state.schema
         for old, new in find_changed_buckets(
             before.splits, after.splits, self.schema, includes_same_files=not merges_equally
         ):
@@ -276,7 +263,7 @@ class IncrementalScan(BaseScan):
                 split is not None and pruner.select_partitions([split.partition])
             ):
                 sides = (
-                    DiffSide(self._build_reader(end.schema, split), split)
+                    DiffSide(_build_reader(end.state, split), split)
                     for end, split in ((before, old), (after, new))
                 )
                 yield from diff_bucket(*sides)
@@ -284,16 +271,22 @@ class IncrementalScan(BaseScan):
     def _plan_end(self, snapshot: Snapshot | None) -> "_DiffEnd":
         schema = self.schema
         if snapshot is not None:
-            schema = apply_older_options(schema, self.schemas.get(snapshot.schema_id))
+            schema = apply_older_options(schema, self.state.schemas.get(snapshot.schema_id))
         levels = self._build_visibility(schema).levels_to_read()
-        splits = ScanPlanner(self._build_manifest_reader(), schema).splits(snapshot, levels=levels)
-        return _DiffEnd(schema, [split for split in splits if split.bucket >= 0])
+        state = build_table_state(self.state, schema, snapshot)
+        splits = ScanPlanner(state.manifests, schema).splits(snapshot, levels=levels)
+        return _DiffEnd(state, [split for split in splits if split.bucket >= 0])
 
 
 @dataclass(frozen=True, slots=True)
 class _DiffEnd:
     """The state of a table at one end of a diff."""
 
-    schema: TableSchema
-    """The newest columns, with the options of the snapshot."""
+    state: TableState
+    """The snapshot; its schema has the newest columns, with the options of the snapshot."""
     splits: Sequence[BucketSplit]
+
+
+def _build_reader(state: TableState, split: BucketSplit | None) -> FileReader:
+    files = () if split is None else split.files
+    return state.reader(state.schemas.get_all(file.schema_id for file in files))

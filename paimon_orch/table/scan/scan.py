@@ -2,12 +2,12 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
-from paimon_orch.files.batch_sizes import DEFAULT_BATCH_SIZES, BatchSizes
 from paimon_orch.files.data_file_reader import BucketFile, FileReader
 from paimon_orch.files.file_index_reader import TopRowsOrLimit
 from paimon_orch.files.row_tracking import row_tracking_fields
@@ -19,7 +19,6 @@ from paimon_orch.format.options.core_options import (
     PK_BITMAP_INDEX_COLUMNS,
     PK_BTREE_INDEX_COLUMNS,
 )
-from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.table_kind import TableKind
@@ -33,7 +32,6 @@ from paimon_orch.format.types.predicate import (
     restrict_to_columns,
 )
 from paimon_orch.merge.compact.bucket_deletion_vectors import open_vectors_ahead
-from paimon_orch.storage import FileIO
 from paimon_orch.storage.concurrency import start_call
 from paimon_orch.storage.recent_inputs import RecentInputs, iterate_ahead
 from paimon_orch.table.bucket_readers.open_bucket import open_bucket
@@ -48,7 +46,6 @@ from paimon_orch.table.column_index.global_index_evaluator import GlobalIndexEva
 from paimon_orch.table.column_index.global_index_pruner import IndexPruner, prune_by_row_ids
 from paimon_orch.table.column_index.key_index_pruner import prune_by_file_rows
 from paimon_orch.table.filter.variant_column import VariantColumn
-from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.scan.base_scan import BaseScan, filter_batches, limit_batches
 from paimon_orch.table.scan.bucket_split import BucketSplit
@@ -68,7 +65,7 @@ from paimon_orch.table.scan.scan_planner import (
 )
 from paimon_orch.table.scan.top_n_files import select_top_n_splits
 from paimon_orch.table.scan.unseen_rows import Visibility
-from paimon_orch.table.table_label import TableLabel
+from paimon_orch.table.table_state import TableState
 
 if TYPE_CHECKING:
     import polars as pl
@@ -79,12 +76,9 @@ if TYPE_CHECKING:
 class Scan(BaseScan):
     """A read of one snapshot, from :meth:`Table.scan`."""
 
-    label: TableLabel
-    io: FileIO
-    paths: TablePaths
-    schemas: SchemaStore
-    schema: TableSchema
-    snapshot: Snapshot | None
+    state: TableState
+    """The table with the schema and the snapshot that are read."""
+
     fields: tuple[Field, ...]
     predicate: Predicate | None = None
 
@@ -108,24 +102,29 @@ class Scan(BaseScan):
     fallback: FallbackBranch | None = None
     """Provides the partitions that the snapshot lacks."""
 
-    anchors: FallbackBranch | None = None
-    """The snapshot branch of a chain table, if this is a scan of its delta branch."""
+    chain: Literal["missing", "all"] | None = None
+    """Whether this is a scan of the delta branch of a chain table, and which partitions it merges.
 
-    merges_complete: bool = False
-    """Whether delta partitions are merged even if the snapshot branch has the same partition."""
+    These are the partitions that the snapshot branch, which is then the fallback, lacks, or all.
+    """
 
     merge_postponed: bool = False
     """Whether to merge the rows in postpone buckets."""
 
-    batch_sizes: BatchSizes = DEFAULT_BATCH_SIZES
+    @property
+    def schema(self) -> TableSchema:
+        """Return the schema of the rows."""
+        return self.state.schema
 
-    inputs: RecentInputs | None = field(default=None, compare=False, repr=False)
-    """The files that :meth:`read_splits` has opened ahead."""
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """Return the snapshot to read; None if the table has none."""
+        return self.state.snapshot
 
     def list_values(self) -> Mapping[str, object]:
         """Return the values to show in interactive Python; reads nothing."""
         values = {
-            "table": self.label.identifier,
+            "table": self.state.identifier,
             "snapshot_id": None if self.snapshot is None else self.snapshot.id,
             "columns": {field.name: type_to_sql(field.type) for field in self.fields},
             "filter": self.predicate,
@@ -154,8 +153,8 @@ class Scan(BaseScan):
         present = self._find_own_partitions()
         fallback_scan = self._build_fallback_scan(self.fallback)
         rows += fallback_scan.count_rows_not_visible(lambda key: key not in present)
-        if fallback_scan.anchors is not None:
-            anchor_scan = self._build_fallback_scan(fallback_scan.anchors)
+        if fallback_scan.fallback is not None:
+            anchor_scan = self._build_fallback_scan(fallback_scan.fallback)
             rows += anchor_scan.count_rows_not_visible(lambda key: key not in present)
         return rows
 
@@ -163,8 +162,10 @@ class Scan(BaseScan):
         """Count the records that are left out, except those of the fallback branch."""
         pruner = None
         if self.predicate is not None:
-            pruner = FilePruner(self.schema, self.predicate, self.schemas.get, use_indexes=False)
-        manifests = ManifestReader(self.io, self.paths, is_cached=True)
+            pruner = FilePruner(
+                self.schema, self.predicate, self.state.schemas.get, use_indexes=False
+            )
+        manifests = self.state.manifests
         return self.visibility.rows_not_visible(manifests, self.snapshot, pruner, partitions)
 
     @property
@@ -178,8 +179,8 @@ class Scan(BaseScan):
         With ``use_indexes``, file indexes that are embedded in manifests also exclude files, and
         global indexes exclude files and rows.
         """
-        if self.anchors is not None:
-            return list(self._plan_chain(self.anchors, use_indexes=use_indexes))
+        if self.chain is not None:
+            return list(self._plan_chain(use_indexes=use_indexes))
         splits, _ = self._plan_branch(use_indexes=use_indexes)
         if self.fallback is None:
             return splits
@@ -190,8 +191,8 @@ class Scan(BaseScan):
 
     def _plan_branch(self, *, use_indexes: bool) -> tuple[list[BucketSplit], Sequence[str]]:
         """Return the files of the snapshot that may match, and the column indexes that were used."""
-        manifests = ManifestReader(self.io, self.paths, is_cached=True)
-        read_index = start_call(self.io, lambda: manifests.read_index_entries(self.snapshot))
+        manifests = self.state.manifests
+        read_index = start_call(manifests.io, lambda: manifests.read_index_entries(self.snapshot))
         splits = self.plan_own_splits(
             self._restrict_to_columns(), use_indexes=use_indexes, read_index=read_index
         )
@@ -205,9 +206,9 @@ class Scan(BaseScan):
         if self.predicate is None or not splits or prune is None:
             return splits, ()
         evaluator = GlobalIndexEvaluator(
-            io=self.io,
-            paths=self.paths,
-            schemas=self.schemas,
+            io=self.state.io,
+            paths=self.state.paths,
+            schemas=self.state.schemas,
             schema=self.schema,
             predicate=self.predicate,
         )
@@ -241,34 +242,33 @@ class Scan(BaseScan):
     def build_chain_scan(self) -> "Scan":
         """Return the scan of a chain table that merges all selected delta partitions."""
         assert self.fallback is not None
-        return replace(self._build_fallback_scan(self.fallback), merges_complete=True)
+        return replace(self._build_fallback_scan(self.fallback), chain="all")
 
     def _build_fallback_scan(self, fallback: FallbackBranch) -> "Scan":
-        branch_fields = {field.name: field for field in fallback.schema.fields}
+        schema = fallback.state.schema
+        branch_fields = {field.name: field for field in schema.fields}
         return replace(
             self,
-            paths=fallback.paths,
-            schemas=fallback.schemas,
-            schema=fallback.schema,
-            snapshot=fallback.snapshot,
+            state=fallback.state,
             fields=tuple(branch_fields.get(field.name, field) for field in self.fields),
             merge_level_0=fallback.merge_level_0,
-            fallback=None,
-            anchors=fallback.anchors,
-            merge_postponed=should_merge_postponed(fallback.schema),
+            fallback=fallback.anchors,
+            chain=None if fallback.anchors is None else "missing",
+            merge_postponed=should_merge_postponed(schema),
         )
 
-    def _plan_chain(self, anchors: FallbackBranch, *, use_indexes: bool) -> Iterator[BucketSplit]:
+    def _plan_chain(self, *, use_indexes: bool) -> Iterator[BucketSplit]:
         """Yield the partitions of the snapshot branch, then the others of this delta branch."""
-        snapshot_scan = self._build_fallback_scan(anchors)
+        assert self.fallback is not None
+        snapshot_scan = self._build_fallback_scan(self.fallback)
         check_chain_support(self.schema, snapshot_scan.schema)
-        if not self.merges_complete:
+        if self.chain == "missing":
             for split in snapshot_scan.plan_own_splits(self.predicate, use_indexes=use_indexes):
                 yield with_origins(split, is_anchor=True)
         stored = [scan.list_splits_by_partition() for scan in (snapshot_scan, self)]
         complete, changed = stored
         partitions = ChainPartitions.of(self.schema, complete, changed)
-        missing = [p for p in changed if self.merges_complete or p not in complete]
+        missing = [p for p in changed if self.chain == "all" or p not in complete]
         selected = filter_partitions(missing, self.schema, self.predicate)
         yield from plan_chain_splits(
             partitions, [p for p in missing if p in selected], anchors=complete, deltas=changed
@@ -326,8 +326,8 @@ class Scan(BaseScan):
     ) -> list[BucketSplit]:
         pruner = None
         if predicate is not None:
-            pruner = FilePruner(self.schema, predicate, self.schemas.get, use_indexes)
-        planner = ScanPlanner(ManifestReader(self.io, self.paths, is_cached=True), self.schema)
+            pruner = FilePruner(self.schema, predicate, self.state.schemas.get, use_indexes)
+        planner = ScanPlanner(self.state.manifests, self.schema)
         return planner.splits(self.snapshot, pruner, levels=levels, read_index=read_index)
 
     def plan_first(self) -> Sequence[BucketSplit]:
@@ -345,7 +345,7 @@ class Scan(BaseScan):
             matching = filter_partitions(partitions, self.schema, self.predicate)
             splits = [split for split in splits if split.partition in matching]
         if self.order:
-            stats = FileStats(self.schema, self.schemas.get)
+            stats = FileStats(self.schema, self.state.schemas.get)
             return select_top_n_splits(
                 splits, self.schema, stats=stats, key=self.order[0], limit=self.limit
             )
@@ -381,12 +381,12 @@ class Scan(BaseScan):
             # The report covers neither the fallback branch nor postpone buckets.
             return replace(self, fallback=None, merge_postponed=False).explain()
         splits = self.plan(use_indexes=False)
-        schemas = self.schemas.get_all(file.schema_id for split in splits for file in split.files)
-        reader = FileReader(self.io, self.paths, self.schema, schemas, batch_sizes=self.batch_sizes)
+        ids = (file.schema_id for split in splits for file in split.files)
+        reader = self.state.reader(self.state.schemas.get_all(ids))
         first = self._first
         predicate = self._restrict_to_columns() if first is None else None
         planned, used = (
-            self._plan_branch(use_indexes=True) if self.anchors is None else (self.plan(), ())
+            self._plan_branch(use_indexes=True) if self.chain is None else (self.plan(), ())
         )
         return explain_scan(
             reader,
@@ -457,34 +457,40 @@ class Scan(BaseScan):
 
     def read_splits(self, splits: Sequence[BucketSplit]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of buckets like :meth:`read_split`; opens their remote files ahead."""
-        scan = replace(self, inputs=RecentInputs())
-        for split in iterate_ahead(splits, scan._open_ahead):  # noqa: SLF001 - its own class
-            yield from scan.read_split(split)
+        inputs = RecentInputs()
+        for split in iterate_ahead(splits, partial(self._open_ahead, inputs)):
+            yield from self.read_split(split, inputs)
 
-    def _open_ahead(self, split: BucketSplit) -> bool:
+    def _open_ahead(self, inputs: RecentInputs, split: BucketSplit) -> bool:
         """Start to open the files of a bucket; return False if too many are open.
 
         Files of which the read may skip some are left out.
         """
-        if not self.io.capabilities.has_slow_requests or (
+        if not self.state.io.capabilities.has_slow_requests or (
             self.limit is not None and not self.order
         ):
             return False
         scan = self.find_scan_of(split)
         if split.origins or has_data_evolution(scan.schema):
             return False
-        reader = scan._build_reader({})  # noqa: SLF001 - its own class
+        reader = scan._build_reader({}, inputs)  # noqa: SLF001 - its own class
         return open_vectors_ahead(reader, split.vectors) and all(
             reader.open_ahead(BucketFile(split.partition, split.bucket, file))
             for file in split.files
             if self.predicate is None or not file.extra_files
         )
 
-    def read_split(self, split: BucketSplit) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one bucket that match the filter; a limit may leave out rows."""
+    def read_split(
+        self, split: BucketSplit, inputs: RecentInputs | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one bucket that match the filter; a limit may leave out rows.
+
+        ``inputs`` are the files that :meth:`read_splits` has opened ahead.
+        """
         if split.is_fallback:
             target = self.arrow_schema  # the nullability of columns may differ
-            for batch in self.find_scan_of(split).read_split(replace(split, is_fallback=False)):
+            scan, split = self.find_scan_of(split), replace(split, is_fallback=False)
+            for batch in scan.read_split(split, inputs):
                 yield pa.RecordBatch.from_arrays(batch.columns, schema=target)
             return
         names = {field.name for field in self.fields}
@@ -493,7 +499,7 @@ class Scan(BaseScan):
             names |= collect_columns(self.predicate)
         all_fields = (*self.schema.fields, *row_tracking_fields(self.schema))
         needed = [field for field in all_fields if field.name in names]
-        reader = self._create_file_reader(split)
+        reader = self._create_file_reader(split, inputs or RecentInputs())
         first = self._first  # None if the filter may keep only some rows of a file
         bucket = open_bucket(
             reader,
@@ -520,28 +526,26 @@ class Scan(BaseScan):
                 values.setdefault(column, []).append(value)
         return values
 
-    def _build_reader(self, schemas: Mapping[int, TableSchema]) -> FileReader:
-        return FileReader(
-            self.io,
-            self.paths,
-            self.schema,
-            schemas,
-            batch_sizes=self.batch_sizes,
+    def _build_reader(self, schemas: Mapping[int, TableSchema], inputs: RecentInputs) -> FileReader:
+        return replace(
+            self.state.reader(schemas),
             variant_values=self._find_variant_values(),
-            inputs=self.inputs or RecentInputs(),
+            inputs=inputs,
         )
 
-    def _create_file_reader(self, split: BucketSplit) -> FileReader:
+    def _create_file_reader(self, split: BucketSplit, inputs: RecentInputs) -> FileReader:
         anchored = {origin.file_name for origin in split.origins if origin.is_anchor}
         files = (*split.files, *split.postponed_files)
 
         def create(schemas: SchemaStore, names: Container[str] | None) -> FileReader:
             ids = (f.schema_id for f in files if names is None or f.file_name in names)
-            return self._build_reader(schemas.get_all(ids))
+            return self._build_reader(schemas.get_all(ids), inputs)
 
-        if self.anchors is None:
-            return create(self.schemas, None)
+        if self.chain is None or self.fallback is None:
+            return create(self.state.schemas, None)
         changed = {file.file_name for file in files} - anchored
         return ChainFileReader.of(
-            create(self.schemas, changed), create(self.anchors.schemas, anchored), split.origins
+            create(self.state.schemas, changed),
+            create(self.fallback.state.schemas, anchored),
+            split.origins,
         )

@@ -27,7 +27,7 @@ from paimon_orch.table.scan.order_by import parse_order
 from paimon_orch.table.scan.postponed_rows import should_merge_postponed
 from paimon_orch.table.scan.scan import Scan
 from paimon_orch.table.step_gate import warn_of_unknown_options
-from paimon_orch.table.table_state import load_newest_state
+from paimon_orch.table.table_state import build_table_state, load_newest_state
 from paimon_orch.table.table_stores import TableStores
 
 
@@ -67,12 +67,7 @@ def build_scan(stores: TableStores, request: ScanRequest) -> Scan:
         # Time travel also uses the newest options.
         merge_level_0 = newest.typed_options.get(DELETION_VECTORS_MERGE_ON_READ)
     return Scan(
-        label=stores.label,
-        io=stores.io,
-        paths=stores.paths,
-        schemas=stores.schemas,
-        schema=schema,
-        snapshot=snapshot,
+        state=build_table_state(stores, schema, snapshot),
         fields=fields,
         variant_columns=variants,
         predicate=predicate,
@@ -81,7 +76,6 @@ def build_scan(stores: TableStores, request: ScanRequest) -> Scan:
         order=parse_order(request.order_by, schema),
         merge_level_0=merge_level_0,
         merge_postponed=should_merge_postponed(newest),
-        batch_sizes=stores.batch_sizes,
     )
 
 
@@ -94,7 +88,7 @@ def _find_fallback(
 ) -> FallbackBranch | None:
     def find(option: TableOption[str | None], branch: str) -> FallbackBranch | None:
         fallback = FallbackBranch.of(
-            stores.get_branch_snapshots(branch),
+            stores.of_branch(branch),
             schema,
             option=option.key,
             selector=request.selector,
@@ -102,7 +96,7 @@ def _find_fallback(
         )
         if fallback is None:
             return None
-        stores.check_step(StepKind.READ, fallback.schema)
+        stores.check_step(StepKind.READ, fallback.state.schema)
         return fallback.with_level_0(request.merge_level_0)
 
     if (chained := find_chain_branches(newest, stores.paths.branch)) is not None:
@@ -141,18 +135,13 @@ def build_incremental_scan(stores: TableStores, request: IncrementalRequest) -> 
     _check_incremental_support(stores.identifier, schema, stores.paths.branch)
     fields = schema.fields if request.columns is None else tuple(schema.select(request.columns))
     return IncrementalScan(
-        label=stores.label,
-        io=stores.io,
-        paths=stores.paths,
-        schemas=stores.schemas,
-        schema=schema,
+        state=build_table_state(stores, schema, None),
         snapshot_range=SnapshotRange.of(
             stores.snapshots, request.start, request.end, request.mode, schema
         ),
         fields=fields,
         predicate=bind_filter(request.filter, schema),
         merge_level_0=request.merge_level_0,
-        batch_sizes=stores.batch_sizes,
     )
 
 

@@ -14,7 +14,7 @@ def test_names_are_encoded_like_javas_url_encoder_except_for_spaces() -> None:
     assert resource_paths.encode_component(name) == encoded
     segment = encoded.replace("+", "%20")  # not all servers decode "+" in a path
     assert resource_paths.database(name) == f"databases/{segment}"
-    assert resource_paths.commit("db", name) == f"databases/db/tables/{segment}/commit"
+    assert resource_paths.table("db", name, "commit") == f"databases/db/tables/{segment}/commit"
 
 
 @pytest.mark.parametrize("name", ["", " ", ".", ".."])
@@ -36,10 +36,7 @@ def test_paths_of_a_table() -> None:
     root = "databases/db/tables/t%24branch_b"
 
     assert resource_paths.tables("db") == "databases/db/tables"
-    assert resource_paths.rename() == "tables/rename"
     assert resource_paths.table(*table) == root
-    assert resource_paths.snapshot(*table) == f"{root}/snapshot"
-    assert resource_paths.rollback(*table) == f"{root}/rollback"
-    assert resource_paths.token(*table) == f"{root}/token"
-    assert resource_paths.mark_done(*table) == f"{root}/partitions/mark"
-    assert resource_paths.forward(*table, "x y") == f"{root}/branches/x%20y/forward"
+    assert resource_paths.table(*table, "partitions", "mark") == f"{root}/partitions/mark"
+    forward = resource_paths.table(*table, "branches", "x y", "forward")
+    assert forward == f"{root}/branches/x%20y/forward"

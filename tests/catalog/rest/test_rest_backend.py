@@ -256,7 +256,7 @@ def test_the_server_counts_partitions_from_commits_and_accepts_marks(
 
 def list_partitions(server: RestServer) -> list[dict[str, Any]]:
     client = RestClient.connect(server.options)
-    return list(client.get_pages(resource_paths.partitions("db", "t"), "partitions"))
+    return list(client.get_pages(resource_paths.table("db", "t", "partitions"), "partitions"))
 
 
 def test_a_table_that_is_created_again_has_no_rows(catalog: Catalog) -> None:

@@ -1,23 +1,14 @@
 """All implementations of Paimon's murmur3 return the same hashes."""
 
 import numpy as np
-import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
 from paimon_orch.format.bytes.murmur3 import (
-    hash_binary_array,
     hash_bytes,
     hash_fixed_rows,
     hash_variable_rows,
 )
-
-
-@given(st.lists(st.binary(max_size=40)))
-def test_an_array_has_the_same_hashes_as_its_values(values: list[bytes]) -> None:
-    hashes = hash_binary_array(pa.array([b"sliced off", *values], pa.binary()).slice(1))
-
-    assert hashes.tolist() == [hash_bytes(value) for value in values]
 
 
 @given(st.lists(st.lists(st.integers(0, 2**32 - 1), max_size=9), min_size=1))

@@ -16,7 +16,7 @@ from paimon_orch.format.file_index.build import FileIndexBuilder
 from paimon_orch.format.file_index.container import ByteSource, decode_container, encode_container
 from paimon_orch.format.file_index.evaluation import evaluate_rows
 from paimon_orch.format.file_index.index_keys import encode_column
-from paimon_orch.format.file_index.index_options import compute_container_order, parse_index_specs
+from paimon_orch.format.file_index.index_options import group_by_column, parse_index_specs
 from paimon_orch.format.file_index.index_query import IndexFilter, StoredColumn
 from paimon_orch.format.types.data_types import AtomicType, Field, TypeRoot, parse_type
 from paimon_orch.format.types.predicate import And, Leaf, Operator, Or
@@ -232,7 +232,7 @@ def test_a_container_lists_every_index_once(declared: list[tuple[str, str]]) -> 
     ]
     unique = {(spec.index, spec.column, spec.key): spec for spec in specs}
 
-    order = compute_container_order([*unique.values()])
+    order = group_by_column([*unique.values()])
 
     listed = [(spec.index, spec.column, spec.key) for _, indexes in order for spec in indexes]
     assert sorted(listed, key=repr) == sorted(unique, key=repr)

@@ -25,6 +25,7 @@ from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.scan.scan import Scan
 from paimon_orch.table.scan.split_generator import divide_splits
 from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import build_table_state
 
 
 def golden(name: str, tmp_path: Path) -> Table:
@@ -41,7 +42,8 @@ def read_without_indexes(table: Table, text: str) -> list[Row]:
 
 
 def with_options(scan: Scan, options: dict[str, str]) -> Scan:
-    return replace(scan, schema=replace(scan.schema, options={**scan.schema.options, **options}))
+    schema = replace(scan.schema, options={**scan.schema.options, **options})
+    return replace(scan, state=build_table_state(scan.state, schema, scan.snapshot))
 
 
 def sorted_rows(scan: Scan) -> list[Row]:

@@ -18,6 +18,7 @@ from support.golden import (
     golden_tables,
     table_name,
 )
+from support.golden_bitmaps import order_bitmaps
 from support.golden_limits import MERGED_BY_ENGINES, refusal_pattern
 
 from paimon_orch import Catalog
@@ -105,7 +106,10 @@ def _scan(table: Any, name: str, **time_travel: Any) -> Any:
 def _assert_reads(folder: Path, result: Any, expected: Entry) -> None:
     assert result.column_names == expected["columns"]
     types = [str(field.type) for field in result.schema]
-    rows, expected_result = canonical_rows(result), expected_rows(expected)
+    rows, expected_result = (
+        order_bitmaps(side, result.column_names)
+        for side in (canonical_rows(result), expected_rows(expected))
+    )
     if folder.name in ROWS_OF_NULLS_MISREAD:
         rows, expected_result = (
             [_without_null_rows(row, types) for row in side] for side in (rows, expected_result)
