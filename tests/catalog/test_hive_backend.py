@@ -33,8 +33,8 @@ def proxy(metastore: MemoryMetastore) -> Iterator[CuttingProxy]:
         yield proxy
 
 
-def open_catalog(uri: str, warehouse: Path) -> Catalog:
-    options: dict[str, Any] = {"metastore": "hive", "uri": uri, "warehouse": str(warehouse)}
+def open_catalog(uri: str, warehouse: Path, **more: str) -> Catalog:
+    options: dict[str, Any] = {"metastore": "hive", "uri": uri, "warehouse": str(warehouse), **more}
     return Catalog(**options)
 
 
@@ -101,3 +101,17 @@ def test_addresses_are_tried_in_turn(metastore: MemoryMetastore, tmp_path: Path)
     catalog = open_catalog(f"thrift://127.0.0.1:{closed},{metastore.uri}", tmp_path)
     catalog.create_database("db")
     assert catalog.databases() == ["db"]
+
+
+def test_locations_can_be_properties_instead_of_fields(
+    metastore: MemoryMetastore, tmp_path: Path
+) -> None:
+    catalog = open_catalog(metastore.uri, tmp_path, **{"location-in-properties": "true"})
+    table = catalog.create_table("db.t", "k INT")
+    table.append(ROWS)
+
+    database, entry = metastore.databases["db"], metastore.tables["db", "t"]
+    assert (database.locationUri, entry.sd.location) == (None, None)
+    assert database.parameters == {"paimon_location": f"{tmp_path}/db.db"}
+    assert entry.parameters["paimon_location"] == table.paths.root == f"{tmp_path}/db.db/t"
+    assert rows_of(catalog.table("db.t")) == [(1,)]

@@ -156,6 +156,27 @@ def test_a_quiet_command_prints_no_notes(run: Run, warehouse: Path) -> None:
     assert "note: to take this back, run " in other.error
 
 
+@pytest.mark.parametrize(
+    ("options", "level"),
+    [
+        ([], "warning"),
+        (["--verbose"], "info"),
+        (["--quiet"], "error"),
+        (["--quiet", "--log-level", "debug"], "debug"),
+    ],
+)
+def test_options_select_the_level_of_the_log(
+    run: Run, warehouse: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], level: str
+) -> None:
+    levels = list[str]()
+    monkeypatch.setattr(
+        "paimon_orch.cli.app.configure_logs", lambda level, _form: levels.append(level)
+    )
+
+    assert run(*options, "tables", warehouse).out == "db.t\n"
+    assert levels == [level]
+
+
 def test_log_lines_can_be_json() -> None:
     program = """
 import logging

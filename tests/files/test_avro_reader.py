@@ -88,6 +88,15 @@ def test_timestamps_keep_the_unit_of_the_file() -> None:
     assert batch.column("t").type == pa.timestamp("ms")
 
 
+def test_texts_keep_bytes_that_are_not_utf8() -> None:
+    fields = parse_columns("s STRING")
+    data = file_of(build_avro_schema(fields), [{"s": "a-valid"}, {"s": None}, {"s": "b-wrong"}])
+    damaged = io.BytesIO(data.getvalue().replace(b"b-wrong", b"b-wr\xffng"))
+    [batch] = AvroFileReader(damaged, fields).batches(["s"], 100)
+    assert batch.column("s").type == pa.string()
+    assert batch.column("s").view(pa.binary()).to_pylist() == [b"a-valid", None, b"b-wr\xffng"]
+
+
 @pytest.mark.parametrize("batch_rows", [1, 7, 10_000])
 def test_batches_can_span_several_blocks(batch_rows: int) -> None:
     fields = parse_columns("id INT NOT NULL, s STRING")

@@ -11,7 +11,10 @@ import pytest
 
 from paimon_orch import Catalog
 from paimon_orch.errors import UnsupportedError
+from paimon_orch.files.data_file_writer import FileWriterFactory
 from paimon_orch.files.file_format import open_reader
+from paimon_orch.format.bucket.partition_bucket import PartitionBucket
+from paimon_orch.format.row.binary_row import EMPTY_ROW
 
 ROWS = 120_000
 
@@ -35,6 +38,17 @@ def test_writers_start_a_new_file_near_the_target_size(kind: str, tmp_path: Path
         assert rows == file.row_count
     assert sum(file.row_count for file in split.files) == ROWS
     assert table.scan().to_arrow().column("v").to_pylist() == noise.tolist()
+
+
+def test_a_row_group_has_at_most_128_mebibytes_before_compression(tmp_path: Path) -> None:
+    table = Catalog(str(tmp_path)).create_table(
+        "db.t", "v BYTES", options={"target-file-size": "1 gb"}
+    )
+    factory = FileWriterFactory(table.io, table.paths, table.load().schema)
+    writer = factory.writer(PartitionBucket(EMPTY_ROW, 0))
+    writer.write(pa.table({"v": [bytes(65_532)]}))  # and an offset of four bytes
+
+    assert writer._rows_per_group() == 2_048
 
 
 def test_each_level_can_have_its_own_format(tmp_path: Path) -> None:

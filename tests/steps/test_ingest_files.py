@@ -245,6 +245,19 @@ def test_other_parquet_files_require_spark(tmp_path: Path, schema: TableSchema) 
         read_input_files([str(tmp_path / name) for name in ("f.parquet", "g.parquet")], schema)
 
 
+@pytest.mark.parametrize("page_header", [b"\0" * 8, b"\xff" * 8], ids=["empty", "unknown type"])
+def test_a_parquet_file_with_a_damaged_page_is_named(
+    tmp_path: Path, schema: TableSchema, page_header: bytes
+) -> None:
+    path = tmp_path / "f.parquet"
+    pq.write_table(pa.table({"a": ["x"]}), path)
+    with path.open("r+b") as file:
+        file.seek(len(b"PAR1"))
+        file.write(page_header)
+    with pytest.raises(InputError, match=r"f\.parquet cannot be read as parquet"):
+        read(path, schema)
+
+
 def test_directories_and_hidden_files_require_spark(tmp_path: Path, schema: TableSchema) -> None:
     (tmp_path / "_f.csv").write_text("a\n1\n")
     for path in (str(tmp_path), str(tmp_path / "_f.csv"), "s3://bucket/f.csv"):

@@ -13,7 +13,9 @@ import time
 import warnings
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from io import BufferedWriter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
@@ -33,7 +35,7 @@ from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction import compact
 from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.storage import FileIO, hdfs_client, resolve_warehouse
-from paimon_orch.storage.hdfs import HdfsFileIO
+from paimon_orch.storage.hdfs import HdfsFileIO, _HdfsOutput
 from paimon_orch.storage.hdfs_client import ConnectionLostError, HdfsClient
 
 IMPATIENT = RetryPolicy(attempts=3, min_wait=0.01, max_wait=0.01)
@@ -532,3 +534,14 @@ def test_a_killed_append_is_visible_or_not(root: str) -> None:
     assert len(outcomes) > 8
     remove_orphan_files(table, older_than=int(time.time() * 1000) + 1)
     assert check(table, deep=True).findings == ()
+
+
+def test_large_data_is_sent_in_parts_of_eight_mebibytes() -> None:
+    parts = list[bytes]()
+    client: Any = SimpleNamespace(call=lambda _path, make: make(None))
+    writer = SimpleNamespace(write=parts.append, close=lambda: None)
+    output: Any = _HdfsOutput(client, "/f", writer)
+    with BufferedWriter(output, 1 << 20) as sink:
+        sink.write(bytes(17 << 20))
+
+    assert [len(part) for part in parts] == [8 << 20, 8 << 20, 1 << 20]

@@ -24,7 +24,7 @@ from paimon_orch.merge.tree.append_compact_strategy import (
     collect_deletion_vector_refs,
 )
 from paimon_orch.merge.tree.compact_reason import CompactReason
-from paimon_orch.steps.common.bucket_scan import BucketScan, Judgment, scan_latest_buckets
+from paimon_orch.steps.common.bucket_scan import BucketScan, Judgment
 from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict, discard_messages
 from paimon_orch.steps.common.partition_selection import open_reader
 from paimon_orch.steps.compaction import clustering, history_partitions, row_ranges
@@ -83,15 +83,11 @@ def build_judge(scan: BucketScan, request: CompactRequest) -> AppendJudge:
     )
 
 
-def plan(
-    state: TableState, request: CompactRequest, scan: BucketScan | None = None
-) -> CompactionPlan:
+def plan(state: TableState, request: CompactRequest, scan: BucketScan | None) -> CompactionPlan:
     """Plan a compaction of an append table; ``minor`` requires enough small files or deletes."""
     state.check_step(StepKind.COMPACT)
     schema = state.schema
     check_compactable(schema)
-    if scan is None:
-        scan = scan_latest_buckets(state, request, now=request.now)
     if scan is None:
         return CompactionPlan(request=request, state=state)
     judge = build_judge(scan, request)

@@ -48,7 +48,10 @@ class KindCompaction(Protocol):
     def plan(
         self, state: TableState, request: CompactRequest, scan: BucketScan | None, /
     ) -> CompactionPlan:
-        """Plan a compaction of the latest snapshot; reads only metadata."""
+        """Plan a compaction of the latest snapshot; reads only metadata.
+
+        Without a scan, the table has no snapshot.
+        """
 
     def commit(
         self, table: Table, plan: CompactionPlan, messages: Sequence[CommitMessage], /

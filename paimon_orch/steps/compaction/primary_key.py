@@ -38,7 +38,7 @@ from paimon_orch.merge.tree.compact_strategy import (
     plan_minor_compaction,
 )
 from paimon_orch.merge.tree.levels import build_bucket_runs
-from paimon_orch.steps.common.bucket_scan import BucketScan, Judgment, scan_latest_buckets
+from paimon_orch.steps.common.bucket_scan import BucketScan, Judgment
 from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict
 from paimon_orch.steps.common.partition_selection import open_reader
 from paimon_orch.steps.compaction.plan import (
@@ -130,16 +130,12 @@ def build_judge(scan: BucketScan, request: CompactRequest) -> PrimaryKeyJudge:
     )
 
 
-def plan(
-    state: TableState, request: CompactRequest, scan: BucketScan | None = None
-) -> CompactionPlan:
+def plan(state: TableState, request: CompactRequest, scan: BucketScan | None) -> CompactionPlan:
     """Plan a compaction of the latest snapshot of a primary-key table."""
     state.check_step(StepKind.COMPACT)
     schema = state.schema
     options = schema.typed_options
     check_compactable(schema)
-    if scan is None:
-        scan = scan_latest_buckets(state, request, now=request.now)
     if scan is None:
         return CompactionPlan(request=request, state=state)
     judged = scan.judge(build_judge(scan, request))

@@ -19,6 +19,7 @@ import sqlalchemy as sa
 from sqlalchemy import Engine, event
 from support.catalogs.jdbc_databases import JdbcDatabase as SqlDatabase
 from support.catalogs.jdbc_databases import create_sqlite_database
+from support.clocks import replace_waits
 from support.tables import rows_of
 
 from paimon_orch import Catalog
@@ -365,6 +366,20 @@ def test_files_without_a_row_are_not_adopted(
     with pytest.raises(AlreadyExistsError, match="has the files of a table that is not in"):
         create(catalog)
     assert (warehouse / "db.db" / "t" / "snapshot" / "snapshot-1").exists()
+
+
+def test_a_table_whose_row_another_process_inserts_during_the_wait_exists(
+    tmp_path: Path, warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = create_sqlite_database(tmp_path / "catalog.db")
+    catalog = database.open(warehouse)
+    create(catalog)
+    database.run("DELETE FROM paimon_tables")
+    insertion = "INSERT INTO paimon_tables VALUES ('jdbc', 'db', 't')"
+    replace_waits(monkeypatch, lambda _: database.run(insertion))
+
+    with pytest.raises(AlreadyExistsError, match=r"table db\.t already exists"):
+        create(catalog)
 
 
 def test_a_table_without_files_is_an_error_and_can_be_dropped(

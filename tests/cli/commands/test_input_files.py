@@ -14,6 +14,7 @@ from support.tables import new_table, rows_of, stored_files, table_of
 from paimon_orch.errors import InputError
 from paimon_orch.spark.execution.job_failures import translate_failure
 from paimon_orch.spark.input_files import _find_reason as find_reason
+from paimon_orch.spark.input_files import read_files
 from paimon_orch.table.table import Table
 
 if TYPE_CHECKING:
@@ -246,6 +247,12 @@ def test_spark_failures_not_caused_by_data_are_not_input_errors() -> None:
 
     assert not isinstance(failure, InputError)
     assert str(failure) == "load: the Spark job failed: [TASK_LOST] An executor is gone"
+
+
+def test_a_file_that_spark_cannot_read_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    path = write_file(tmp_path, "bad.jsonl", '{"k":3,"v":\n')
+    with pytest.raises(InputError, match=r"bad\.jsonl cannot be read as json: "):
+        read_files(spark, [path])
 
 
 def test_the_reason_of_a_failure_is_its_root_cause_or_its_first_line() -> None:

@@ -82,6 +82,15 @@ def is_within(keys: KeyRange, key: Any) -> bool:
     return above and (high is None or key < high or (key == high and not keys.excludes_high))
 
 
+@pytest.mark.parametrize(("type_text", "stored"), [("FLOAT", "<f"), ("DOUBLE", "<d")])
+def test_stored_floats_have_the_total_order_of_java(type_text: str, stored: str) -> None:
+    values = [float("-inf"), -3.25, -1e-40, -0.0, 0.0, 1.5, float("inf"), float("nan")]
+    keys = [decode_key(pack(stored, value), atomic(type_text)) for value in values]
+
+    assert sorted(set(keys)) == keys
+    assert decode_key(pack(stored, -float("nan")), atomic(type_text)) == keys[-1]
+
+
 @pytest.mark.parametrize("name", ["global_index", "pk_indexes"])
 def test_each_key_of_files_of_java_is_found(name: str) -> None:
     table = Catalog(str(GOLDEN / "java-2.0" / name / "warehouse")).table("db.t")

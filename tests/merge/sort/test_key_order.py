@@ -119,6 +119,15 @@ def test_text_is_ordered_by_its_bytes(texts: list[str]) -> None:
     assert ordered == sorted(texts, key=str.encode)
 
 
+@pytest.mark.parametrize("last", ["c", "ccc"])
+def test_texts_with_the_same_first_eight_bytes_are_ordered_by_the_others(last: str) -> None:
+    texts = ["order-2026-b", f"order-2026-{last}", "order-2026-a", "order-2026-b"]
+    order, equals_next = KeyColumns.of(column_of("STRING", texts), ["k"]).compute_order()
+
+    assert order.tolist() == [2, 0, 3, 1]
+    assert equals_next.tolist() == [False, True, False]
+
+
 @pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(-3, 3) | st.none(), st.sampled_from(["", "a", "b", None]))))
 def test_composite_keys_are_ordered_column_by_column(

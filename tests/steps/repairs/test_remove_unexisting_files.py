@@ -21,6 +21,7 @@ from paimon_orch.steps.maintenance.rollback_as_latest import rollback_as_latest
 from paimon_orch.steps.repairs import repair as repair_step
 from paimon_orch.steps.repairs.remove_unexisting_files import (
     REMOVE_UNEXISTING_FILES,
+    MissingFilesResult,
     plan,
     remove_unexisting_files,
 )
@@ -138,6 +139,18 @@ def test_values_of_newer_files_that_become_visible_are_counted_and_put_aside(
     assert rows_of(table) == values
     shown = pq.read_table(result.visible_rows_path).to_pylist()
     assert [(row["k"], row["s"]) for row in shown] == values
+
+
+@pytest.mark.parametrize(("rows", "shown", "verb"), [(1, "1 row", "is"), (2, "2 rows", "are")])
+def test_the_outcome_has_the_number_and_the_file_of_visible_rows(
+    tmp_path: Path, rows: int, shown: str, verb: str
+) -> None:
+    planned = plan(new_table(tmp_path), EmptyRequest())
+    result = MissingFilesResult(plan=planned, visible_rows=rows, visible_rows_path="/kept.parquet")
+    assert result.describe_visible_rows() == (
+        f"; {shown} that readers now see in the key ranges of the removed files {verb} in "
+        "/kept.parquet: compare these with their source"
+    )
 
 
 def test_a_newer_value_stays_visible_without_the_older_file(tmp_path: Path) -> None:

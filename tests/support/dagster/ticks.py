@@ -1,6 +1,9 @@
 """Evaluates sensors and schedules as the daemon does."""
 
+import atexit
+from contextlib import ExitStack
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
 import dagster as dg
@@ -25,16 +28,24 @@ def evaluate_sensor(
 def evaluate_schedule(
     schedule: dg.ScheduleDefinition, paimon: PaimonCatalogResource
 ) -> list[dg.RunRequest] | dg.SkipReason:
-    with (
-        # The context of a schedule cannot use an ephemeral instance.
-        dg.DagsterInstance.local_temp() as instance,
-        dg.build_schedule_context(
-            instance, datetime(2026, 1, 4, 3, tzinfo=UTC), resources={"paimon": paimon}
-        ) as context,
-    ):
+    with dg.build_schedule_context(
+        _open_empty_instance(), datetime(2026, 1, 4, 3, tzinfo=UTC), resources={"paimon": paimon}
+    ) as context:
         result = schedule(context)
     assert isinstance(result, list | dg.SkipReason)
     return result
+
+
+@cache
+def _open_empty_instance() -> dg.DagsterInstance:
+    """Return an instance without runs for all schedules of this process.
+
+    The context of a schedule cannot use an ephemeral instance, and to create one with files takes
+    two seconds. The schedules at most add dynamic partitions.
+    """
+    stack = ExitStack()
+    atexit.register(stack.close)
+    return stack.enter_context(dg.DagsterInstance.local_temp())
 
 
 def partitions_of(request: dg.RunRequest) -> str | None:

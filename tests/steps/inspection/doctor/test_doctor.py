@@ -362,7 +362,10 @@ def test_bars_of_a_page_are_as_long_as_their_share_of_the_longest_one() -> None:
 
     page = build_page(DoctorReport(tables=tuple(tables), findings=()), "/lake")
 
-    assert re.findall(r'<rect .*? width="([\d.]+)"', page) == ["260.0", "130.0", "2.0"]
+    bars = re.findall(r'<rect x="(\d+)" .*? width="([\d.]+)"[^<]*<text x="([\d.]+)"', page)
+    assert [width for _, width, _ in bars] == ["260.0", "130.0", "2.0"]
+    for start, width, text in bars:
+        assert float(text) > float(start) + float(width), "the text does not cover the bar"
 
 
 def test_names_in_a_page_are_escaped(tmp_path: Path) -> None:
