@@ -129,15 +129,21 @@ def test_an_unexpected_error_is_reported_too(
 def test_every_step_reports_json_or_a_refusal(step: str, tmp_path: Path, table: Table) -> None:
     arguments = {
         "create-global-index": {"column": "v"},
+        "create-branch": {"name": "dev", "tag": "kept"},
         "create-tag": {"name": "new"},
+        "delete-branch": {"name": "old"},
         "delete-tag": {"name": "kept"},
         "drop-partitions": {"partitions": ["p=a", "p=b"]},
         "drop-global-index": {"column": "v"},
         "expire-partitions": {"expiration_time": "1 d", "strategy": "update-time"},
+        "fast-forward-branch": {"name": "old"},
         "mark-done": {"partitions": ["p=a"]},
+        "rename-branch": {"name": "old", "to": "new"},
         "rename-tag": {"name": "kept", "to": "renamed"},
         "repair-earliest-snapshot": {"snapshot_id": 2},
         "rescale": {"bucket_num": 2},
+        "reset-consumer": {"name": "app", "next_snapshot": 1},
+        "rollback": {"snapshot_id": 1},
     }
     refused = {
         "create-global-index",
@@ -149,6 +155,7 @@ def test_every_step_reports_json_or_a_refusal(step: str, tmp_path: Path, table: 
         "sync-partitions",
     }
     table.tags.create("kept", 1)
+    table.branches.create("old", "kept")
     before = rows_of(table)
     try:
         report = execute(tmp_path, step, dry_run=False, arguments=arguments.get(step, {}))
@@ -157,8 +164,12 @@ def test_every_step_reports_json_or_a_refusal(step: str, tmp_path: Path, table: 
     else:
         assert step not in refused
         assert report.keys() >= {"plan", "outcome", "duration_seconds", "attempts"}
-    removes_rows = step in {"drop-partitions", "purge-files", "truncate"}
-    assert rows_of(table) == ([] if removes_rows else before)
+    if step in {"drop-partitions", "purge-files", "truncate"}:
+        assert rows_of(table) == []
+    elif step in {"fast-forward-branch", "rollback", "undo"}:
+        assert rows_of(table) == [("a", 1, "x"), ("b", 2, "x")]
+    else:
+        assert rows_of(table) == before
 
 
 def test_steps_of_other_kinds_of_tables_report_json(tmp_path: Path) -> None:

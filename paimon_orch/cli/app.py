@@ -17,7 +17,7 @@ from enum import StrEnum
 from importlib import import_module
 from io import TextIOWrapper
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 from typer.main import get_group
@@ -40,7 +40,7 @@ class IndexEntry(NamedTuple):
     """The module in ``paimon_orch.cli.commands`` whose ``add_commands`` registers it."""
     panel: Panel
     summary: str
-    """The first sentence of its help page."""
+    """The first sentence of its help page; that of a group has no other."""
     step: StepEntry | None = None
     """The step that declares the command, instead of the module."""
 
@@ -52,6 +52,8 @@ _PANELS = {
     "repairs": Panel.CHECK,
     "row_level": Panel.WRITE,
     "purge-files": Panel.WRITE,
+    "rollback": Panel.REFERENCES,
+    "undo": Panel.REFERENCES,
 }
 """The sections of declared steps by their names or folders; the others compact and optimize."""
 
@@ -105,8 +107,6 @@ _COMMANDS: Mapping[str, IndexEntry] = MappingProxyType(
         ),
         "repair": IndexEntry("repair", Panel.CHECK, "Repair what doctor finds in a table."),
         "check": IndexEntry("check", Panel.CHECK, "Verify a table."),
-        "rollback": IndexEntry("rollback", Panel.REFERENCES, "Roll back to an older snapshot."),
-        "undo": IndexEntry("rollback", Panel.REFERENCES, "Take back the newest snapshot."),
         "trigger-tag-automatic-creation": IndexEntry(
             "tag", Panel.REFERENCES, "Create the tags that are due."
         ),
@@ -171,8 +171,11 @@ def _load_commands(name: str, entry: IndexEntry) -> Mapping[str, "Command"]:
     else:
         from paimon_orch.cli.step_command import add_step_command
 
-        add_step_command(app, name, entry.step, entry.panel)
-    commands: Mapping[str, Command] = get_group(app).commands
+        add_step_command(app, name, entry.step)
+    commands: Mapping[str, Any] = get_group(app).commands
+    for key, command in commands.items():
+        command.rich_help_panel = INDEX[key].panel
+        command.help = command.help or INDEX[key].summary  # groups have no other text
     return commands
 
 

@@ -6,11 +6,12 @@ from typing import Annotated
 import typer
 
 from paimon_orch.cli.help_page import CATALOG_PARAMETER
+from paimon_orch.cli.registration import declare_option
 from paimon_orch.cli.screen import Output
 from paimon_orch.errors import PaimonError
 from paimon_orch.safe_text import is_plain
-from paimon_orch.steps.common.argument import CUTOFF_HELP
 from paimon_orch.steps.common.executor_choice import DEFAULT_MASTER, ExecutorKind
+from paimon_orch.steps.common.snapshot_selection import SnapshotRequest
 
 
 def _check_master(ctx: typer.Context, master: str | None) -> str | None:
@@ -87,31 +88,11 @@ MergeLevel0 = Annotated[
     ),
 ]
 SnapshotId = Annotated[
-    int | None,
-    typer.Option(metavar="ID", help="Id of the snapshot.", show_default="the newest"),
+    int | None, declare_option(SnapshotRequest, "snapshot_id", default="the newest")
 ]
-TagSelector = Annotated[str | None, typer.Option(metavar="TAG", help="Snapshot of this tag.")]
-Timestamp = Annotated[
-    str | None,
-    typer.Option(
-        metavar="TIME",
-        help="Newest snapshot at or before this time: ISO 8601 or epoch milliseconds.",
-    ),
-]
-Watermark = Annotated[
-    str | None,
-    typer.Option(
-        metavar="TIME",
-        help="First snapshot with this watermark or a later one: ISO 8601 or epoch milliseconds.",
-    ),
-]
-OlderThan = Annotated[
-    str | None,
-    typer.Option(
-        metavar="TIME",
-        help=CUTOFF_HELP,
-    ),
-]
+TagSelector = Annotated[str | None, declare_option(SnapshotRequest, "tag")]
+Timestamp = Annotated[int | None, declare_option(SnapshotRequest, "timestamp")]
+Watermark = Annotated[int | None, declare_option(SnapshotRequest, "watermark")]
 SourceFiles = Annotated[
     list[str],
     typer.Option(

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from datetime import timedelta
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,7 +25,6 @@ from paimon_orch.cli.screen import (
 from paimon_orch.errors import InputError, NotFoundError, PaimonError
 from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
 from paimon_orch.format.options.table_option import StepKind
-from paimon_orch.format.times import parse_cutoff, parse_duration, parse_timestamp
 from paimon_orch.safe_text import clean_line
 from paimon_orch.steps.common.executor import Executor
 from paimon_orch.steps.common.executor_choice import DEFAULT_MASTER, ChoosingExecutor, ExecutorKind
@@ -127,24 +125,6 @@ def parse_partitions(
     specs = None if text is None else split_partitions(table, text)
     require_partitions(table, specs, with_directories=with_directories)
     return specs
-
-
-def parse_optional_duration(option: str, text: str | None) -> timedelta | None:
-    """Return a duration such as ``30 d``, or None if no value is given."""
-    return None if text is None else parse_duration(option, text)
-
-
-def parse_optional_cutoff(option: str, text: str | None) -> int | None:
-    """Return a time or an age such as ``3 d`` as a time in epoch milliseconds.
-
-    Returns None if no value is given.
-    """
-    return None if text is None else parse_cutoff(option, text)
-
-
-def parse_optional_timestamp(option: str, text: str | None) -> int | None:
-    """Return a time in epoch milliseconds, or None if no value is given."""
-    return None if text is None else parse_timestamp(option, text)
 
 
 def parse_pair(text: str, example: str) -> tuple[str, str]:

@@ -137,9 +137,9 @@ class HelpGroup(TyperGroup):
                     formatter.write_dl(rows, col_max=_NAME_WIDTH)
 
 
-def new_group(help_text: str) -> typer.Typer:
+def new_group() -> typer.Typer:
     """Return an empty group of commands, such as ``tag``."""
-    return typer.Typer(cls=HelpGroup, help=help_text, no_args_is_help=True, rich_markup_mode=None)
+    return typer.Typer(cls=HelpGroup, no_args_is_help=True, rich_markup_mode=None)
 
 
 def _select_arguments(parameters: Iterable["Parameter"]) -> Iterator["Parameter"]:

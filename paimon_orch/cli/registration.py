@@ -8,7 +8,7 @@ from typing import Annotated, Any, get_args
 import typer
 
 from paimon_orch.cli.common import CliSettings
-from paimon_orch.cli.help_page import HelpCommand, Panel, format_examples
+from paimon_orch.cli.help_page import HelpCommand, format_examples
 from paimon_orch.cli.screen import Output
 from paimon_orch.format.options.blocking_options import Allowances
 from paimon_orch.steps.common.argument import list_arguments
@@ -36,16 +36,23 @@ _OUTPUT = "output"
 """The parameter of a command that has the option ``--json``; its type is :class:`Output`."""
 
 
-def declare_option(request: type[Any], field: str, *names: str, **attributes: Any) -> Any:
-    """Return an option with the sentence and the minimum of a request's field."""
-    argument = list_arguments(request)[field].argument
-    return typer.Option(*names, help=argument.help, min=argument.minimum, **attributes)
+def declare_option(request: type[Any], field: str, *, default: str | None = None) -> Any:
+    """Return the option that a request's field declares; ``default`` is shown as its default."""
+    declared = list_arguments(request)[field]
+    argument, parse = declared.argument, declared.argument.parse
+    return typer.Option(
+        declared.option,
+        metavar=argument.metavar,
+        help=argument.help,
+        min=argument.minimum,
+        parser=None if parse is None else lambda text: parse(declared.option, text),
+        show_default=default or argument.default or declared.default or True,
+    )
 
 
 def register_command(
     app: typer.Typer,
     function: Callable[..., None],
-    panel: Panel | None = None,
     *,
     name: str | None = None,
     examples: Sequence[str] = (),
@@ -56,9 +63,7 @@ def register_command(
     Without ``has_allowances``, the command has no ``--allow-...`` switches, because it runs no step
     that the options of a table can forbid.
     """
-    register = app.command(
-        name, cls=HelpCommand, rich_help_panel=panel, epilog=format_examples(examples)
-    )
+    register = app.command(name, cls=HelpCommand, epilog=format_examples(examples))
     register(_add_switches(function, _ALLOWANCE_SWITCHES if has_allowances else {}))
 
 

@@ -1,8 +1,9 @@
 """Builds the command of a step from its declaration: options, questions, dry runs and output."""
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
+from operator import attrgetter
 from typing import Annotated, Any
 
 import typer
@@ -23,7 +24,7 @@ from paimon_orch.cli.common import (
     open_progress_bars,
     open_table,
 )
-from paimon_orch.cli.help_page import Panel
+from paimon_orch.cli.help_page import new_group
 from paimon_orch.cli.registration import register_command
 from paimon_orch.cli.screen import LINES, Output, print_lines
 from paimon_orch.cli.table_layout import print_rows
@@ -41,16 +42,28 @@ _SEPARATORS = {";": "semicolons", ",": "commas"}
 _Declaration = StepDeclaration[Any, Any, Any]
 
 
-def add_group_commands(group: typer.Typer, name: str) -> None:
-    """Register the commands of declared steps in a group, such as ``tag delete``."""
+def add_group(
+    app: typer.Typer, name: str, *, list_names: Callable[[Table], list[str]], list_help: str
+) -> typer.Typer:
+    """Register a group: its command ``list``, and those of declared steps, as ``tag delete``."""
+    group = new_group()
+
+    def print_all(
+        ctx: typer.Context, location: CatalogLocation, table: Identifier, output: JsonOutput = LINES
+    ) -> None:
+        output.print_names(list_names(open_table(ctx, location, table)))
+
+    print_all.__doc__ = list_help
+    examples = [f"{name} list /lake db.orders"]
+    register_command(group, print_all, name="list", has_allowances=False, examples=examples)
     for step, entry in find_steps().items():
         if entry.command.startswith(f"{name} "):
             add_step_command(group, step, entry)
+    app.add_typer(group, name=name)
+    return group
 
 
-def add_step_command(
-    app: typer.Typer, step: str, entry: StepEntry, panel: Panel | None = None
-) -> None:
+def add_step_command(app: typer.Typer, step: str, entry: StepEntry) -> None:
     """Register the command of a declared step."""
     declaration = load_declaration(step)
 
@@ -69,7 +82,7 @@ def add_step_command(
         runner = build_executor(executor, master) if declaration.has_units else InProcessExecutor()
         target = open_table(ctx, location, table)
         arguments = dict(_split_lists(declaration, target, values))
-        request = declaration.build_request(target, arguments, get_label=get_option)
+        request = declaration.build_request(target, arguments, get_label=attrgetter("option"))
         planned = declaration.plan(target, request, executor=runner)
         if dry_run:
             output.print_report(planned.to_dict(), partial(print_plan, planned, table))
@@ -87,7 +100,7 @@ def add_step_command(
     command.__doc__ = f"{entry.summary}\n\n{declaration.help}"
     examples = [f"{entry.command} {example}" for example in declaration.examples]
     name = entry.command.rpartition(" ")[2]
-    register_command(app, command, panel, name=name, examples=examples)
+    register_command(app, command, name=name, examples=examples)
 
 
 def print_plan(planned: Any, table: str) -> None:
@@ -177,15 +190,10 @@ def _build_annotation(declared: DeclaredField) -> Any:
     if argument.is_positional:
         return Annotated[kind, typer.Argument(metavar=argument.metavar, help=sentence)]
     option = typer.Option(
-        get_option(declared),
+        declared.option,
         metavar=argument.metavar or ("N" if kind is int else None),
         help=sentence,
         show_default=argument.default or True,
     )
     optional = kind | None if declared.default is None else kind
     return Annotated[kind if declared.is_required else optional, option]
-
-
-def get_option(declared: DeclaredField) -> str:
-    """Return the option of an argument: ``--older-than``."""
-    return declared.argument.option or f"--{declared.name.replace('_', '-')}"

@@ -199,7 +199,7 @@ class MaintenanceOp:
             stale = report_stale_options(context, table.stores)
             context.log.info("%s: %s", name, figures)
         metadata = self._build_metadata(
-            figures, shown, planned.action if plan else NO_ACTION, dry_run=config.dry_run
+            figures, shown, planned.short_action if plan else NO_ACTION, dry_run=config.dry_run
         )
         return metadata | build_spark_link_metadata(spark) | stale
 

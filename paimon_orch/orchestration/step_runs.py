@@ -51,7 +51,7 @@ def run_declared_step(
     if with_table:
         planned = plan.describe()
         items = tabulate_plan(planned)
-        report["action"] = planned.action if plan else NO_ACTION
+        report["action"] = planned.short_action if plan else NO_ACTION
         report |= {"columns": dict(items.columns), "items": [dict(row) for row in items.rows]}
     if dry_run:
         return report

@@ -12,7 +12,6 @@ from paimon_orch.cli.help_page import Panel
 GROUPS = {"branch", "database", "quarantine", "tag"}
 DELETES_NOTHING = {
     *(
-        "branch create",
         "catalogs",
         "check",
         "count",
@@ -30,7 +29,7 @@ DELETES_NOTHING = {
         "sql",
     ),
     *("branch list", "database list", "quarantine list", "tag list", "tables"),
-    *("tag create", "tag rename", "branch rename", "consumer list"),
+    *("tag create", "tag rename", "consumer list"),
 }
 
 

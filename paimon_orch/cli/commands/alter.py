@@ -10,7 +10,6 @@ import typer
 
 from paimon_orch.cli.arguments import CatalogLocation, DryRun, Identifier, JsonOutput, Yes
 from paimon_orch.cli.common import confirm, open_catalog, parse_pair
-from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
 from paimon_orch.cli.screen import LINES, Output, print_note
 from paimon_orch.errors import InputError
@@ -96,7 +95,7 @@ _POSITIONS: dict[str, Literal["first", "last", "before", "after"]] = {
 
 def add_commands(app: typer.Typer) -> None:
     """Register the command of this module."""
-    register_command(app, alter, Panel.TABLES, examples=_EXAMPLES, has_allowances=False)
+    register_command(app, alter, examples=_EXAMPLES, has_allowances=False)
 
 
 def alter(

@@ -9,32 +9,21 @@ from typing import Annotated
 import pyarrow as pa
 import typer
 
-from paimon_orch.cli.arguments import (
-    CatalogLocation,
-    DryRun,
-    ExecutorOption,
-    JsonOutput,
-    Master,
-)
+from paimon_orch.cli.arguments import CatalogLocation, DryRun, ExecutorOption, JsonOutput, Master
 from paimon_orch.cli.common import (
     add_progress_bar,
     build_executor,
     open_catalog,
     open_progress_bars,
-    parse_optional_cutoff,
     parse_pair,
 )
-from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.output import to_json_value
 from paimon_orch.cli.registration import register_command
 from paimon_orch.cli.screen import LINES, print_lines
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.format.display import format_count, format_size
-from paimon_orch.steps.autopilot.action_outcome import (
-    ActionOutcome,
-    MaintenancePrices,
-    OutcomeKind,
-)
+from paimon_orch.format.times import parse_cutoff
+from paimon_orch.steps.autopilot.action_outcome import ActionOutcome, MaintenancePrices, OutcomeKind
 from paimon_orch.steps.autopilot.budgets import MaintenanceBudgets
 from paimon_orch.steps.autopilot.decisions import DecisionState, MaintenanceDecision
 from paimon_orch.steps.autopilot.maintenance_history import read_maintenance_history
@@ -106,9 +95,10 @@ _PricePerCoreHour = Annotated[
     float, typer.Option(metavar="N", min=0, help="Price of an hour of a core of this machine.")
 ]
 _Since = Annotated[
-    str | None,
+    int | None,
     typer.Option(
         metavar="TIME",
+        parser=lambda text: parse_cutoff("--since", text),
         help="Actions since this time: an age such as '7 d', ISO 8601 or epoch milliseconds.",
         show_default="all",
     ),
@@ -125,7 +115,6 @@ def add_commands(app: typer.Typer) -> None:
     register_command(
         app,
         autopilot,
-        Panel.COMPACT,
         examples=[
             "autopilot /lake --dry-run",
             "autopilot /lake 'sales.*' --max-bytes '50 gb' --hours 22-6",
@@ -134,7 +123,6 @@ def add_commands(app: typer.Typer) -> None:
     register_command(
         app,
         maintenance_history,
-        Panel.READ,
         examples=[
             "maintenance-history /lake --since '7 d'",
             "maintenance-history /lake --table sales.orders --skipped",
@@ -222,8 +210,7 @@ def maintenance_history(
 
     The oldest action is the first. The history is a table, which read and every engine can query.
     """
-    cutoff = parse_optional_cutoff("--since", since)
-    time = None if cutoff is None else datetime.fromtimestamp(cutoff / 1000, UTC)
+    time = None if since is None else datetime.fromtimestamp(since / 1000, UTC)
     catalog = open_catalog(ctx, location)
     catalog.require_exists()
     rows = read_maintenance_history(

@@ -10,13 +10,8 @@ from paimon_orch.catalog.backend import LostTableError
 from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.catalog.named_catalogs import describe_named_catalogs
 from paimon_orch.cli.arguments import CatalogLocation, DryRun, Identifier, JsonOutput, Yes
-from paimon_orch.cli.common import (
-    confirm,
-    open_catalog,
-    parse_names,
-    parse_pair,
-)
-from paimon_orch.cli.help_page import Panel, new_group
+from paimon_orch.cli.common import confirm, open_catalog, parse_names, parse_pair
+from paimon_orch.cli.help_page import new_group
 from paimon_orch.cli.registration import register_command
 from paimon_orch.cli.screen import LINES
 from paimon_orch.format.display import format_count
@@ -65,14 +60,12 @@ _CREATE_EXAMPLE = (
 
 def add_commands(app: typer.Typer) -> None:
     """Register the commands of this module."""
-    register_command(
-        app, catalogs, Panel.TABLES, has_allowances=False, examples=["catalogs --json"]
-    )
-    register_command(app, tables, Panel.TABLES, has_allowances=False, examples=["tables /lake db"])
-    register_command(app, create, Panel.TABLES, examples=[_CREATE_EXAMPLE], has_allowances=False)
-    register_command(app, rename, Panel.TABLES, examples=["rename /lake db.orders db.old_orders"])
-    register_command(app, drop, Panel.TABLES, examples=["drop /lake db.orders --dry-run"])
-    databases = new_group("List, create and drop databases.")
+    register_command(app, catalogs, has_allowances=False, examples=["catalogs --json"])
+    register_command(app, tables, has_allowances=False, examples=["tables /lake db"])
+    register_command(app, create, examples=[_CREATE_EXAMPLE], has_allowances=False)
+    register_command(app, rename, examples=["rename /lake db.orders db.old_orders"])
+    register_command(app, drop, examples=["drop /lake db.orders --dry-run"])
+    databases = new_group()
     register_command(
         databases,
         list_databases,
@@ -93,7 +86,7 @@ def add_commands(app: typer.Typer) -> None:
         name="drop",
         examples=["database drop /lake db --cascade --dry-run"],
     )
-    app.add_typer(databases, name="database", rich_help_panel=Panel.TABLES)
+    app.add_typer(databases, name="database")
 
 
 def _open_existing(ctx: typer.Context, location: str) -> Catalog:

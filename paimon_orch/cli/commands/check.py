@@ -12,11 +12,7 @@ from paimon_orch.cli.arguments import (
     JsonOutput,
     Master,
 )
-from paimon_orch.cli.common import (
-    build_executor,
-    open_table,
-)
-from paimon_orch.cli.help_page import Panel
+from paimon_orch.cli.common import build_executor, open_table
 from paimon_orch.cli.registration import register_command
 from paimon_orch.cli.screen import LINES
 from paimon_orch.format.display import format_count
@@ -31,7 +27,6 @@ def add_commands(app: typer.Typer) -> None:
     register_command(
         app,
         check,
-        Panel.CHECK,
         examples=["check /lake db.orders", "check /lake db.orders --deep --json"],
         has_allowances=False,
     )

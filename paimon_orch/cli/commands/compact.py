@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
@@ -27,11 +28,9 @@ from paimon_orch.cli.common import (
     open_progress_bars,
     open_table,
     parse_names,
-    parse_optional_duration,
     parse_partitions,
     start_spark,
 )
-from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import declare_option, register_command
 from paimon_orch.cli.screen import LINES, Output, print_lines
 from paimon_orch.cli.step_command import print_plan
@@ -82,10 +81,7 @@ class OrderStrategy(StrEnum):
     HILBERT = "hilbert"
 
 
-_Strategy = Annotated[
-    CompactStrategy | None,
-    declare_option(CompactRequest, "strategy", show_default=CompactStrategy.MINOR),
-]
+_Strategy = Annotated[CompactStrategy | None, declare_option(CompactRequest, "strategy")]
 _OrderBy = Annotated[
     str | None,
     typer.Option(
@@ -99,14 +95,8 @@ _OrderStrategy = Annotated[
         show_default=OrderStrategy.ORDER,
     ),
 ]
-_Buckets = Annotated[
-    str | None,
-    declare_option(CompactRequest, "buckets", metavar="0,2-4", show_default="all buckets"),
-]
-_IdleFor = Annotated[
-    str | None,
-    declare_option(CompactRequest, "idle_for", "--partition-idle-for", metavar="DURATION"),
-]
+_Buckets = Annotated[str | None, declare_option(CompactRequest, "buckets")]
+_IdleFor = Annotated[timedelta | None, declare_option(CompactRequest, "idle_for")]
 _IncludingDatabases = Annotated[
     str | None,
     typer.Option(metavar="REGEX", help="Databases to compact.", show_default="all"),
@@ -119,18 +109,15 @@ _ExcludingTables = Annotated[
     str | None,
     typer.Option(metavar="REGEX", help="Tables to leave out.", show_default="none"),
 ]
-_ClusterIdleFor = Annotated[
-    str | None, declare_option(CompactRequest, "cluster_idle_for", metavar="DURATION")
-]
+_ClusterIdleFor = Annotated[timedelta | None, declare_option(CompactRequest, "cluster_idle_for")]
 
 
 def add_commands(app: typer.Typer) -> None:
     """Register the commands of this module."""
-    register_command(app, compact, Panel.COMPACT, examples=_EXAMPLES)
+    register_command(app, compact, examples=_EXAMPLES)
     register_command(
         app,
         compact_database,
-        Panel.COMPACT,
         examples=["compact-database /lake --including-databases 'sales.*' --dry-run"],
     )
 
@@ -176,8 +163,8 @@ def compact(
             where=where,
             strategy=(strategy or CompactStrategy.MINOR).value,
             buckets=None if buckets is None else parse_buckets(buckets),
-            idle_for=parse_optional_duration("--partition-idle-for", partition_idle_for),
-            cluster_idle_for=parse_optional_duration("--cluster-idle-for", cluster_idle_for),
+            idle_for=partition_idle_for,
+            cluster_idle_for=cluster_idle_for,
         )
         if simulate:
             _print_simulation(target, request, dry_run, output)
@@ -232,7 +219,7 @@ def compact_database(
         catalog.require_exists()
     request = CompactRequest(
         strategy=(strategy or CompactStrategy.MINOR).value,
-        idle_for=parse_optional_duration("--partition-idle-for", partition_idle_for),
+        idle_for=partition_idle_for,
     )
     reports: dict[str, dict[str, object]] = {}
     for name in names:

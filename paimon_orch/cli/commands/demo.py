@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from paimon_orch.cli.arguments import JsonOutput
-from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
 from paimon_orch.cli.screen import LINES, console, error_console
 
@@ -23,7 +22,7 @@ _DemoMonths = Annotated[
 
 def add_commands(app: typer.Typer) -> None:
     """Register the command of this module."""
-    register_command(app, demo, Panel.DEMO, has_allowances=False, examples=["demo --months 3"])
+    register_command(app, demo, has_allowances=False, examples=["demo --months 3"])
 
 
 def demo(

@@ -17,13 +17,7 @@ from paimon_orch.cli.arguments import (
     Timestamp,
     Watermark,
 )
-from paimon_orch.cli.common import (
-    note_rows_not_visible,
-    open_readable,
-    open_table,
-    parse_optional_timestamp,
-)
-from paimon_orch.cli.help_page import Panel
+from paimon_orch.cli.common import note_rows_not_visible, open_readable, open_table
 from paimon_orch.cli.registration import register_command
 from paimon_orch.cli.screen import LINES, print_lines
 from paimon_orch.cli.table_layout import print_rows
@@ -51,21 +45,15 @@ def add_commands(app: typer.Typer) -> None:
     register_command(
         app,
         describe,
-        Panel.READ,
         examples=["describe /lake db.orders", "describe /lake db.orders --ddl > orders.sql"],
         has_allowances=False,
     )
     register_command(
-        app,
-        history,
-        Panel.READ,
-        examples=["history /lake db.orders --limit 5"],
-        has_allowances=False,
+        app, history, examples=["history /lake db.orders --limit 5"], has_allowances=False
     )
     register_command(
         app,
         count,
-        Panel.READ,
         examples=["count /lake db.orders", "count /lake db.orders --where \"dt = '2026-01-31'\""],
         has_allowances=False,
     )
@@ -243,8 +231,8 @@ def count(
         where,
         snapshot_id=snapshot,
         tag=tag,
-        timestamp=parse_optional_timestamp("--timestamp", timestamp),
-        watermark=parse_optional_timestamp("--watermark", watermark),
+        timestamp=timestamp,
+        watermark=watermark,
         merge_level_0=merge_level_0,
     )
     note_rows_not_visible(opened, scan)

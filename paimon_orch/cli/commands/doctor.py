@@ -9,16 +9,8 @@ from typing import Annotated
 
 import typer
 
-from paimon_orch.cli.arguments import (
-    CatalogLocation,
-    JsonOutput,
-)
-from paimon_orch.cli.common import (
-    add_progress_bar,
-    open_catalog,
-    open_progress_bars,
-)
-from paimon_orch.cli.help_page import Panel
+from paimon_orch.cli.arguments import CatalogLocation, JsonOutput
+from paimon_orch.cli.common import add_progress_bar, open_catalog, open_progress_bars
 from paimon_orch.cli.registration import register_command
 from paimon_orch.cli.screen import LINES, print_lines
 from paimon_orch.errors import NotFoundError
@@ -50,7 +42,6 @@ def add_commands(app: typer.Typer) -> None:
     register_command(
         app,
         doctor,
-        Panel.CHECK,
         examples=[
             "doctor /lake",
             "doctor /lake 'sales.*' --json",

@@ -34,7 +34,6 @@ from paimon_orch.cli.common import (
     print_write_result,
     start_spark,
 )
-from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
 from paimon_orch.cli.screen import LINES, Output, print_lines, print_note
 from paimon_orch.errors import InputError
@@ -164,7 +163,7 @@ _CommitIdentifier = Annotated[
 
 def add_commands(app: typer.Typer) -> None:
     """Register the command of this module."""
-    register_command(app, ingest, Panel.WRITE, examples=_EXAMPLES)
+    register_command(app, ingest, examples=_EXAMPLES)
 
 
 def ingest(

@@ -8,7 +8,6 @@ import typer
 
 from paimon_orch.cli.arguments import CatalogLocation, Identifier, JsonOutput, SnapshotId
 from paimon_orch.cli.common import open_table
-from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
 from paimon_orch.cli.screen import LINES, print_error_lines, print_lines
 from paimon_orch.cli.table_layout import print_rows
@@ -30,7 +29,6 @@ def add_commands(app: typer.Typer) -> None:
     register_command(
         app,
         inspect,
-        Panel.READ,
         examples=["inspect /lake db.orders", "inspect /lake db.orders --snapshot 12 --json"],
         has_allowances=False,
     )

@@ -33,7 +33,6 @@ from paimon_orch.cli.common import (
     open_table_for_write,
     start_spark,
 )
-from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
 from paimon_orch.cli.screen import LINES, Output
 from paimon_orch.errors import PaimonError
@@ -99,7 +98,7 @@ _EXAMPLE = (
 
 def add_commands(app: typer.Typer) -> None:
     """Register the command of this module."""
-    register_command(app, merge_into, Panel.WRITE, examples=[_EXAMPLE])
+    register_command(app, merge_into, examples=[_EXAMPLE])
 
 
 def merge_into(

@@ -6,26 +6,18 @@ from typing import Annotated
 
 import typer
 
-from paimon_orch.cli.arguments import (
-    CatalogLocation,
-    DryRun,
-    Identifier,
-    JsonOutput,
-    OlderThan,
-    Yes,
-)
-from paimon_orch.cli.common import (
-    confirm,
-    open_table,
-    parse_optional_cutoff,
-)
-from paimon_orch.cli.help_page import Panel, new_group
+from paimon_orch.cli.arguments import CatalogLocation, DryRun, Identifier, JsonOutput, Yes
+from paimon_orch.cli.common import confirm, open_table
 from paimon_orch.cli.registration import register_command
 from paimon_orch.cli.screen import LINES
+from paimon_orch.cli.step_command import add_group
 from paimon_orch.format.display import format_count
+from paimon_orch.format.times import parse_cutoff
 from paimon_orch.steps.cleanup.quarantine import Quarantine
+from paimon_orch.steps.common.argument import CUTOFF_HELP
 from paimon_orch.steps.common.step_report import describe_loss
 
+_OlderThan = Annotated[str, typer.Option(metavar="TIME", help=CUTOFF_HELP)]
 _Folder = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="Folder to restore.", show_default="all"),
@@ -34,13 +26,12 @@ _Folder = Annotated[
 
 def add_commands(app: typer.Typer) -> None:
     """Register the commands of this module."""
-    group = new_group("List, restore and delete quarantined files.")
-    register_command(
-        group,
-        list_quarantine,
-        name="list",
-        has_allowances=False,
-        examples=["quarantine list /lake db.orders"],
+    group = add_group(
+        app,
+        "quarantine",
+        list_names=lambda table: Quarantine.of(table).list_folders(),
+        list_help="Print the folders of quarantined files.\n\n"
+        "Each run of remove-orphan-files --quarantine creates one.",
     )
     register_command(
         group,
@@ -56,21 +47,10 @@ def add_commands(app: typer.Typer) -> None:
         has_allowances=False,
         examples=["quarantine empty /lake db.orders --older-than '7 d' --dry-run"],
     )
-    app.add_typer(group, name="quarantine", rich_help_panel=Panel.EXPIRE)
 
 
 def _open_quarantine(ctx: typer.Context, location: str, identifier: str) -> Quarantine:
     return Quarantine.of(open_table(ctx, location, identifier))
-
-
-def list_quarantine(
-    ctx: typer.Context, location: CatalogLocation, table: Identifier, output: JsonOutput = LINES
-) -> None:
-    """Print the folders of quarantined files.
-
-    Each run of remove-orphan-files --quarantine creates one.
-    """
-    output.print_names(_open_quarantine(ctx, location, table).list_folders())
 
 
 def restore_quarantine(
@@ -104,15 +84,14 @@ def empty_quarantine(
     ctx: typer.Context,
     location: CatalogLocation,
     table: Identifier,
-    older_than: OlderThan = "7 d",
+    older_than: _OlderThan = "7 d",
     yes: Yes = False,
     dry_run: DryRun = False,
     output: JsonOutput = LINES,
 ) -> None:
     """Delete old quarantined files."""
     quarantine = _open_quarantine(ctx, location, table)
-    cutoff = parse_optional_cutoff("--older-than", older_than)
-    assert cutoff is not None
+    cutoff = parse_cutoff("--older-than", older_than)
     retention = timedelta(seconds=max(0.0, time.time() - cutoff / 1000))
     files = quarantine.count(quarantine.find_expired_folders(retention))
     action = f"delete {describe_loss({'quarantined file': files})} of {table}"

@@ -15,12 +15,7 @@ from paimon_orch.cli.arguments import (
     Timestamp,
     Watermark,
 )
-from paimon_orch.cli.common import (
-    note_rows_not_visible,
-    open_readable,
-    parse_optional_timestamp,
-)
-from paimon_orch.cli.help_page import Panel
+from paimon_orch.cli.common import note_rows_not_visible, open_readable
 from paimon_orch.cli.output import (
     FormatOption,
     OutputFormat,
@@ -68,7 +63,7 @@ _COMMA = re.compile(r",(?=(?:[^()']|'[^']*'|\((?:[^()']|'[^']*')*\))*$)")
 
 def add_commands(app: typer.Typer) -> None:
     """Register the command of this module."""
-    register_command(app, read, Panel.READ, examples=_EXAMPLES, has_allowances=False)
+    register_command(app, read, examples=_EXAMPLES, has_allowances=False)
 
 
 def read(
@@ -110,8 +105,8 @@ def read(
         order_by=order_by,
         snapshot_id=snapshot,
         tag=tag,
-        timestamp=parse_optional_timestamp("--timestamp", timestamp),
-        watermark=parse_optional_timestamp("--watermark", watermark),
+        timestamp=timestamp,
+        watermark=watermark,
         merge_level_0=merge_level_0,
     )
     note_rows_not_visible(opened, scan)

@@ -5,18 +5,8 @@ from typing import Annotated
 
 import typer
 
-from paimon_orch.cli.arguments import (
-    CatalogLocation,
-    DryRun,
-    Identifier,
-    JsonOutput,
-    Yes,
-)
-from paimon_orch.cli.common import (
-    confirm,
-    open_table,
-)
-from paimon_orch.cli.help_page import Panel
+from paimon_orch.cli.arguments import CatalogLocation, DryRun, Identifier, JsonOutput, Yes
+from paimon_orch.cli.common import confirm, open_table
 from paimon_orch.cli.registration import register_command
 from paimon_orch.cli.screen import LINES
 from paimon_orch.errors import InputError
@@ -41,7 +31,6 @@ def add_commands(app: typer.Typer) -> None:
     register_command(
         app,
         repair,
-        Panel.CHECK,
         examples=[
             "repair /lake db.orders --dry-run",
             "repair /lake db.orders --rule snapshot-gap --yes",

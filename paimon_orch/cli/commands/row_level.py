@@ -26,7 +26,6 @@ from paimon_orch.cli.common import (
     print_write_result,
     start_spark,
 )
-from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
 from paimon_orch.cli.screen import LINES, Output
 from paimon_orch.errors import PaimonError
@@ -64,16 +63,10 @@ _Assignments = Annotated[
 def add_commands(app: typer.Typer) -> None:
     """Register the commands of this module."""
     register_command(
-        app,
-        update,
-        Panel.WRITE,
-        examples=["update /lake db.orders --set \"status = 'VOID'\" --where 'v < 0'"],
+        app, update, examples=["update /lake db.orders --set \"status = 'VOID'\" --where 'v < 0'"]
     )
     register_command(
-        app,
-        delete,
-        Panel.WRITE,
-        examples=["delete /lake db.orders --where \"status = 'VOID'\" --dry-run"],
+        app, delete, examples=["delete /lake db.orders --where \"status = 'VOID'\" --dry-run"]
     )
 
 

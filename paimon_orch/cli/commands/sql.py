@@ -9,7 +9,6 @@ import typer
 from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.cli.arguments import CatalogLocation, JsonOutput
 from paimon_orch.cli.common import note_rows_not_visible, open_catalog
-from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.output import (
     FormatOption,
     OutputFormat,
@@ -41,7 +40,7 @@ _Query = Annotated[
 
 def add_commands(app: typer.Typer) -> None:
     """Register the command of this module."""
-    register_command(app, sql, Panel.READ, examples=_EXAMPLES, has_allowances=False)
+    register_command(app, sql, examples=_EXAMPLES, has_allowances=False)
 
 
 def sql(

@@ -2,44 +2,28 @@
 
 import typer
 
-from paimon_orch.cli.arguments import (
-    CatalogLocation,
-    DryRun,
-    Identifier,
-    JsonOutput,
-)
-from paimon_orch.cli.common import (
-    open_table,
-)
-from paimon_orch.cli.help_page import Panel, new_group
+from paimon_orch.cli.arguments import CatalogLocation, DryRun, Identifier, JsonOutput
+from paimon_orch.cli.common import open_table
 from paimon_orch.cli.registration import register_command
 from paimon_orch.cli.screen import LINES
-from paimon_orch.cli.step_command import add_group_commands
+from paimon_orch.cli.step_command import add_group
 from paimon_orch.steps.common.step import EmptyRequest, run_step
 from paimon_orch.steps.maintenance import create_automatic_tags as creation_step
 
 
 def add_commands(app: typer.Typer) -> None:
     """Register the commands of this module."""
-    tags = new_group("Create, list, rename and delete tags.")
-    register_command(
-        tags, list_tags, name="list", has_allowances=False, examples=["tag list /lake db.orders"]
+    add_group(
+        app,
+        "tag",
+        list_names=lambda table: table.tags.names(),
+        list_help="Print the names of all tags.",
     )
-    add_group_commands(tags, "tag")
-    app.add_typer(tags, name="tag", rich_help_panel=Panel.REFERENCES)
     register_command(
         app,
         trigger_tag_automatic_creation,
-        Panel.REFERENCES,
         examples=["trigger-tag-automatic-creation /lake db.orders --dry-run"],
     )
-
-
-def list_tags(
-    ctx: typer.Context, location: CatalogLocation, table: Identifier, output: JsonOutput = LINES
-) -> None:
-    """Print the names of all tags."""
-    output.print_names(open_table(ctx, location, table).tags.names())
 
 
 def trigger_tag_automatic_creation(

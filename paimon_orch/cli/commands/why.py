@@ -4,7 +4,6 @@ import typer
 
 from paimon_orch.cli.arguments import CatalogLocation, Identifier, JsonOutput, Simulate
 from paimon_orch.cli.common import open_table
-from paimon_orch.cli.help_page import Panel
 from paimon_orch.cli.registration import register_command
 from paimon_orch.cli.screen import LINES
 
@@ -14,7 +13,6 @@ def add_commands(app: typer.Typer) -> None:
     register_command(
         app,
         why,
-        Panel.READ,
         examples=["why /lake db.orders", "why /lake db.orders --simulate"],
         has_allowances=False,
     )

@@ -24,6 +24,9 @@ _DRY_RUN_HELP = (
     "Whether scheduled runs are dry runs, which delete nothing. Runs from the launchpad are dry "
     "runs unless their config has dry_run: false."
 )
+_HOURLY_HELP = (
+    "Cron schedule of the job. Default: hourly, at a minute computed from the table's name."
+)
 
 _RULES: Mapping[Any, TextRule] = {rule.parse: rule for rule in (AGE_RULE, DURATION_RULE)}
 """The rules of texts by the functions that parse arguments."""
@@ -79,11 +82,7 @@ def _declare_attributes(step: str) -> Any:
 class SnapshotExpirationAttributes(_declare_attributes("expire-snapshots")):  # type: ignore[misc]  # a dynamic base class
     """Retention of snapshots; the defaults are the table's options."""
 
-    cron: Annotated[str | None, CRON_RULE] = Field(
-        default=None,
-        description="Cron schedule of the job. Default: hourly, at a minute computed from the "
-        "table's name.",
-    )
+    cron: Annotated[str | None, CRON_RULE] = Field(default=None, description=_HOURLY_HELP)
 
     def check(self, path: str = "") -> None:
         """Raise :class:`InputError` if the minimum exceeds the maximum."""
@@ -137,11 +136,7 @@ class StepAttributes(ScheduleAttributes):
 class IcebergAttributes(ScheduleAttributes):
     """When stale Iceberg metadata is published, in addition to the publication by each commit."""
 
-    cron: Annotated[str | None, CRON_RULE] = Field(
-        default=None,
-        description="Cron schedule of the job. Default: hourly, at a minute computed from the "
-        "table's name.",
-    )
+    cron: Annotated[str | None, CRON_RULE] = Field(default=None, description=_HOURLY_HELP)
     dry_run: bool = Field(
         default=False,
         description="Whether scheduled runs are dry runs, which only report stale metadata.",

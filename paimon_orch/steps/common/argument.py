@@ -80,6 +80,11 @@ class DeclaredField:
         kinds = [each for each in get_args(self.hint) if each is not NoneType]
         return kinds[0] if get_origin(self.hint) in (Union, UnionType) else self.hint
 
+    @property
+    def option(self) -> str:
+        """Return the option of the command: ``--older-than``."""
+        return self.argument.option or f"--{self.name.replace('_', '-')}"
+
     def convert(self, value: object, label: str) -> object:
         """Return the value of the field for a JSON value.
 

@@ -17,6 +17,10 @@ class PlanReport:
 
     action: str
     """What a run does, as a verb phrase before ``of TABLE``: ``drop 2 partitions``."""
+    link: str = " of "
+    """Joins the action and the table's name."""
+    details: str = ""
+    """What follows the table's name: `` from snapshot 2 to 1``."""
     consequence: str = ""
     """What follows from it."""
     lines: Sequence[str] = ()
@@ -35,9 +39,14 @@ class PlanReport:
     undo: str = CANNOT_BE_UNDONE
     """Whether the action can be undone."""
 
+    @property
+    def short_action(self) -> str:
+        """The action without the table's name: ``roll back from snapshot 2 to 1``."""
+        return self.action + self.details
+
     def describe_action(self, table: str) -> str:
         """Return the action on a table: ``drop 2 partitions of db.t; ...``."""
-        text = f"{self.action} of {table}"
+        text = f"{self.action}{self.link}{table}{self.details}"
         return f"{text}; {self.consequence}" if self.consequence else text
 
 

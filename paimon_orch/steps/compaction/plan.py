@@ -46,11 +46,20 @@ class CompactRequest(PartitionRequest):
     """The time at which the age of rows and partitions is measured; None means the current time."""
     buckets: Annotated[
         tuple[int, ...] | None,
-        Argument("Buckets to compact, in a table with a fixed number of buckets."),
+        Argument(
+            "Buckets to compact, in a table with a fixed number of buckets.",
+            metavar="0,2-4",
+            default="all buckets",
+        ),
     ] = None
     idle_for: Annotated[
         timedelta | None,
-        Argument("Compact only partitions without newer files, e.g. '2 h'.", parse=parse_duration),
+        Argument(
+            "Compact only partitions without newer files, e.g. '2 h'.",
+            parse=parse_duration,
+            option="--partition-idle-for",
+            metavar="DURATION",
+        ),
     ] = None
     up_to_level: Annotated[
         int | None, Argument("Merge the sorted runs of the levels up to this one.", minimum=0)
@@ -65,6 +74,7 @@ class CompactRequest(PartitionRequest):
             "With incremental clustering: sort partitions without new files for this long, such "
             "as 7d, as a whole.",
             parse=parse_duration,
+            metavar="DURATION",
         ),
     ] = None
 

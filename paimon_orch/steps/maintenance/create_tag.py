@@ -3,18 +3,17 @@
 See docs/format/tags-branches-consumers.md#tags.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Annotated
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.display import Displayable
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.times import parse_duration, to_epoch_millis
 from paimon_orch.safe_text import escape_name
 from paimon_orch.steps.common.argument import Argument, ParsedRequest
-from paimon_orch.steps.common.step import PlanOutcome, build_metadata_step
+from paimon_orch.steps.common.described_change import ChangePlan, build_change_step
 from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.steps.common.step_report import PlanReport
 from paimon_orch.table.metadata.time_travel import (
@@ -65,59 +64,33 @@ class CreateTagRequest(ParsedRequest):
     replace: Annotated[bool, Argument("Move the tag if it already exists.")] = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TagCreationPlan(Displayable):
-    """A tag and its snapshot."""
-
-    request: CreateTagRequest = field(repr=False)
-    snapshot_id: int
-    previous_id: int | None
-    """The snapshot of the tag that is moved, or None for a new tag."""
-
-    def __bool__(self) -> bool:
-        """Return True, because the tag is written in any case."""
-        return True
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the tag and its snapshot as JSON values."""
-        return {"tag": self.request.name, "snapshot_id": self.snapshot_id}
-
-    def describe(self) -> PlanReport:
-        """Return the plan as text; moving a tag asks."""
-        tag, moves = escape_name(self.request.name), self.previous_id is not None
-        action = f"create tag {tag} for snapshot {self.snapshot_id}"
-        if moves:
-            action = f"move tag {tag} from snapshot {self.previous_id} to {self.snapshot_id}"
-        return PlanReport(
-            action=action,
-            asks=self.previous_id not in (None, self.snapshot_id),
-            undo="If the old snapshot has expired, its files can then be deleted.",
-        )
-
-
-class TagCreationResult(PlanOutcome[TagCreationPlan]):
-    """The tag that was written."""
-
-    def describe(self) -> list[str]:
-        """Return what the tag keeps."""
-        name = escape_name(self.plan.request.name)
-        return [f"tag {name} keeps snapshot {self.plan.snapshot_id}"]
-
-
-def plan(table: Table, request: CreateTagRequest) -> TagCreationPlan:
+def plan(table: Table, request: CreateTagRequest) -> ChangePlan:
     """Find the snapshot to tag, and the one that the tag has now.
 
     Raises :class:`NotFoundError` without a suitable snapshot, or without the tag to move, and
     :class:`InputError` if several arguments select the snapshot or the tag exists.
     """
-    stores = table.stores
+    stores, tags = table.stores, table.tags
     stores.check_step(StepKind.TAG)
-    snapshot_id, previous = _find_snapshot(stores, request), None
+    snapshot_id, tag = _find_snapshot(stores, request), escape_name(request.name)
+    write, previous_id = tags.create, None
+    action = f"create tag {tag} for snapshot {snapshot_id}"
     if request.replace:
-        previous = stores.tags.get(request.name).id
+        write, previous_id = tags.replace, tags.get(request.name).id
+        action = f"move tag {tag} from snapshot {previous_id} to {snapshot_id}"
     else:
-        stores.tags.check_unused(request.name)
-    return TagCreationPlan(request=request, snapshot_id=snapshot_id, previous_id=previous)
+        tags.check_unused(request.name)
+    return ChangePlan(
+        request=request,
+        values={"tag": request.name, "snapshot_id": snapshot_id},
+        report=PlanReport(
+            action=action,
+            asks=previous_id not in (None, snapshot_id),
+            undo="If the old snapshot has expired, its files can then be deleted.",
+        ),
+        done=f"tag {tag} keeps snapshot {snapshot_id}",
+        apply=partial(write, request.name, snapshot_id, time_retained=request.time_retained),
+    )
 
 
 def _find_snapshot(stores: TableStores, request: CreateTagRequest) -> int:
@@ -133,17 +106,7 @@ def _find_snapshot(stores: TableStores, request: CreateTagRequest) -> int:
     return stores.tags.find_snapshot(request.snapshot_id).id
 
 
-def commit(
-    table: Table, plan: TagCreationPlan, _results: Sequence[bytes] = ()
-) -> TagCreationResult:
-    """Write the tag."""
-    tags, request = table.tags, plan.request
-    write = tags.create if plan.previous_id is None else tags.replace
-    write(request.name, plan.snapshot_id, time_retained=request.time_retained)
-    return TagCreationResult(plan=plan)
-
-
-CREATE_TAG = build_metadata_step("create a tag of", plan, commit, max_attempts=1)
+CREATE_TAG = build_change_step("create a tag of", plan)
 
 DECLARATION = declare_step(
     CREATE_TAG,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from uuid import uuid4
 
 from paimon_orch.errors import CommitOutcomeUnknownError, InputError, PaimonError
-from paimon_orch.format.display import Displayable
+from paimon_orch.format.display import Displayable, format_count
 from paimon_orch.format.manifest.manifest_entry import FileKind
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind, Snapshot
@@ -55,6 +55,10 @@ class RollbackAsLatestPlan(Displayable):
             "removed_files": self.removed_files,
         }
 
+    def describe_changes(self) -> str:
+        """Return the numbers of files."""
+        return f"{format_count(self.added_files, 'file')} added, {self.removed_files} removed"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollbackAsLatestResult(StepOutcome):
@@ -63,6 +67,17 @@ class RollbackAsLatestResult(StepOutcome):
     plan: RollbackAsLatestPlan
     snapshot: Snapshot
     tag: str = field(default="")
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the plan, the new snapshot and the tag as JSON values."""
+        return self.plan.to_dict() | {"snapshot_id": self.snapshot.id, "tag": self.tag}
+
+    def describe(self) -> list[str]:
+        """Return the new snapshot; an undo says before which changes it takes back."""
+        is_undo = self.plan.request.expected_latest is not None
+        changes = "" if is_undo else f" ({self.plan.describe_changes()})"
+        snapshots = f"snapshot {self.plan.target.id} as snapshot {self.snapshot.id}"
+        return [f"committed the state of {snapshots}{changes}; tag {self.tag} keeps its files"]
 
 
 def plan(table: Table, request: RollbackAsLatestRequest) -> RollbackAsLatestPlan:
@@ -84,29 +99,6 @@ def plan(table: Table, request: RollbackAsLatestRequest) -> RollbackAsLatestPlan
         added_files=added,
         removed_files=len(entries) - added,
     )
-
-
-def plan_undo(table: Table) -> tuple[Snapshot, RollbackAsLatestPlan]:
-    """Return the newest snapshot, and the plan that commits the state before it again."""
-    newest = table.history(2)
-    if not newest:
-        raise InputError(f"{table.identifier} has no snapshot to take back")
-    latest, *before = newest
-    if not before:
-        raise InputError(
-            f"{table.identifier} has no snapshot before {latest.id}, the newest; to delete its rows, "
-            "use truncate"
-        )
-    if latest.commit_kind in (CommitKind.COMPACT, CommitKind.ANALYZE):
-        raise InputError(
-            f"the newest snapshot {latest.id} of {table.identifier} is of the kind "
-            f"{latest.commit_kind} and changed no rows; to take back an earlier change, list the "
-            "snapshots with 'read DATABASE.TABLE$snapshots', and use 'rollback --as-latest "
-            "--snapshot ID' with the snapshot before the change"
-        )
-    selector = SnapshotSelector(before[0].id)
-    request = RollbackAsLatestRequest(selector=selector, expected_latest=latest.id)
-    return latest, plan(table, request)
 
 
 def commit(

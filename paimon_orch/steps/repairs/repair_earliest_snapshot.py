@@ -1,13 +1,12 @@
 """Make the snapshot after a gap the earliest one."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
-from paimon_orch.format.display import Displayable
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.steps.common.argument import Argument, ParsedRequest
-from paimon_orch.steps.common.step import PlanOutcome, build_metadata_step
+from paimon_orch.steps.common.described_change import ChangePlan, build_change_step
 from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.steps.common.step_report import PlanReport, describe_loss
 from paimon_orch.table.metadata.rollback import check_can_repair_earliest
@@ -23,70 +22,24 @@ class EarliestSnapshotRequest(ParsedRequest):
     ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EarliestSnapshotPlan(Displayable):
-    """The earliest snapshot before and after the repair."""
-
-    request: EarliestSnapshotRequest
-    previous_id: int
-    older_snapshots: int
-    """The number of snapshots that are then treated as expired."""
-
-    def __bool__(self) -> bool:
-        """Return True, because the hint is written in any case."""
-        return True
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the ids as JSON values."""
-        return {
-            "snapshot_id": self.request.snapshot_id,
-            "previous_snapshot_id": self.previous_id,
-        }
-
-    def describe(self) -> PlanReport:
-        """Return the plan as text."""
-        action = self.describe_change()
-        if self.older_snapshots:
-            loss = describe_loss({"older snapshot": self.older_snapshots})
-            action += f" and no longer keep {loss}"
-        return PlanReport(
-            action=action,
-            asks=self.older_snapshots > 0,
-        )
-
-    def describe_change(self) -> str:
-        """Return how the hint changes."""
-        return f"set the earliest snapshot from {self.previous_id} to {self.request.snapshot_id}"
-
-
-class EarliestSnapshotResult(PlanOutcome[EarliestSnapshotPlan]):
-    """The earliest snapshot after the repair."""
-
-    def describe(self) -> list[str]:
-        """Return what was changed."""
-        return [self.plan.describe_change()]
-
-
-def plan(table: Table, request: EarliestSnapshotRequest) -> EarliestSnapshotPlan:
+def plan(table: Table, request: EarliestSnapshotRequest) -> ChangePlan:
     """Check that the snapshot follows a gap, and that all later ones exist."""
-    stores = table.stores
+    stores, snapshot_id = table.stores, request.snapshot_id
     stores.check_step(StepKind.METADATA)
-    previous = check_can_repair_earliest(stores.snapshots, request.snapshot_id)
-    older = sum(previous <= number < request.snapshot_id for number in stores.snapshots.ids())
-    return EarliestSnapshotPlan(request=request, previous_id=previous, older_snapshots=older)
+    previous = check_can_repair_earliest(stores.snapshots, snapshot_id)
+    older = sum(previous <= number < snapshot_id for number in stores.snapshots.ids())
+    change = f"set the earliest snapshot from {previous} to {snapshot_id}"
+    loss = f" and no longer keep {describe_loss({'older snapshot': older})}" if older else ""
+    return ChangePlan(
+        request=request,
+        values={"snapshot_id": snapshot_id, "previous_snapshot_id": previous},
+        report=PlanReport(action=change + loss, asks=older > 0),
+        done=change,
+        apply=partial(table.repair_earliest_snapshot, snapshot_id),
+    )
 
 
-def commit(
-    table: Table, plan: EarliestSnapshotPlan, _results: Sequence[bytes] = ()
-) -> EarliestSnapshotResult:
-    """Write the hint."""
-    table.repair_earliest_snapshot(plan.request.snapshot_id)
-    return EarliestSnapshotResult(plan=plan)
-
-
-REPAIR_EARLIEST_SNAPSHOT = build_metadata_step(
-    "repair the earliest snapshot of", plan, commit, max_attempts=1
-)
+REPAIR_EARLIEST_SNAPSHOT = build_change_step("repair the earliest snapshot of", plan)
 
 DECLARATION = declare_step(
     REPAIR_EARLIEST_SNAPSHOT,

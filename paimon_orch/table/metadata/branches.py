@@ -110,11 +110,7 @@ class Branches:
         If the call failed, repeat it to complete the branch. Raises :class:`InputError` if the name
         is taken or not allowed, :class:`NotFoundError` if the tag does not exist.
         """
-        self.check()
-        paths = self._get_paths(name)
-        files = self._read_initial_files(paths, tag)
-        if name in self.names() and not self._is_partially_created(paths, files):
-            raise InputError(f"{self.root} already has a branch {name!r}")
+        paths, files = self.plan_creation(name, tag)
         if self.catalog is not None:
             self.catalog.create(name, tag)
             return
@@ -126,6 +122,15 @@ class Branches:
         except BaseException:
             self.io.delete_dir(paths.branch_root)
             raise
+
+    def plan_creation(self, name: str, tag: str | None) -> tuple[TablePaths, dict[str, bytes]]:
+        """Return the paths and files of a new branch; raises the errors of :meth:`create`."""
+        self.check()
+        paths = self._get_paths(name)
+        files = self._read_initial_files(paths, tag)
+        if name in self.names() and not self._is_partially_created(paths, files):
+            raise InputError(f"{self.root} already has a branch {name!r}")
+        return paths, files
 
     def _read_initial_files(self, paths: TablePaths, tag: str | None) -> dict[str, bytes]:
         """Return path and content of a new branch's files: schemas, tag, and the tag's snapshot."""
@@ -176,14 +181,21 @@ class Branches:
         the branch; :class:`UnsupportedError` if the storage cannot rename directories, or if a
         catalog has the branches. The table is then unchanged.
         """
+        paths, target = self.plan_renaming(name, to)
+        if not self.io.rename_dir(paths.branch_root, target.branch_root):
+            raise InputError(f"{self.root} already has a branch {to!r}")
+
+    def plan_renaming(self, name: str, to: str) -> tuple[TablePaths, TablePaths]:
+        """Return the paths of both names; raises the errors of :meth:`rename`, but of storage."""
         paths, target = self.check_can_delete(name), self._get_paths(to)
         if self.catalog is not None:
             raise UnsupportedError(
                 f"{self.root}: the branches of this table belong to its catalog, which this "
                 "library cannot ask to rename one; rename it there"
             )
-        if to in self.names() or not self.io.rename_dir(paths.branch_root, target.branch_root):
+        if to in self.names():
             raise InputError(f"{self.root} already has a branch {to!r}")
+        return paths, target
 
     def check_can_delete(self, name: str) -> TablePaths:
         """Return the paths of a branch; raises :class:`InputError` if it cannot be deleted."""

@@ -16,9 +16,13 @@ def test_a_branch_is_renamed(partitioned: Table) -> None:
     partitioned.branches.create("other")
     assert run_on(partitioned, "branch rename", "dev", "new") == "renamed branch dev to new"
     assert partitioned.branches.names() == ["new", "other"]
+    assert run_on(partitioned, "branch rename", "new", "x", "--dry-run") == (
+        "would rename branch new to x of db.t; nothing was changed"
+    )
     for name, to in (("new", "other"), ("new", "main"), ("new", "new"), ("new", "7")):
-        with pytest.raises(InputError):
-            run_on(partitioned, "branch rename", name, to)
+        for options in ((), ("--dry-run",)):
+            with pytest.raises(InputError):
+                run_on(partitioned, "branch rename", name, to, *options)
     with pytest.raises(NotFoundError, match="no branch 'gone'"):
         run_on(partitioned, "branch rename", "gone", "x")
     assert partitioned.branches.names() == ["new", "other"]
@@ -26,7 +30,14 @@ def test_a_branch_is_renamed(partitioned: Table) -> None:
 
 def test_branches_are_created_fast_forwarded_and_deleted(partitioned: Table) -> None:
     partitioned.tags.create("base", 1)
-    run_on(partitioned, "branch create", "dev", "--tag", "base")
+    create = ("branch create", "dev", "--tag", "base")
+    assert run_on(partitioned, *create, "--dry-run") == (
+        "would create branch dev of db.t at tag base; nothing was changed"
+    )
+    assert partitioned.branches.names() == []
+    assert run_on(partitioned, *create) == "branch dev starts at tag base"
+    with pytest.raises(InputError, match="already has a branch 'dev'"):
+        run_on(partitioned, "branch create", "dev", "--dry-run")
     run_on(partitioned, "branch create", "empty")
     assert run_on(partitioned, "branch list").split() == ["dev", "empty"]
     output = run_on(partitioned, "branch fast-forward", "dev", "--dry-run")

@@ -10,15 +10,15 @@ from support.commands import invoke, run_on
 from support.tables import new_table, rows_of, table_of
 
 from paimon_orch.errors import CommitConflictError, InputError
-from paimon_orch.steps.common.step import run_step
-from paimon_orch.steps.maintenance.rollback_as_latest import ROLLBACK_AS_LATEST, plan_undo
+from paimon_orch.steps.common.step import EmptyRequest
+from paimon_orch.steps.maintenance import undo
 from paimon_orch.table.table import Table
 
 
 def test_an_older_state_is_committed_as_the_latest(partitioned: Table) -> None:
     output = run_on(partitioned, "rollback", "--snapshot", "1", "--as-latest", "--dry-run")
     changes = "(0 files added, 2 removed)"
-    assert output == f"would commit the state of snapshot 1 {changes}; nothing was changed"
+    assert output == f"would commit the state of snapshot 1 of db.t {changes}; nothing was changed"
     assert (partitioned.stores.snapshots.latest_id(), partitioned.tags.names()) == (2, [])
     output = run_on(partitioned, "rollback", "--snapshot", "1", "--as-latest")
     [tag] = partitioned.tags.names()
@@ -44,6 +44,20 @@ def test_a_dry_run_of_a_rollback_prints_both_snapshots(partitioned: Table) -> No
     assert partitioned.stores.snapshots.latest_id() == 1
     with pytest.raises(InputError, match="needs"):
         run_on(partitioned, "rollback")
+
+
+def test_a_rollback_is_refused_because_of_tags_before_it_asks(partitioned: Table) -> None:
+    partitioned.tags.create("late", 2)
+    command = ("rollback", "--snapshot", "1")
+    with pytest.raises(InputError, match=r"deletes the tags late; .* add --delete-tags"):
+        run_on(partitioned, *command)
+    with pytest.raises(InputError, match=r"and delete 1 snapshot and 1 tag \(late\)\?.* add --yes"):
+        run_on(partitioned, *command, "--delete-tags")
+    assert run_on(partitioned, "rollback", "--snapshot", "2", "--delete-tags") == (
+        "rolled back to snapshot 2"
+    )
+    run_on(partitioned, *command, "--delete-tags", "--yes")
+    assert partitioned.tags.names() == []
 
 
 def test_an_undo_takes_back_the_newest_snapshot(partitioned: Table) -> None:
@@ -87,11 +101,11 @@ def test_an_undo_needs_an_older_snapshot_and_a_change_of_rows(tmp_path: Path) ->
 
 
 def test_an_undo_does_not_take_back_a_later_commit(partitioned: Table) -> None:
-    _, planned = plan_undo(partitioned)
+    planned = undo.plan(partitioned, EmptyRequest())
     partitioned.append(table_of("dt k v", [("c", 5, "later")]))
 
     with pytest.raises(CommitConflictError, match="the newest snapshot is 3, not 2"):
-        run_step(ROLLBACK_AS_LATEST, partitioned, planned)
+        undo.DECLARATION.run(partitioned, planned)
 
     assert len(rows_of(partitioned)) == 5
     assert partitioned.tags.names() == []

@@ -122,13 +122,18 @@ def test_every_declared_argument_has_a_sentence_and_a_type(name: str) -> None:
         assert field.argument.parse is not None or field.describe_type()
     required = [each.name for each in declaration.arguments.values() if each.is_required]
     required_by_step = {
+        "create-branch": ["name"],
         "create-global-index": ["column"],
         "create-tag": ["name"],
+        "delete-branch": ["name"],
         "delete-tag": ["name"],
         "drop-global-index": ["column"],
         "drop-partitions": ["partitions"],
+        "fast-forward-branch": ["name"],
         "mark-done": ["partitions"],
+        "rename-branch": ["name", "to"],
         "rename-tag": ["name", "to"],
         "repair-earliest-snapshot": ["snapshot_id"],
+        "reset-consumer": ["name"],
     }
     assert required == required_by_step.get(name, [])

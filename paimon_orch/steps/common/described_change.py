@@ -1,0 +1,64 @@
+"""Steps whose plan knows all that a run will change: the renaming of a tag, a branch to delete."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from paimon_orch.format.display import Displayable
+from paimon_orch.steps.common.step import RequestT, Step, StepOutcome, build_metadata_step
+from paimon_orch.steps.common.step_report import PlanReport
+from paimon_orch.table.table import Table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangePlan(Displayable):
+    """A change as JSON values, as text, and as the function that makes it."""
+
+    request: Any
+    values: Mapping[str, object]
+    report: PlanReport
+    done: str = ""
+    """What a run has done, unless another step does it."""
+    apply: Callable[[], object] = field(repr=False, compare=False)
+    """Makes the change; may return the outcome of another step."""
+
+    def __bool__(self) -> bool:
+        """Return True: there is always something to do."""
+        return True
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the change as JSON values."""
+        return dict(self.values)
+
+    def describe(self) -> PlanReport:
+        """Return the plan as text."""
+        return self.report
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeResult(StepOutcome):
+    """The change that was made, with the outcome of the step that made it."""
+
+    plan: ChangePlan
+    outcome: StepOutcome | None = None
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the change and the outcome as JSON values."""
+        values = {} if self.outcome is None else self.outcome.to_dict()  # type: ignore[attr-defined]
+        return self.plan.to_dict() | values
+
+    def describe(self) -> list[str]:
+        """Return what was changed."""
+        return [self.plan.done] if self.outcome is None else self.outcome.describe()
+
+
+def _commit(_table: Table, plan: ChangePlan, _results: Sequence[bytes] = ()) -> ChangeResult:
+    outcome = plan.apply()
+    return ChangeResult(plan=plan, outcome=outcome if isinstance(outcome, StepOutcome) else None)
+
+
+def build_change_step(
+    title: str, plan: Callable[[Table, RequestT], ChangePlan]
+) -> Step[RequestT, ChangePlan, None, None, bytes, ChangeResult]:
+    """Return the step of a change; a conflict is not retried."""
+    return build_metadata_step(title, plan, _commit, max_attempts=1)
