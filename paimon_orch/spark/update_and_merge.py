@@ -23,6 +23,7 @@ from paimon_orch.spark.execution.tasks import map_units_in_spark
 from paimon_orch.spark.frame_writer import RowSource, cluster_by_bucket, cluster_by_row_range
 from paimon_orch.spark.row_conversion import (
     build_carrier_schema,
+    from_carriers,
     quote_column,
     to_carrier_batches,
     to_spark_schema,
@@ -320,12 +321,13 @@ class _RowLevelWrite:
 
     def _write(self, planned: RowLevelPlan, progress: Progress | None) -> RowLevelResult:
         writing = row_level.plan_writing(self.table, planned)
-        prepare = partial(row_level.prepare_changes, writing)
+        fields = writing.schema.fields
+        prepare = from_carriers(partial(row_level.prepare_changes, writing), fields)
         write: Callable[[Iterator[pa.Table]], bytes] = partial(row_level.write_changes, writing)
         frame = self._build_frame(planned)
         if planned.row_ranges:
             update = row_level.plan_column_update(planned, writing, self.updated)
-            clustered = cluster_by_row_range(frame, update)
+            clustered = cluster_by_row_range(frame, update, from_carriers(update.prepare, fields))
             write = update.run
         else:
             clustered = cluster_by_bucket(RowSource(frame, prepare), planned.schema)
