@@ -11,7 +11,7 @@ from paimon_orch.files.nested_arrays import (
     with_values,
 )
 from paimon_orch.files.schema_evolution.cast import truncate_timestamps
-from paimon_orch.files.store_assignment import check_assignable, find_kind
+from paimon_orch.files.store_assignment import check_storable, find_kind
 from paimon_orch.files.variant_text import has_variants, parse_variants
 from paimon_orch.format.arrays import to_arrow_array, to_numpy
 from paimon_orch.format.text import encode_text
@@ -64,7 +64,7 @@ def convert_to_arrow_type(array: pa.Array, target: pa.DataType) -> pa.Array:
         return _convert_nested(array, target)
     if isinstance(array, pa.UuidArray) and pa.types.is_string(target):
         raise pa.ArrowInvalid("a UUID has 16 bytes, and is not text; convert it with str")
-    check_assignable(array.type, target)
+    check_storable(array.type, target)
     if find_kind(array.type) == "text":
         return _parse_text(array, target)
     if isinstance(array.type, pa.TimestampType) and isinstance(target, pa.TimestampType):

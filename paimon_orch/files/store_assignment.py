@@ -34,14 +34,18 @@ _NAMES = {
 }
 
 
-def check_assignable(source: pa.DataType, target: pa.DataType) -> None:
+def check_storable(
+    source: pa.DataType, target: pa.DataType, *, has_text_form: bool = False
+) -> None:
     """Raise ``pyarrow.ArrowInvalid`` if a column of a simple type does not store values of a type.
 
     Integers, booleans and dates have one form as text; other numbers and times have several, of
-    which Spark and Arrow write different ones.
+    which Spark and Arrow write different ones. So these are refused, unless ``has_text_form``.
     """
     given, column = find_kind(source), find_kind(target)
     if pa.types.is_null(source) or column in _STORED.get(given, ()):
+        return
+    if has_text_form and column == "text" and given in _STORED:
         return
     what, wanted = _NAMES.get(given, str(source)), _NAMES.get(column, str(target))
     raise pa.ArrowInvalid(f"{what} is not stored as {wanted}, {_explain(given, column, target)}")

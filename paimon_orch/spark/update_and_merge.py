@@ -36,6 +36,7 @@ from paimon_orch.spark.row_level_columns import (
     build_old_value_columns,
     cast_assignments,
     cast_columns,
+    check_assignments,
     expand_star,
     list_row_id_columns,
     to_column,
@@ -120,11 +121,13 @@ def _build_update(
 ) -> DataFrame:
     """Return the new rows with their addresses and kinds."""
     schema = planned.schema
+    rows = _read_target(session, planned)
+    check_assignments(rows, schema, assignments)
     old = build_current_columns(schema)
     new = cast_columns(schema, {**old, **cast_assignments(schema, assignments)})
     further = [*build_old_value_columns(schema, old), *map(fn.col, list_row_id_columns(schema))]
     kind = fn.lit("+U").alias(KIND_COLUMN)
-    return _read_target(session, planned).select(ADDRESS_COLUMN, kind, *new, *further)
+    return rows.select(ADDRESS_COLUMN, kind, *new, *further)
 
 
 def merge_into(
@@ -212,6 +215,8 @@ class _Merge:
         """Return the changed and new rows with their addresses and kinds."""
         schema = planned.schema
         rows = self._join_target(planned).withColumn(KIND_COLUMN, self._build_row_kind())
+        for assignments in (self.updates, self.unmatched_updates, self.inserts):
+            check_assignments(rows, schema, assignments or {})
         old = build_current_columns(schema, TARGET_ALIAS)
         new = {**old, **cast_assignments(schema, self.updates or {})}
         unmatched = {**old, **cast_assignments(schema, self.unmatched_updates or {})}
