@@ -11,7 +11,7 @@ from paimon_orch.files.nested_arrays import (
     with_values,
 )
 from paimon_orch.files.schema_evolution.cast import truncate_timestamps
-from paimon_orch.files.store_assignment import check_storable, find_kind
+from paimon_orch.files.store_assignment import check_store_assignment, find_kind
 from paimon_orch.files.variant_text import has_variants, parse_variants
 from paimon_orch.format.arrays import to_arrow_array, to_numpy
 from paimon_orch.format.text import encode_text
@@ -64,7 +64,7 @@ def convert_to_arrow_type(array: pa.Array, target: pa.DataType) -> pa.Array:
         return _convert_nested(array, target)
     if isinstance(array, pa.UuidArray) and pa.types.is_string(target):
         raise pa.ArrowInvalid("a UUID has 16 bytes, and is not text; convert it with str")
-    check_storable(array.type, target)
+    check_store_assignment(array.type, target)
     if find_kind(array.type) == "text":
         return _parse_text(array, target)
     if isinstance(array.type, pa.TimestampType) and isinstance(target, pa.TimestampType):
@@ -158,13 +158,24 @@ def _convert_nested(array: pa.Array, target: pa.DataType) -> pa.Array:
         ]
         return with_values(array, target, build_map_entries(target, parts))
     if isinstance(target, _LIST_TYPES) and isinstance(array.type, _LIST_TYPES):
-        # this cast converts 64-bit offsets to 32-bit offsets, and checks the lengths of vectors
-        size = target.list_size if isinstance(target, pa.FixedSizeListType) else -1
-        lists = array.cast(pa.list_(_make_nullable(array.type.value_type), size))
-        return with_values(lists, target, convert_to_arrow_type(lists.values, target.value_type))
+        lists, values = _open_lists(array, target)
+        return with_values(lists, target, convert_to_arrow_type(values, target.value_type))
     if pa.types.is_null(array.type):
         return pa.nulls(len(array), target)
     raise pa.ArrowInvalid(f"it has another nesting than {target}")
+
+
+def _open_lists(array: pa.Array, target: pa.DataType) -> tuple[pa.Array, pa.Array]:
+    """Return lists with 32-bit offsets or the length of a vector, and their values."""
+    size = target.list_size if isinstance(target, pa.FixedSizeListType) else -1
+    if isinstance(array.type, pa.ListType) and size < 0:
+        return array, array.values
+    items = array.type.value_type
+    if pa.types.is_null(items):  # Arrow casts them to one value for each list
+        lists = array.cast(pa.list_(pa.int8(), size))
+        return lists, pa.nulls(len(lists.values))
+    lists = array.cast(pa.list_(_make_nullable(items), size))
+    return lists, lists.values
 
 
 def _make_nullable(kind: pa.DataType) -> pa.DataType:

@@ -34,7 +34,7 @@ _NAMES = {
 }
 
 
-def check_storable(
+def check_store_assignment(
     source: pa.DataType, target: pa.DataType, *, has_text_form: bool = False
 ) -> None:
     """Raise ``pyarrow.ArrowInvalid`` if a column of a simple type does not store values of a type.

@@ -11,7 +11,7 @@ from pyspark.sql.types import AtomicType
 
 from paimon_orch.errors import InputError
 from paimon_orch.files.row_tracking import ROW_ID, row_tracking_fields
-from paimon_orch.files.store_assignment import check_storable
+from paimon_orch.files.store_assignment import check_store_assignment
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.data_types import type_to_sql
 from paimon_orch.merge.engine.update_rows import should_merge_updates
@@ -85,7 +85,7 @@ def check_assignments(rows: DataFrame, schema: TableSchema, assignments: Assignm
         try:
             given = to_spark_arrow_type(field.dataType)
             if not pa.types.is_nested(given) and not pa.types.is_nested(target):
-                check_storable(given, target, has_text_form=True)
+                check_store_assignment(given, target, has_text_form=True)
         except pa.ArrowInvalid as error:
             sql_type = type_to_sql(schema.field(field.name).type.with_nullable(True))
             raise InputError(

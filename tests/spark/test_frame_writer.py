@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
@@ -21,6 +21,7 @@ from paimon_orch.errors import InputError, PaimonError, StorageError
 from paimon_orch.files.data_file_reader import BucketFile
 from paimon_orch.format.bucket.bucket_function import compute_buckets
 from paimon_orch.spark import frame_writer
+from paimon_orch.spark.update_and_merge import update
 from paimon_orch.table.schema_change.schema_changes import UpdateDefault
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
@@ -207,7 +208,7 @@ def test_a_row_that_does_not_fit_leaves_no_file(spark: SparkSession, tmp_path: P
     rows = [(k, "7" if k != 77 else "seven") for k in range(100)]
 
     with pytest.raises(
-        InputError, match=r"column 'v' is string and cannot be stored as int32.*seven"
+        InputError, match=r"column 'v' is string and cannot be stored as INT.*seven"
     ):
         frame_writer.write(frame_of(spark, rows, KEYED).repartition(3), table)
 
@@ -339,3 +340,41 @@ def test_a_static_overwrite_replaces_only_its_partition(
     with pytest.raises(InputError, match="'k' is not a partition column"):
         frame_writer.write(new, table, mode="overwrite", partitions={"k": 1})
     assert stored_files(table) == files
+
+
+def test_each_write_of_spark_stores_times_and_refuses_other_kinds(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    columns = "k INT, t TIME(3), a ARRAY<TIME(3)>, n INT, l BIGINT, b BOOLEAN, at TIMESTAMP(9)"
+    table = new_table(tmp_path, columns, key=(), bucket="-1")
+    frame = spark.sql("SELECT 1 AS k, 3723004 AS t, array(5) AS a")
+
+    def save(frame: DataFrame) -> None:
+        writer = frame.write.format("paimon").options(warehouse=str(tmp_path), table="db.t")
+        writer.mode("append").save()
+
+    frame_writer.write(frame, table)
+    save(frame)
+
+    stored = (1, time(1, 2, 3, 4000), [time(0, 0, 0, 5000)], None, None, None, None)
+    assert rows_of(table) == [stored, stored]
+    for column, value in [
+        ("n", "date'2024-01-01'"),
+        ("l", "timestamp'2024-01-01'"),
+        ("n", "true"),
+        ("b", "1"),
+        ("at", "1L"),
+    ]:
+        wrong = frame.withColumn(column, fn.expr(value))
+        with pytest.raises(InputError, match=f"column '{column}' is .* is not stored as"):
+            frame_writer.write(wrong, table)
+        with pytest.raises(PySparkException, match=f"column '{column}' is .* is not stored as"):
+            save(wrong)
+        with pytest.raises(InputError, match=f"column '{column}' is .* is not stored as"):
+            update(spark, table, {column: value.replace("1L", "timestamp'2024-01-01'")})
+    assert rows_of(table) == [stored, stored]
+
+    update(spark, table, {"t": "t + 1", "at": "1L", "l": "n"})
+
+    assert rows_of(table)[0][1] == time(1, 2, 3, 5000)
+    assert table.scan(["at"]).to_arrow()["at"].cast(pa.int64()).to_pylist() == [1, 1]

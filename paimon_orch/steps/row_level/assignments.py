@@ -15,7 +15,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from paimon_orch.errors import InputError, PaimonError, UnsupportedError
-from paimon_orch.files.store_assignment import check_storable
+from paimon_orch.files.store_assignment import check_store_assignment
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.literals import to_exact_scalar
@@ -219,7 +219,7 @@ class _Parser:
         if pa.types.is_nested(kind) or pa.types.is_nested(target):
             return
         try:
-            check_storable(kind, target)
+            check_store_assignment(kind, target)
         except pa.ArrowInvalid as error:
             stands_for_integers = pa.types.is_time(target) or target == pa.timestamp("ns")
             if pa.types.is_string(target) or (pa.types.is_integer(kind) and stands_for_integers):
