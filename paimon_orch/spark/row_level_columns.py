@@ -6,8 +6,18 @@ from typing import Literal
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
-from pyspark.sql.pandas.types import to_arrow_type as to_spark_arrow_type
-from pyspark.sql.types import AtomicType
+from pyspark.sql.types import (
+    AtomicType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    DayTimeIntervalType,
+    FractionalType,
+    IntegralType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from paimon_orch.errors import InputError
 from paimon_orch.files.row_tracking import ROW_ID, row_tracking_fields
@@ -20,6 +30,18 @@ from paimon_orch.steps.row_level.task_result import OLD_VALUE_PREFIX
 
 Assignments = Mapping[str, str | Column]
 """New values by column: SQL expressions as text, or Spark columns."""
+
+_KINDS: tuple[tuple[type[DataType], pa.DataType], ...] = (
+    (BooleanType, pa.bool_()),
+    (IntegralType, pa.int64()),
+    (FractionalType, pa.float64()),
+    (BinaryType, pa.binary()),
+    (DateType, pa.date32()),
+    (TimestampNTZType, pa.timestamp("us")),
+    (TimestampType, pa.timestamp("us", "UTC")),
+    (DayTimeIntervalType, pa.duration("us")),
+)
+"""A type of Arrow for each kind of values of Spark; texts and nested values are left to casts."""
 
 SOURCE_ALIAS, TARGET_ALIAS = "source", "target"
 
@@ -82,10 +104,11 @@ def check_assignments(rows: DataFrame, schema: TableSchema, assignments: Assignm
     values = [to_column(value).alias(name) for name, value in assignments.items()]
     for field in rows.select(*values).schema:
         target = carriers.field(field.name).type
+        given = next((kind for types, kind in _KINDS if isinstance(field.dataType, types)), None)
+        if given is None or pa.types.is_nested(target):
+            continue
         try:
-            given = to_spark_arrow_type(field.dataType)
-            if not pa.types.is_nested(given) and not pa.types.is_nested(target):
-                check_store_assignment(given, target, has_text_form=True)
+            check_store_assignment(given, target, has_text_form=True)
         except pa.ArrowInvalid as error:
             sql_type = type_to_sql(schema.field(field.name).type.with_nullable(True))
             raise InputError(

@@ -225,7 +225,9 @@ class _Parser:
             if pa.types.is_string(target) or (pa.types.is_integer(kind) and stands_for_integers):
                 found = f"{_write(value)}, which is {kind}, in a column of {target},"
                 raise UnsupportedError(_describe_simple(name, found)) from error
-            raise InputError(f"column {name!r} cannot be set to {_write(value)}: {error}") from error
+            raise InputError(
+                f"column {name!r} cannot be set to {_write(value)}: {error}"
+            ) from error
 
     def _check_number(self, name: str, node: exp.Expr) -> None:
         """Raise :class:`UnsupportedError` for a text or a time in arithmetic, as Spark casts it."""
