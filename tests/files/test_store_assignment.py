@@ -175,15 +175,14 @@ def test_values_are_stored_unchanged_or_refused(given: str, nesting: str) -> Non
     ("column", "values", "message"),
     [
         ("INT", pa.array([date(2024, 1, 1)]),
-         "column 'v' is date32[day] and cannot be stored as INT: a date is not stored as an "
-         "integer, because the number would depend on a unit; cast the column to int32 yourself"),
+         "cannot be stored as INT: a date is not stored as an integer, because the number would "
+         + "depend on a unit; cast the column to int32 yourself"),
         ("BIGINT", pa.array([DAY]), "a timestamp is not stored as an integer"),
         ("DOUBLE", _count(1, pa.duration("us")), "duration[us] is not stored as a number"),
         ("INT", pa.array([True]), "a boolean is not stored as an integer, as in Spark; cast"),
         ("BOOLEAN", pa.array([1]), "an integer is not stored as a boolean, as in Spark; cast"),
         ("TIMESTAMP(3)", pa.array([1]),
-         "an integer is not stored as a timestamp, because the number has no unit; cast the column "
-         "to timestamp[ms] yourself"),
+         "because the number has no unit; cast the column to timestamp[ms] yourself"),
         ("STRING", pa.array([1.0]), "several forms as text; cast the column to text"),
         ("ARRAY<INT>", pa.array([[date(2024, 1, 1)]]), "a date is not stored as an integer"),
         ("ROW<x INT>", pa.array([[1]]), "it has another nesting than struct<x: int32>"),
@@ -199,5 +198,6 @@ def test_the_error_names_both_types_and_the_cast(
     with pytest.raises(InputError) as caught:
         convert_rows(pa.table({"v": values}), schema)
 
+    assert f"column 'v' is {values.type} and cannot be stored as {column}" in str(caught.value)
     assert message in str(caught.value)
     assert "Nothing was written" in str(caught.value)

@@ -380,7 +380,7 @@ def test_updates_of_spark_refuse_kinds_of_values_that_a_column_does_not_store(
 ) -> None:
     table = new_table(tmp_path, "n INT, l BIGINT, b BOOLEAN, at TIMESTAMP(9)", key=(), bucket="-1")
 
-    with pytest.raises(InputError, match=f"column '{column}' is .* is not stored as"):
+    with pytest.raises(InputError, match=rf"column '{column}' is .* is not stored as"):
         update(spark, table, {column: value})
 
 
@@ -390,8 +390,8 @@ def test_writes_of_spark_refuse_kinds_of_values_that_a_column_does_not_store(
     table = new_table(tmp_path, "n INT", key=(), bucket="-1")
     frame = spark.sql("SELECT date'2024-01-01' AS n")
 
-    with pytest.raises(InputError, match="column 'n' is .* is not stored as"):
+    with pytest.raises(InputError, match=r"column 'n' is .* is not stored as"):
         frame_writer.write(frame, table)
-    with pytest.raises(PySparkException, match="column 'n' is .* is not stored as"):
+    with pytest.raises(PySparkException, match=r"column 'n' is .* is not stored as"):
         save(frame, table)
     assert table.snapshot() is None
