@@ -11,6 +11,7 @@ from paimon_orch.files.nested_arrays import (
     with_values,
 )
 from paimon_orch.files.schema_evolution.cast import truncate_timestamps
+from paimon_orch.files.store_assignment import check_store_assignment, find_kind
 from paimon_orch.files.variant_text import has_variants, parse_variants
 from paimon_orch.format.arrays import to_arrow_array, to_numpy
 from paimon_orch.format.text import encode_text
@@ -51,37 +52,37 @@ def convert_to_arrow_type(array: pa.Array, target: pa.DataType) -> pa.Array:
     """Convert data from a caller to a column's Arrow type.
 
     Raises ``pyarrow.ArrowInvalid`` or ``ArrowNotImplementedError`` for a value that the type cannot
-    hold, such as microseconds in TIMESTAMP(3). A number may become the nearest FLOAT or DOUBLE.
+    hold, such as microseconds in TIMESTAMP(3), and for a kind of values that the column does not
+    store, such as dates in INT. A number may become the nearest FLOAT or DOUBLE.
     """
     array = _decode(array)
     if is_variant(target):
         return _convert_to_variants(array)
     if array.type == target:
         return array
+    if pa.types.is_nested(target):
+        return _convert_nested(array, target)
+    if isinstance(array, pa.UuidArray) and pa.types.is_string(target):
+        raise pa.ArrowInvalid("a UUID has 16 bytes, and is not text; convert it with str")
+    check_store_assignment(array.type, target)
+    if find_kind(array.type) == "text":
+        return _parse_text(array, target)
     if isinstance(array.type, pa.TimestampType) and isinstance(target, pa.TimestampType):
         converted = convert_timestamps(array, target)
         _refuse_changes(array, converted, _find_lost_fractions(array, converted))
         return converted
-    if isinstance(target, pa.TimestampType) and pa.types.is_string(array.type):
-        return _parse_timestamps(array, target)
     if pa.types.is_decimal(target) and pa.types.is_integer(array.type):
         # A direct cast fails if the largest number of the integer type does not fit. These casts
         # fail only if one of the values does not fit.
         wide = pa.decimal256(20 + target.scale, target.scale)
         return array.cast(wide).cast(target)
-    if pa.types.is_nested(target):
-        return _convert_nested(array, target)
-    if isinstance(array, pa.UuidArray) and pa.types.is_string(target):
-        raise pa.ArrowInvalid("a UUID has 16 bytes, and is not text; convert it with str")
     return _cast_unchanged(array, target)
 
 
 def _cast_unchanged(array: pa.Array, target: pa.DataType) -> pa.Array:
     """Cast values, and refuse the changes that Arrow's safe casts allow."""
-    if isinstance(array.type, pa.TimestampType):
-        if pa.types.is_time(target):
-            raise pa.ArrowInvalid("a time of day has no date; extract the time first")
-        array = array if array.type.tz is None else to_local_times(array)
+    if isinstance(array.type, pa.TimestampType) and array.type.tz is not None:
+        array = to_local_times(array)
     if pa.types.is_decimal(array.type) and pa.types.is_floating(target):
         return array.cast(pa.string()).cast(target)  # Arrow's cast is not to the nearest number
     converted = array.cast(target)
@@ -90,9 +91,7 @@ def _cast_unchanged(array: pa.Array, target: pa.DataType) -> pa.Array:
         _refuse_changes(array, converted, lost)
     elif pa.types.is_floating(array.type) and pa.types.is_decimal(target):
         _refuse_changes(array, converted, _find_lost_digits(array, converted))
-    elif (pa.types.is_date(target) and isinstance(array.type, pa.TimestampType)) or (
-        pa.types.is_boolean(target) and pa.types.is_primitive(array.type)
-    ):
+    elif pa.types.is_date(target) and isinstance(array.type, pa.TimestampType):
         _refuse_changes(array, converted, pc.not_equal(converted.cast(array.type), array))
     return converted
 
@@ -137,6 +136,10 @@ def _decode(array: pa.Array) -> pa.Array:
         return array.cast(pa.string())
     if pa.types.is_binary_view(kind):
         return array.cast(pa.binary())
+    if isinstance(kind, pa.Bool8Type):
+        return array.cast(pa.bool_())
+    if pa.types.is_date64(kind):
+        return array.cast(pa.date32())
     if isinstance(kind, pa.ListViewType | pa.LargeListViewType):
         offsets = np.concatenate(([0], np.cumsum(to_numpy(array.value_lengths()))))
         lists = pa.LargeListArray.from_arrays(to_arrow_array(offsets), array.flatten())
@@ -155,11 +158,24 @@ def _convert_nested(array: pa.Array, target: pa.DataType) -> pa.Array:
         ]
         return with_values(array, target, build_map_entries(target, parts))
     if isinstance(target, _LIST_TYPES) and isinstance(array.type, _LIST_TYPES):
-        # this cast converts 64-bit offsets to 32-bit offsets, and checks the lengths of vectors
-        size = target.list_size if isinstance(target, pa.FixedSizeListType) else -1
-        lists = array.cast(pa.list_(_make_nullable(array.type.value_type), size))
-        return with_values(lists, target, convert_to_arrow_type(lists.values, target.value_type))
-    return array.cast(target)
+        lists, values = _open_lists(array, target)
+        return with_values(lists, target, convert_to_arrow_type(values, target.value_type))
+    if pa.types.is_null(array.type):
+        return pa.nulls(len(array), target)
+    raise pa.ArrowInvalid(f"it has another nesting than {target}")
+
+
+def _open_lists(array: pa.Array, target: pa.DataType) -> tuple[pa.Array, pa.Array]:
+    """Return lists with 32-bit offsets or the length of a vector, and their values."""
+    size = target.list_size if isinstance(target, pa.FixedSizeListType) else -1
+    if isinstance(array.type, pa.ListType) and size < 0:
+        return array, array.values
+    items = array.type.value_type
+    if pa.types.is_null(items):  # Arrow casts them to one value for each list
+        lists = array.cast(pa.list_(pa.int8(), size))
+        return lists, pa.nulls(len(lists.values))
+    lists = array.cast(pa.list_(_make_nullable(items), size))
+    return lists, lists.values
 
 
 def _make_nullable(kind: pa.DataType) -> pa.DataType:
@@ -199,6 +215,8 @@ def _convert_fields(array: pa.Array, target: pa.StructType) -> list[pa.Array]:
     Arrow's cast drops unknown fields, and fails for fields of null rows.
     """
     names = {field.name for field in array.type}
+    if len(names) < array.type.num_fields:
+        raise pa.ArrowInvalid(f"the row has several fields with one name: {array.type}")
     if unknown := sorted(names - {field.name for field in target}):
         raise pa.ArrowInvalid(f"the type of the row has no field {', '.join(unknown)}: {target}")
     # flatten makes the text of variants null in null rows, in which it may be no JSON
@@ -211,6 +229,22 @@ def _convert_fields(array: pa.Array, target: pa.StructType) -> list[pa.Array]:
         else pa.nulls(len(array), field.type)
         for field in target
     ]
+
+
+def _parse_text(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Parse text; refuse forms that only Arrow reads as an integer, and numbers beyond the range."""
+    if isinstance(target, pa.TimestampType):
+        return _parse_timestamps(array.cast(pa.string()), target)
+    if pa.types.is_integer(target):
+        is_misread = pc.match_substring(array, "x", ignore_case=True)  # hexadecimal digits
+        if pc.any(is_misread).as_py():
+            text = array.filter(is_misread)[0].as_py()
+            raise pa.ArrowInvalid(f"{text!r} is not a decimal number")
+    converted = array.cast(target)
+    if pa.types.is_floating(target):
+        digits = pc.match_substring_regex(array, r"\d")  # the word of infinity has none
+        _refuse_changes(array, converted, pc.and_(pc.is_inf(converted), digits))
+    return converted
 
 
 def _parse_timestamps(array: pa.Array, target: pa.TimestampType) -> pa.Array:

@@ -46,6 +46,7 @@ from paimon_orch.format.types.arrow import (
     to_arrow_type,
 )
 from paimon_orch.format.types.data_types import (
+    MAX_LENGTH,
     ArrayType,
     AtomicType,
     DataType,
@@ -348,7 +349,7 @@ class OrcFileWriter:
         )
 
     def write(self, table: pa.Table) -> None:
-        """Write rows; raises :class:`InputError` for timestamps that pyarrow cannot write."""
+        """Write rows; raises :class:`InputError` for values that other readers would change."""
         columns = [
             self._convert_column(table.column(field.name), field, target)
             for field, target in zip(self._fields, self._schema.types, strict=True)
@@ -432,8 +433,10 @@ def _clear_below_null(array: pa.Array) -> pa.Array:
     return array
 
 
-def _convert_atom(array: pa.Array, _type: AtomicType, target: pa.DataType) -> pa.Array:
+def _convert_atom(array: pa.Array, data_type: AtomicType, target: pa.DataType) -> pa.Array:
     converted = array if array.type == target else array.cast(target)
+    if pa.types.is_string(target):
+        _check_length(array, data_type)
     if isinstance(target, pa.TimestampType):
         counts = converted.view(pa.int64()).drop_null().to_numpy()
         if ((counts < 0) & (counts % _NANOS_PER_SECOND != 0)).any():
@@ -442,6 +445,18 @@ def _convert_atom(array: pa.Array, _type: AtomicType, target: pa.DataType) -> pa
                 "other ORC readers cannot read; choose 'file.format' = 'parquet'"
             )
     return converted
+
+
+def _check_length(array: pa.Array, data_type: AtomicType) -> None:
+    """Raise ``pyarrow.ArrowInvalid`` for text that readers of Java cut to the length of its type."""
+    (length,) = data_type.params
+    longest = pc.max(pc.utf8_length(array)).as_py() if length < MAX_LENGTH else None
+    if longest is not None and longest > length:
+        sql_type = type_to_sql(data_type.with_nullable(True))
+        raise pa.ArrowInvalid(
+            f"it has text of {longest} characters, of which Java Paimon would read {length} as "
+            f"{sql_type}; shorten the text, or change the type of the column to STRING"
+        )
 
 
 def _to_orc_type(field: Field) -> pa.DataType:

@@ -4,7 +4,7 @@ TIME becomes an INT of milliseconds, because old versions of Spark lack the type
 precision above microseconds, which Spark does not have, are truncated to microseconds.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,6 +16,7 @@ from paimon_orch.format.time_zones import to_instants, to_local_times
 from paimon_orch.format.types.arrow import is_variant, to_arrow_type
 from paimon_orch.format.types.data_types import Field
 from paimon_orch.spark.row_conversion import to_spark_schema
+from paimon_orch.spark.shuffle import PrepareRows
 
 
 def is_exact(kind: pa.DataType) -> bool:
@@ -69,7 +70,8 @@ def cast_timestamps_as_spark(
     """Cast timestamps, also nested ones, between types with and without time zone as Spark does.
 
     Spark uses the time zone of the session, but Arrow would use UTC. ``zone`` is the time zone of
-    the session. Raises :class:`InputError` if a cast needs it and it is None.
+    the session. Raises :class:`InputError` if a cast needs it and it is None. An INT in a column of
+    TIME is the number of milliseconds.
     """
     types = {field.name: to_arrow_type(field.type) for field in fields}
     columns = [
@@ -85,7 +87,9 @@ def _cast_timestamp(
     if target is None:
         return column
     if pa.types.is_nested(target) and not is_variant(target):
-        return _cast_nested(column, target, name, zone)
+        return _cast_nested(column, target, lambda x, kind: _cast_timestamp(x, kind, name, zone))
+    if pa.types.is_time(target):
+        return _cast_time(column, target)
     if not pa.types.is_timestamp(target):
         return column
     if pa.types.is_timestamp(column.type) and column.type.tz is not None:
@@ -103,12 +107,35 @@ def _cast_timestamp(
     return to_instants(column.cast(pa.timestamp("us")), zone)
 
 
-def _cast_nested(column: pa.Array, target: pa.DataType, name: str, zone: str | None) -> pa.Array:
-    """Cast the timestamps in rows, arrays and maps; a column of another nesting is unchanged."""
+def cast_times(prepare: PrepareRows, fields: Sequence[Field]) -> PrepareRows:
+    """Return a function that first converts integers in columns of TIME, also nested ones."""
+    types = {field.name: to_arrow_type(field.type) for field in fields}
 
-    def cast(values: pa.Array, kind: pa.DataType | None) -> pa.Array:
-        return _cast_timestamp(values, kind, name, zone)
+    def convert(batch: pa.RecordBatch) -> pa.RecordBatch:
+        columns = map(_cast_time, batch.columns, map(types.get, batch.schema.names))
+        return pa.RecordBatch.from_arrays(list(columns), names=batch.schema.names)
 
+    def prepare_converted(batches: Iterable[pa.RecordBatch], first_row: int) -> Iterator[pa.Table]:
+        return prepare(map(convert, batches), first_row)
+
+    return prepare_converted
+
+
+def _cast_time(column: pa.Array, target: pa.DataType | None) -> pa.Array:
+    if target is None or is_variant(target):
+        return column
+    if pa.types.is_nested(target):
+        return _cast_nested(column, target, _cast_time)
+    is_millis = pa.types.is_time(target) and column.type == pa.int32()
+    return column.view(target) if is_millis else column
+
+
+def _cast_nested(
+    column: pa.Array,
+    target: pa.DataType,
+    cast: Callable[[pa.Array, pa.DataType | None], pa.Array],
+) -> pa.Array:
+    """Cast the values in rows, arrays and maps; a column of another nesting is unchanged."""
     kind = column.type
     if isinstance(kind, pa.StructType) and isinstance(target, pa.StructType):
         types = {field.name: field.type for field in target}

@@ -13,6 +13,7 @@ from pyspark.sql import functions as fn
 from paimon_orch.format.arrays import Int64Array
 from paimon_orch.format.bucket.bucket_function import hash_rows
 from paimon_orch.format.schema import TableSchema
+from paimon_orch.spark.column_types import cast_times
 from paimon_orch.spark.datasource.session_settings import is_case_sensitive, match_columns
 from paimon_orch.spark.execution.spark_executor import (
     RESULT_COLUMNS,
@@ -78,7 +79,8 @@ def write(
         commit_id=commit_id,
     )
     planned = ingest.plan(table, request)
-    return run_ingest(RowSource(frame, planned.prepare), table, planned, progress=progress)
+    source = RowSource(frame, cast_times(planned.prepare, planned.schema.fields))
+    return run_ingest(source, table, planned, progress=progress)
 
 
 def match_frame_columns(frame: DataFrame, table: Table) -> DataFrame:
@@ -214,12 +216,14 @@ def cluster_by_bucket(source: RowSource, schema: TableSchema) -> ClusteredFrame:
     return ClusteredFrame(rows, tasks, prepare=None)
 
 
-def cluster_by_row_range(frame: DataFrame, update: ColumnUpdate) -> ClusteredFrame:
+def cluster_by_row_range(
+    frame: DataFrame, update: ColumnUpdate, prepare: PrepareRows
+) -> ClusteredFrame:
     """Move all changed rows of a range of row ids to one task."""
     tasks = min(len(update.ranges), _MAX_UPDATE_TASKS)
     rows = shuffle_rows(
         cast_timestamps(frame, update.writing.schema.fields),
-        update.prepare,
+        prepare,
         number_row_ranges,
         tasks=tasks,
         attempts=read_task_attempts(frame.sparkSession),

@@ -4,7 +4,7 @@ Spark has no TIME before 4.1, and no timestamps with a precision above microseco
 milliseconds of the day (INT), and such timestamps become nanoseconds since 1970 (BIGINT).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -24,6 +24,8 @@ from pyspark.sql.types import (
 from paimon_orch.errors import UnsupportedError
 from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import Field
+from paimon_orch.spark.shuffle import PrepareRows
+from paimon_orch.steps.row_level.task_result import OLD_VALUE_PREFIX
 
 
 def build_carrier_schema(fields: Sequence[Field]) -> pa.Schema:
@@ -94,12 +96,45 @@ def to_carrier_batches(rows: pa.Table, carriers: pa.Schema) -> Iterator[pa.Recor
     yield from pa.table(columns, schema=carriers).combine_chunks().to_batches()
 
 
-def _to_carrier_type(field: Field) -> pa.DataType:
-    target = to_arrow_type(field.type)
+def from_carriers(prepare: PrepareRows, fields: Sequence[Field]) -> PrepareRows:
+    """Return a function that first converts integers back to TIME and to nanoseconds.
+
+    ``prepare`` gets the columns of the table, and the old values of row-level writes.
+    """
+    targets = {}
+    for field in fields:
+        target = to_arrow_type(field.type)
+        if _find_integer_carrier(target) is not None:
+            targets[field.name] = targets[OLD_VALUE_PREFIX + field.name] = target
+
+    def convert(batch: pa.RecordBatch) -> pa.RecordBatch:
+        for index, column in enumerate(batch.schema):
+            target = targets.get(column.name)
+            if target is not None and column.type == _find_integer_carrier(target):
+                values = batch.column(index).view(target)
+                batch = batch.set_column(index, column.name, values)
+        return batch
+
+    def prepare_converted(batches: Iterable[pa.RecordBatch], first_row: int) -> Iterator[pa.Table]:
+        return prepare(map(convert, batches), first_row)
+
+    return prepare_converted if targets else prepare
+
+
+def _find_integer_carrier(target: pa.DataType) -> pa.DataType | None:
+    """Return the integers that stand for values of a type in Spark, if there are any."""
     if pa.types.is_time32(target):
         return pa.int32()
+    is_long = isinstance(target, pa.TimestampType) and target.unit == "ns"
+    return pa.int64() if is_long else None
+
+
+def _to_carrier_type(field: Field) -> pa.DataType:
+    target = to_arrow_type(field.type)
+    if (integers := _find_integer_carrier(target)) is not None:
+        return integers
     if isinstance(target, pa.TimestampType):
-        return pa.int64() if target.unit == "ns" else pa.timestamp("us", target.tz)
+        return pa.timestamp("us", target.tz)
     if pa.types.is_nested(target) and (unfit := _find_lossy_types(target)):
         raise UnsupportedError(
             f"column {field.name!r} has {', '.join(sorted(unfit))} inside a nested type, which "

@@ -3,11 +3,25 @@
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from pyspark.sql import Column
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
-from pyspark.sql.types import AtomicType
+from pyspark.sql.types import (
+    AtomicType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    DayTimeIntervalType,
+    FractionalType,
+    IntegralType,
+    TimestampNTZType,
+    TimestampType,
+)
 
+from paimon_orch.errors import InputError
 from paimon_orch.files.row_tracking import ROW_ID, row_tracking_fields
+from paimon_orch.files.store_assignment import check_store_assignment
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.data_types import type_to_sql
 from paimon_orch.merge.engine.update_rows import should_merge_updates
@@ -16,6 +30,18 @@ from paimon_orch.steps.row_level.task_result import OLD_VALUE_PREFIX
 
 Assignments = Mapping[str, str | Column]
 """New values by column: SQL expressions as text, or Spark columns."""
+
+_KINDS: tuple[tuple[type[DataType], pa.DataType], ...] = (
+    (BooleanType, pa.bool_()),
+    (IntegralType, pa.int64()),
+    (FractionalType, pa.float64()),
+    (BinaryType, pa.binary()),
+    (DateType, pa.date32()),
+    (TimestampNTZType, pa.timestamp("us")),
+    (TimestampType, pa.timestamp("us", "UTC")),
+    (DayTimeIntervalType, pa.duration("us")),
+)
+"""A type of Arrow for each kind of values of Spark; texts and nested values are left to casts."""
 
 SOURCE_ALIAS, TARGET_ALIAS = "source", "target"
 
@@ -67,6 +93,28 @@ def cast_assignments(schema: TableSchema, assignments: Assignments) -> dict[str,
             error = fn.raise_error(_build_misfit_message(schema, name, value))
             columns[name] = fn.when(is_misfit, error).otherwise(columns[name])
     return columns
+
+
+def check_assignments(rows: DataFrame, schema: TableSchema, assignments: Assignments) -> None:
+    """Raise :class:`InputError` for an expression whose type a column does not store.
+
+    A cast of Spark would take a timestamp as the number of its seconds, and true as 1.
+    """
+    carriers = build_carrier_schema(schema.fields)
+    values = [to_column(value).alias(name) for name, value in assignments.items()]
+    for field in rows.select(*values).schema:
+        target = carriers.field(field.name).type
+        given = next((kind for types, kind in _KINDS if isinstance(field.dataType, types)), None)
+        if given is None or pa.types.is_nested(target):
+            continue
+        try:
+            check_store_assignment(given, target, has_text_form=True)
+        except pa.ArrowInvalid as error:
+            sql_type = type_to_sql(schema.field(field.name).type.with_nullable(True))
+            raise InputError(
+                f"column {field.name!r} is {sql_type}, and its new value is "
+                f"{field.dataType.simpleString()}: {error}. Nothing was committed"
+            ) from error
 
 
 def _build_misfit_message(schema: TableSchema, name: str, value: Column) -> Column:

@@ -22,6 +22,7 @@ from paimon_orch.spark.execution.tasks import map_units_in_spark
 from paimon_orch.spark.frame_writer import ClusteredFrame
 from paimon_orch.spark.row_conversion import (
     build_carrier_schema,
+    from_carriers,
     quote_column,
     to_carrier_batches,
     to_spark_schema,
@@ -106,7 +107,8 @@ def _write_sorted(
     writer = (
         partial(write_tracked_rows, writing.factory) if tracking else partial(write_rows, writing)
     )
-    results = ClusteredFrame(rows, ranges, writing.prepare).collect(
+    prepare = from_carriers(writing.prepare, schema.fields)
+    results = ClusteredFrame(rows, ranges, prepare).collect(
         lambda rows: writer(rows).encode(),
         SparkExecutor(session),
         label=f"sort {table.identifier}",

@@ -23,6 +23,7 @@ from paimon_orch.spark.execution.tasks import map_units_in_spark
 from paimon_orch.spark.frame_writer import RowSource, cluster_by_bucket, cluster_by_row_range
 from paimon_orch.spark.row_conversion import (
     build_carrier_schema,
+    from_carriers,
     quote_column,
     to_carrier_batches,
     to_spark_schema,
@@ -35,6 +36,7 @@ from paimon_orch.spark.row_level_columns import (
     build_old_value_columns,
     cast_assignments,
     cast_columns,
+    check_assignments,
     expand_star,
     list_row_id_columns,
     to_column,
@@ -119,11 +121,13 @@ def _build_update(
 ) -> DataFrame:
     """Return the new rows with their addresses and kinds."""
     schema = planned.schema
+    rows = _read_target(session, planned)
+    check_assignments(rows, schema, assignments)
     old = build_current_columns(schema)
     new = cast_columns(schema, {**old, **cast_assignments(schema, assignments)})
     further = [*build_old_value_columns(schema, old), *map(fn.col, list_row_id_columns(schema))]
     kind = fn.lit("+U").alias(KIND_COLUMN)
-    return _read_target(session, planned).select(ADDRESS_COLUMN, kind, *new, *further)
+    return rows.select(ADDRESS_COLUMN, kind, *new, *further)
 
 
 def merge_into(
@@ -211,6 +215,8 @@ class _Merge:
         """Return the changed and new rows with their addresses and kinds."""
         schema = planned.schema
         rows = self._join_target(planned).withColumn(KIND_COLUMN, self._build_row_kind())
+        for assignments in (self.updates, self.unmatched_updates, self.inserts):
+            check_assignments(rows, schema, assignments or {})
         old = build_current_columns(schema, TARGET_ALIAS)
         new = {**old, **cast_assignments(schema, self.updates or {})}
         unmatched = {**old, **cast_assignments(schema, self.unmatched_updates or {})}
@@ -320,12 +326,13 @@ class _RowLevelWrite:
 
     def _write(self, planned: RowLevelPlan, progress: Progress | None) -> RowLevelResult:
         writing = row_level.plan_writing(self.table, planned)
-        prepare = partial(row_level.prepare_changes, writing)
+        fields = writing.schema.fields
+        prepare = from_carriers(partial(row_level.prepare_changes, writing), fields)
         write: Callable[[Iterator[pa.Table]], bytes] = partial(row_level.write_changes, writing)
         frame = self._build_frame(planned)
         if planned.row_ranges:
             update = row_level.plan_column_update(planned, writing, self.updated)
-            clustered = cluster_by_row_range(frame, update)
+            clustered = cluster_by_row_range(frame, update, from_carriers(update.prepare, fields))
             write = update.run
         else:
             clustered = cluster_by_bucket(RowSource(frame, prepare), planned.schema)

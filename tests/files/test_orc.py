@@ -442,3 +442,25 @@ def test_long_texts_of_a_dictionary_beside_lists_are_read() -> None:
     reader = open_reader(io.BytesIO(sink.getvalue()), "bucket-0/data-1.orc", columns)
 
     assert sum(batch.num_rows for batch in reader.batches(["d", "l"], 65_536)) == 100_000
+
+
+@pytest.mark.parametrize(
+    ("column", "text", "stored"),
+    [
+        ("VARCHAR(3)", "abc", True),
+        ("VARCHAR(3)", "a\u00e9\U0001f600", True),
+        ("VARCHAR(3)", "abcd", False),
+        ("CHAR(3)", "abc ", False),
+        ("ARRAY<VARCHAR(3)>", ["abcd"], False),
+        ("STRING", "abcd", True),
+    ],
+)
+def test_text_that_java_would_truncate_is_refused(column: str, text: Any, *, stored: bool) -> None:
+    if stored:
+        file = write_file(f"v {column}", [[text, None]])
+        assert orc.read_table(file)["v"].to_pylist() == [text, None]
+    else:
+        with pytest.raises(
+            InputError, match=r"'v' cannot be written to ORC: .* as (VAR)?CHAR\(3\)"
+        ):
+            write_file(f"v {column}", [[text, None]])

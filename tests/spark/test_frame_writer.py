@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
@@ -21,6 +21,7 @@ from paimon_orch.errors import InputError, PaimonError, StorageError
 from paimon_orch.files.data_file_reader import BucketFile
 from paimon_orch.format.bucket.bucket_function import compute_buckets
 from paimon_orch.spark import frame_writer
+from paimon_orch.spark.update_and_merge import update
 from paimon_orch.table.schema_change.schema_changes import UpdateDefault
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
@@ -207,7 +208,7 @@ def test_a_row_that_does_not_fit_leaves_no_file(spark: SparkSession, tmp_path: P
     rows = [(k, "7" if k != 77 else "seven") for k in range(100)]
 
     with pytest.raises(
-        InputError, match=r"column 'v' is string and cannot be stored as int32.*seven"
+        InputError, match=r"column 'v' is string and cannot be stored as INT.*seven"
     ):
         frame_writer.write(frame_of(spark, rows, KEYED).repartition(3), table)
 
@@ -339,3 +340,58 @@ def test_a_static_overwrite_replaces_only_its_partition(
     with pytest.raises(InputError, match="'k' is not a partition column"):
         frame_writer.write(new, table, mode="overwrite", partitions={"k": 1})
     assert stored_files(table) == files
+
+
+def save(frame: DataFrame, table: Table) -> None:
+    """Write a frame with the data source."""
+    address = {"warehouse": table.paths.root.removesuffix("/db.db/t"), "table": "db.t"}
+    frame.write.format("paimon").mode("append").options(**address).save()
+
+
+def test_integers_of_spark_are_stored_as_times(spark: SparkSession, tmp_path: Path) -> None:
+    nested = new_table(tmp_path / "nested", "t TIME(3), a ARRAY<TIME(3)>", key=(), bucket="-1")
+    frame = spark.sql("SELECT 3723004 AS t, array(5) AS a")
+
+    frame_writer.write(frame, nested)
+    save(frame, nested)
+
+    assert rows_of(nested) == [(time(1, 2, 3, 4000), [time(0, 0, 0, 5000)])] * 2
+
+    table = new_table(tmp_path, "t TIME(3), n INT, l BIGINT, at TIMESTAMP(9)", key=(), bucket="-1")
+    frame_writer.write(frame.select("t"), table)
+    update(spark, table, {"t": "t + 1", "at": "1L", "l": "n"})
+
+    assert rows_of(table)[0][0] == time(1, 2, 3, 5000)
+    assert table.scan(["at"]).to_arrow()["at"].cast(pa.int64()).to_pylist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("n", "date'2024-01-01'"),
+        ("l", "timestamp'2024-01-01'"),
+        ("n", "true"),
+        ("b", "1"),
+        ("at", "timestamp'2024-01-01'"),
+    ],
+)
+def test_updates_of_spark_refuse_kinds_of_values_that_a_column_does_not_store(
+    spark: SparkSession, tmp_path: Path, column: str, value: str
+) -> None:
+    table = new_table(tmp_path, "n INT, l BIGINT, b BOOLEAN, at TIMESTAMP(9)", key=(), bucket="-1")
+
+    with pytest.raises(InputError, match=rf"column '{column}' is .* is not stored as"):
+        update(spark, table, {column: value})
+
+
+def test_writes_of_spark_refuse_kinds_of_values_that_a_column_does_not_store(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = new_table(tmp_path, "n INT", key=(), bucket="-1")
+    frame = spark.sql("SELECT date'2024-01-01' AS n")
+
+    with pytest.raises(InputError, match=r"column 'n' is .* is not stored as"):
+        frame_writer.write(frame, table)
+    with pytest.raises(PySparkException, match=r"column 'n' is .* is not stored as"):
+        save(frame, table)
+    assert table.snapshot() is None

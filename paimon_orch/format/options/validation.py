@@ -41,6 +41,8 @@ _IMMUTABLE = {
     "manifest.format",
     "merge-engine",
     "partial-update.remove-record-on-sequence-group",
+    "partition.default-name",
+    "partition.legacy-name",
     "pk-clustering-override",
     "primary-key.nullable",
     "row-tracking.enabled",

@@ -15,6 +15,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from paimon_orch.errors import InputError, PaimonError, UnsupportedError
+from paimon_orch.files.store_assignment import check_store_assignment
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.literals import to_exact_scalar
@@ -209,21 +210,24 @@ class _Parser:
             ) from error
 
     def _check_type(self, name: str, kind: pa.DataType, value: "exp.Expr | pa.Scalar[Any]") -> None:
-        """Raise :class:`UnsupportedError` for a type that Spark casts in another way, or refuses.
+        """Raise an error for a type that the column does not store, or only after a cast of Spark.
 
-        Spark writes numbers and times in the form of Java, and casts no DATE to a number.
+        Spark writes numbers and times in the form of Java, and takes integers for TIME and for
+        timestamps with nanoseconds.
         """
         target = to_arrow_type(self.schema.field(name).type)
-        is_text = pa.types.is_string(target)
-        is_time = pa.types.is_temporal(kind)
-        has_form = is_time or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-        if (
-            (is_text and has_form and not pa.types.is_date(kind))
-            or (is_number(target) and is_time)
-            or (is_number(kind) and pa.types.is_temporal(target) and not pa.types.is_time(target))
-        ):
-            found = f"{_write(value)}, which is {kind}, in a column of {target},"
-            raise UnsupportedError(_describe_simple(name, found))
+        if pa.types.is_nested(kind) or pa.types.is_nested(target):
+            return
+        try:
+            check_store_assignment(kind, target)
+        except pa.ArrowInvalid as error:
+            stands_for_integers = pa.types.is_time(target) or target == pa.timestamp("ns")
+            if pa.types.is_string(target) or (pa.types.is_integer(kind) and stands_for_integers):
+                found = f"{_write(value)}, which is {kind}, in a column of {target},"
+                raise UnsupportedError(_describe_simple(name, found)) from error
+            raise InputError(
+                f"column {name!r} cannot be set to {_write(value)}: {error}"
+            ) from error
 
     def _check_number(self, name: str, node: exp.Expr) -> None:
         """Raise :class:`UnsupportedError` for a text or a time in arithmetic, as Spark casts it."""

@@ -121,7 +121,8 @@ def _convert_column(rows: pa.Table, field: Field, *, are_new: bool) -> pa.Array:
         array = convert_to_arrow_type(array, target)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         raise InputError(
-            f"column {field.name!r} is {array.type} and cannot be stored as {target}: {error}. "
+            f"column {field.name!r} is {array.type} and cannot be stored as "
+            f"{type_to_sql(field.type.with_nullable(True))}: {error}. "
             "Nothing was written; to store rounded values, round or cast the column first"
         ) from error
     if are_new:

@@ -150,10 +150,10 @@ def test_files_with_different_headers_are_refused(
 @pytest.mark.parametrize(
     ("assignment", "message"),
     [
-        ("n = 'abc'", r"^column 'n' is string and cannot be stored as decimal128\(5, 2\)"),
+        ("n = 'abc'", r"^column 'n' is string and cannot be stored as DECIMAL\(5, 2\)"),
         (
             "n = 1e30",
-            r"^column 'n' is double and cannot be stored as decimal128\(5, 2\): .*overflow",
+            r"^column 'n' is double and cannot be stored as DECIMAL\(5, 2\): .*overflow",
         ),
         ("n = 1/0", r"^column 'n' = 1/0: .*Division by zero, in the expression 1/0"),
         ("v = cast('x' as int)", "^column 'v' = .*The value 'x' of the type"),

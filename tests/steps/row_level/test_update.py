@@ -184,28 +184,68 @@ def test_refused_updates(table: Table, values: Any, kind: type[Exception], messa
         ("s", "1e3"),
         ("s", 0.5),
         ("s", col("t")),
+        ("time", "5"),
+        ("ns", "n"),
+    ],
+)
+def test_values_that_spark_casts_in_another_way_need_spark(
+    typed_table: Table, column: str, value: object
+) -> None:
+    before = rows_of(typed_table)
+
+    with pytest.raises(UnsupportedError, match=f"column '{column}': .* needs Spark"):
+        typed_table.update({column: value})
+
+    assert rows_of(typed_table) == before
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
         ("n", "d"),
         ("n", "t"),
         ("n", "TIMESTAMP '2026-01-31 10:00:00'"),
         ("n", date(2026, 1, 31)),
+        ("n", True),
+        ("n", "b"),
+        ("b", "n"),
+        ("b", "1"),
         ("d", "n"),
         ("t", "3000000000"),
         ("t", 5),
     ],
 )
-def test_values_that_spark_casts_in_another_way_need_spark(
-    tmp_path: Path, column: str, value: object
+def test_values_of_a_kind_that_the_column_does_not_store_are_refused(
+    typed_table: Table, column: str, value: object
 ) -> None:
-    columns = "s STRING, n BIGINT, f FLOAT, c DECIMAL(20, 10), d DATE, t TIMESTAMP(6)"
+    before = rows_of(typed_table)
+
+    message = f"column '{column}' cannot be set to .* is not stored as .* cast the column"
+    with pytest.raises(InputError, match=message):
+        typed_table.update({column: value})
+
+    assert rows_of(typed_table) == before
+
+
+@pytest.fixture
+def typed_table(tmp_path: Path) -> Table:
+    """Return a table with a row and columns of different types."""
+    columns = (
+        "s STRING, n BIGINT, f FLOAT, c DECIMAL(20, 10), d DATE, t TIMESTAMP(6), b BOOLEAN, "
+        "time TIME(3), ns TIMESTAMP(9)"
+    )
     table = new_table(tmp_path, columns, key=(), bucket="-1")
-    row = [["x"], [1], [1e30], [Decimal("1e-10")], [date(2026, 1, 31)], [datetime(2026, 1, 31)]]
-    table.append(pa.table(row, schema=table.scan().arrow_schema))
-    before = rows_of(table)
-
-    with pytest.raises(UnsupportedError, match=f"column '{column}': .* needs Spark"):
-        table.update({column: value})
-
-    assert rows_of(table) == before
+    row = {
+        "s": "x",
+        "n": 1,
+        "f": 1e30,
+        "c": Decimal("1e-10"),
+        "d": date(2026, 1, 31),
+        "t": datetime(2026, 1, 31),
+        "b": True,
+    }
+    table.append(pa.Table.from_pylist([row], schema=table.scan().arrow_schema))
+    return table
 
 
 def test_a_concurrent_change_is_updated_from_its_new_value(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def assert_refused(table: Table, rows: pa.Table, message: str, row_kind: str | N
         (pa.table({"k": [1, None], "v": ["a", "b"]}), "column 'k' has 1 null values"),
         (
             pa.table({"k": ["one"], "v": ["a"]}),
-            "column 'k' is string and cannot be stored as int64",
+            "column 'k' is string and cannot be stored as BIGINT",
         ),
         (pa.table({"k": [1.5], "v": ["a"]}), "column 'k' is double and cannot be stored"),
         (pa.table({"k": [[1]], "v": ["a"]}), "column 'k' is list.* and cannot be stored"),
