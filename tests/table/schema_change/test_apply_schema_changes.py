@@ -287,7 +287,10 @@ COLUMNS = "k INT, dt STRING, v INT, t TIMESTAMP(3), r ROW<x INT>, s INT, l ARRAY
         (MoveColumn("v", "before", "v"), "name another column"),
         (SetOption("merge-engine", "first-row"), "once the table has snapshots"),
         (SetOption("manifest.format", "orc"), "'manifest.format' cannot change once"),
-        (SetOption("partition.default-name", "none"), "'partition.default-name' cannot change once"),
+        (
+            SetOption("partition.default-name", "none"),
+            "'partition.default-name' cannot change once",
+        ),
         (SetOption("partition.legacy-name", "false"), "'partition.legacy-name' cannot change once"),
         (SetOption("bucket-key", "k"), "once the table has snapshots"),
         (SetOption("bucket", "-1"), "only a positive count"),
