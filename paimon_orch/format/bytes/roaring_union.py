@@ -77,7 +77,7 @@ def _encode_node(keys: Sequence[tuple[int, bytes]], depth: int) -> Iterator[byte
     """Yield the node of ascending keys with their containers, which share their first bytes."""
     (place, first), (_, last) = keys[0], keys[-1]
     if len(keys) == 1:
-        yield struct.pack("<BHB6sq", _LEAF, 0, 0, first, place)
+        yield struct.pack("<BHB", _LEAF, 0, 0) + struct.pack("<6sq", first, place)
         return
     branching = next(at for at in range(depth, _KEY_BYTES) if first[at] != last[at])
     children = [
