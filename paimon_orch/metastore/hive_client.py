@@ -90,9 +90,12 @@ class HiveClient:
             raise self._describe_cut(method, error) from error
         except TException as error:
             raise _translate_error(error, f"{self.address}: {method}") from error
-        except BaseException:  # for example an interrupt: the answer would be read by the next call
+        except BaseException as error:  # or an interrupt: the next call would read the answer
             _drop_connection(self.address)
-            raise
+            if self.address.principal is None or not isinstance(error, Exception):
+                raise
+            # for example, the session of Kerberos has expired
+            raise self._describe_cut(method, error) from error
 
     def _describe_cut(self, method: str, error: Exception) -> PaimonError:
         from thrift.transport.TTransport import TTransportException
