@@ -244,7 +244,7 @@ _Level = Annotated[
     LogLevel | None,
     typer.Option("--log-level", help="Least severe log lines.", show_default="warning"),
 ]
-_LogFormat = Annotated[LogFormat, typer.Option(help="Format of log lines on stderr.")]
+_LogFormat = Annotated[LogFormat, typer.Option(help="Format of logs, notes and errors on stderr.")]
 
 
 def _print_version(requested: bool) -> None:
@@ -382,9 +382,9 @@ _exit_now = os._exit
 
 
 def _fail(text: str) -> None:
-    from paimon_orch.cli.screen import print_error_lines
+    from paimon_orch.cli.screen import print_error
 
-    print_error_lines(f"error: {text}")
+    print_error(text)
     sys.exit(1)
 
 
@@ -404,10 +404,12 @@ def _read_settings(
     catalog_options: _CatalogOptions = None,
     version: _Version = False,  # noqa: ARG001 - the callback of the option prints the version
 ) -> None:
+    from paimon_orch.cli import screen
     from paimon_orch.cli.common import CliSettings
-    from paimon_orch.cli.screen import note_console
 
-    note_console.quiet = quiet
+    screen.note_console.quiet = quiet
+    is_json = log_format == LogFormat.JSON
+    screen.message_format.formatter = _JsonFormatter() if is_json else screen.TEXT
     ctx.obj = CliSettings(
         _split_options("--storage-option", storage_options),
         _split_options("--catalog-option", catalog_options),

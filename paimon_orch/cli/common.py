@@ -18,7 +18,6 @@ from paimon_orch.catalog.open_catalog import open_catalog as open_located_catalo
 from paimon_orch.cli.screen import (
     Output,
     note_console,
-    print_error_lines,
     print_note,
     read_answer,
 )
@@ -231,7 +230,7 @@ def start_spark(master: str | None) -> "SparkSession":
         if threading.current_thread() is threading.main_thread():
             # PySpark's handler calls the JVM, which fails if another call is waiting for an answer
             signal.signal(signal.SIGINT, handler)
-    print_error_lines(f"Spark {session.version} on {java_in_use(session)}")
+    print_note(f"Spark {session.version} on {java_in_use(session)}")
     return session
 
 

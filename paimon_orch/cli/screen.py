@@ -4,6 +4,7 @@ Names come from storage, so each line is escaped, and secrets are masked.
 """
 
 import json
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -25,15 +26,30 @@ def print_lines(*lines: str) -> None:
         print(clean_line(line))
 
 
+@dataclass(slots=True)
+class MessageFormat:
+    """How notes and errors are printed: as text, or as the log lines of ``--log-format json``."""
+
+    formatter: logging.Formatter
+
+    def print(self, console: Console, kind: str, text: str) -> None:
+        """Print one line."""
+        values = {"name": "paimon_orch", "levelname": kind, "msg": clean_line(text)}
+        console.print(self.formatter.format(logging.makeLogRecord(values)))
+
+
+TEXT = logging.Formatter("%(levelname)s: %(message)s")
+message_format = MessageFormat(TEXT)
+
+
 def print_note(text: str) -> None:
     """Print a note on stderr, unless the option ``--quiet`` is set."""
-    note_console.print(clean_line(f"note: {text}"))
+    message_format.print(note_console, "note", text)
 
 
-def print_error_lines(*lines: str) -> None:
-    """Print lines on stderr, which is not for results."""
-    for line in lines:
-        error_console.print(clean_line(line))
+def print_error(text: str) -> None:
+    """Print an error on stderr."""
+    message_format.print(error_console, "error", text)
 
 
 def print_json(values: object) -> None:

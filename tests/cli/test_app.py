@@ -198,6 +198,15 @@ logging.getLogger("a.b").debug("not printed")
     assert values == {"level": "warning", "logger": "a.b", "message": "one\\ntwo"}
 
 
+def test_notes_and_errors_are_json_too(run: Run, warehouse: Path) -> None:
+    answer = run("--log-format", "json", "count", warehouse, "db.missing")
+
+    values = json.loads(answer.error)
+    assert (answer.status, values["level"]) == (1, "error")
+    assert "db.missing" in values["message"]
+    assert run("count", warehouse, "db.missing").error.startswith("error: ")
+
+
 def test_the_environment_changes_no_call_with_a_catalog(
     run: Run, table: Table, warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,7 @@ import typer
 from paimon_orch.cli.arguments import CatalogLocation, Identifier, JsonOutput, SnapshotId
 from paimon_orch.cli.common import open_table
 from paimon_orch.cli.registration import register_command
-from paimon_orch.cli.screen import LINES, print_error_lines, print_lines
+from paimon_orch.cli.screen import LINES, print_error, print_lines
 from paimon_orch.cli.table_layout import print_rows
 from paimon_orch.format.display import format_count, format_size
 from paimon_orch.format.snapshot import Snapshot
@@ -55,7 +55,7 @@ def inspect(
     values = report.to_dict() | {"verdict": None if verdict is None else verdict.to_dict()}
     output.print_report(values, partial(_print_report, report, verdict))
     if report.problem is not None:
-        print_error_lines(f"error: {report.identifier}: {report.problem}")
+        print_error(f"{report.identifier}: {report.problem}")
         raise typer.Exit(1)
 
 
