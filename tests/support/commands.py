@@ -98,7 +98,7 @@ def assert_fails(answer: Answer, *messages: str) -> None:
     assert answer.status == 1
     assert answer.out == ""
     lines = answer.error.splitlines()
-    paragraph = [line for line in lines if line and not line.startswith("Spark ")]
+    paragraph = [line for line in lines if line and not line.startswith("note: Spark ")]
     assert len(paragraph) == 1, answer.error
     assert paragraph[0].startswith("error: ")
     for message in messages:
