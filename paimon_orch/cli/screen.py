@@ -34,11 +34,12 @@ class MessageFormat:
 
     def print(self, console: Console, kind: str, text: str) -> None:
         """Print one line."""
-        values = {"name": "paimon_orch", "levelname": kind, "msg": clean_line(text)}
+        level = "INFO" if kind == "note" else "ERROR"
+        values = {"name": "paimon_orch", "levelname": level, "kind": kind, "msg": clean_line(text)}
         console.print(self.formatter.format(logging.makeLogRecord(values)))
 
 
-TEXT = logging.Formatter("%(levelname)s: %(message)s")
+TEXT = logging.Formatter("%(kind)s: %(message)s")
 message_format = MessageFormat(TEXT)
 
 

@@ -151,6 +151,7 @@ def _convert_nested(array: pa.Array, target: pa.DataType) -> pa.Array:
     if isinstance(array.type, pa.StructType) and isinstance(target, pa.StructType):
         return with_fields(array, target, _convert_fields(array, target))
     if isinstance(array.type, pa.MapType) and isinstance(target, pa.MapType):
+        array = _drop_hidden_values(array)
         entries = array.values
         parts = [
             convert_to_arrow_type(entries.field(i), f.type)
@@ -167,15 +168,39 @@ def _convert_nested(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 def _open_lists(array: pa.Array, target: pa.DataType) -> tuple[pa.Array, pa.Array]:
     """Return lists with 32-bit offsets or the length of a vector, and their values."""
-    size = target.list_size if isinstance(target, pa.FixedSizeListType) else -1
-    if isinstance(array.type, pa.ListType) and size < 0:
-        return array, array.values
-    items = array.type.value_type
+    items, size = array.type.value_type, -1
+    array = _drop_hidden_values(array)
+    if isinstance(target, pa.FixedSizeListType):
+        size = target.list_size
+    elif not isinstance(array.type, pa.FixedSizeListType):
+        mask = array.is_null() if array.null_count else None
+        offsets = array.offsets.cast(pa.int32())
+        return pa.ListArray.from_arrays(offsets, array.values, mask=mask), array.values
     if pa.types.is_null(items):  # Arrow casts them to one value for each list
         lists = array.cast(pa.list_(pa.int8(), size))
         return lists, pa.nulls(len(lists.values))
     lists = array.cast(pa.list_(_make_nullable(items), size))
     return lists, lists.values
+
+
+def _drop_hidden_values(array: pa.Array) -> pa.Array:
+    """Return lists or maps without the values of no row: those outside of a slice, or below null.
+
+    Such values may be any, so they are not converted.
+    """
+    nulls = to_numpy(array.is_null())
+    if isinstance(array, pa.FixedSizeListArray):
+        size = array.type.list_size
+        if size == 0:  # Arrow crashes when it builds such an array
+            return array
+        values = array.values.slice(array.offset * size, len(array) * size)
+        if not array.null_count:
+            return pa.FixedSizeListArray.from_arrays(values, type=array.type)
+        values = pc.if_else(to_arrow_array(np.repeat(nulls, size)), None, values)
+        return pa.FixedSizeListArray.from_arrays(values, size, mask=array.is_null())
+    offsets = to_numpy(array.offsets)
+    has_hidden = len(array.values) != offsets[-1] - offsets[0] or np.diff(offsets)[nulls].any()
+    return array.take(to_arrow_array(np.arange(len(array)))) if has_hidden else array
 
 
 def _make_nullable(kind: pa.DataType) -> pa.DataType:

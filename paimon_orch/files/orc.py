@@ -436,7 +436,7 @@ def _clear_below_null(array: pa.Array) -> pa.Array:
 def _convert_atom(array: pa.Array, data_type: AtomicType, target: pa.DataType) -> pa.Array:
     converted = array if array.type == target else array.cast(target)
     if pa.types.is_string(target):
-        _check_length(array, data_type)
+        _check_length(converted, data_type)
     if isinstance(target, pa.TimestampType):
         counts = converted.view(pa.int64()).drop_null().to_numpy()
         if ((counts < 0) & (counts % _NANOS_PER_SECOND != 0)).any():

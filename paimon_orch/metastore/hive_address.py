@@ -18,7 +18,8 @@ SOCKET_TIMEOUT = honoured("hive.metastore.client.socket.timeout", DURATION, "600
 SASL_ENABLED = honoured("hive.metastore.sasl.enabled", BOOLEAN, "false")
 PRINCIPAL = honoured("hive.metastore.kerberos.principal", TEXT)
 USE_SSL = honoured("hive.metastore.use.SSL", BOOLEAN, "false")
-CONNECTION_OPTIONS = (SOCKET_TIMEOUT, SASL_ENABLED, PRINCIPAL, USE_SSL)
+SECURITY_OPTIONS = (SASL_ENABLED, PRINCIPAL, USE_SSL)
+CONNECTION_OPTIONS = (SOCKET_TIMEOUT, *SECURITY_OPTIONS)
 SITE_FILE = "hive-site.xml"
 SITE_URIS = "hive.metastore.uris"
 SITE_WAREHOUSE = "hive.metastore.warehouse.dir"
@@ -71,8 +72,8 @@ def _get_principal(options: Options) -> str | None:
     principal = options.get(PRINCIPAL)
     if principal is None or not _PRINCIPAL.fullmatch(principal):
         raise InputError(
-            f"{SASL_ENABLED.key} = true needs {PRINCIPAL.key}, which must be the principal of the "
-            f"metastore, such as hive/_HOST@EXAMPLE.COM, and not {principal!r}"
+            f"{SASL_ENABLED.key} = true needs {PRINCIPAL.key} with the principal of the metastore, "
+            f"such as hive/_HOST@EXAMPLE.COM; found {principal!r}"
         )
     return principal
 
@@ -91,8 +92,8 @@ def check_connection_settings(settings: Mapping[str, str]) -> None:
         value = settings.get(key, required).strip()
         if value.lower() != required.lower():
             raise InputError(
-                f"{key} = {value} is not supported: the connection to a Hive metastore has this "
-                f"protocol only ({key} = {required})"
+                f"{key} = {value} is not supported; connections to a Hive metastore are made with "
+                f"{key} = {required}"
             )
 
 

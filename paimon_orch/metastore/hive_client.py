@@ -141,12 +141,12 @@ class _Connection:
 
         self._handle, host = _connect(address)
         self._handle.settimeout(address.socket_timeout)
-        self.close = weakref.finalize(self, self._handle.close)
-        socket = TSocket()
-        socket.setHandle(self._handle)
-        transport = TBufferedTransport(socket)
+        stream = TSocket()
+        stream.setHandle(self._handle)
+        transport = TBufferedTransport(stream)
         if address.principal is not None:
             transport = authenticate(transport, host, address.principal)
+        self.close = weakref.finalize(self, transport.close)
         self.client = Client(TBinaryProtocol(transport))
 
     def is_open(self) -> bool:

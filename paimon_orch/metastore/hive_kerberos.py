@@ -19,7 +19,7 @@ def authenticate(transport: Any, host: str, principal: str) -> Any:
 
     The ticket is that of the process. Integrity or encryption is what the metastore demands.
 
-    :param transport: an open transport of Thrift
+    :param transport: an open transport of Thrift, which is closed if this fails
     :param host: the host of the metastore, which replaces ``_HOST`` in its principal
     :raises AccessDeniedError: there is no ticket, or the metastore refuses it
     :raises CatalogUnavailableError: the server does not speak SASL, or is gone
@@ -33,8 +33,7 @@ def authenticate(transport: Any, host: str, principal: str) -> Any:
             package=package,
         )
     from kerberos import KrbError
-    from puresasl import SASLError
-    from thrift.transport.TTransport import TSaslClientTransport, TTransportException
+    from thrift.transport.TTransport import TSaslClientTransport
 
     service, _, rest = principal.partition("/")
     server = rest.partition("@")[0]
@@ -43,10 +42,12 @@ def authenticate(transport: Any, host: str, principal: str) -> Any:
         session = TSaslClientTransport(transport, server, service, max_frame_size=_LARGEST_ANSWER)
         session.open()
     except KrbError as error:
+        transport.close()
         raise AccessDeniedError(
             f"{principal} at {host} cannot be used with Kerberos: {_join(error)}; {_ADVICE}"
         ) from error
-    except (SASLError, TTransportException, OSError) as error:
+    except Exception as error:  # a server may answer anything
+        transport.close()
         raise _describe_refusal(error, f"{principal} at {host}") from error
     return session
 
@@ -59,8 +60,8 @@ def _describe_refusal(error: Exception, what: str) -> PaimonError:
         TTransportException.TIMED_OUT,
     ):
         return CatalogUnavailableError(
-            f"{what} ended the connection during the authentication: {error}; does the metastore "
-            f"demand Kerberos, as {SASL_ENABLED.key} = true says?"
+            f"{what} ended the connection during the authentication: {error}; if the metastore "
+            f"does not demand Kerberos, set {SASL_ENABLED.key} = false"
         )
     return AccessDeniedError(f"{what} refused the authentication: {error}")
 

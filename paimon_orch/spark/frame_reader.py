@@ -79,8 +79,8 @@ def _check_order(scan: Scan) -> None:
         field = scan.with_sort_columns().arrow_schema.field(key.column)
         if not is_exact(field.type):
             raise UnsupportedError(
-                f"{scan.state.identifier}: Spark does not represent the values of column {key.column!r} "
-                f"({field.type}) exactly, so it cannot sort by them; read the scan with to_arrow()"
+                f"{scan.state.identifier}: Spark does not represent the values of column "
+                f"{key.column!r} ({field.type}) exactly, so it cannot sort by them; read the scan with to_arrow()"
             )
 
 

@@ -61,9 +61,9 @@ def load_table_state(
     """Read the newest schema and the newest snapshot at the same time.
 
     ``newest_id`` was the id of the newest snapshot at an earlier time; ``find`` returns snapshots
-    that the caller reads now or has just read, and None for ids that have no file. With ``with_lists``, the manifest lists of the
-    snapshot are read together with the schema, for a caller that will need them. Raises
-    :class:`NotFoundError` if the table has no schema.
+    that the caller reads now or has just read, and None for ids that have no file. With
+    ``with_lists``, the manifest lists of the snapshot are read together with the schema, for a
+    caller that will need them. Raises :class:`NotFoundError` if the table has no schema.
     """
     read_schema = start_call(stores.io, stores.schemas.latest)
     snapshot = stores.snapshots.latest_since(newest_id, find())

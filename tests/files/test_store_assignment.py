@@ -200,3 +200,54 @@ def test_the_error_names_both_types_and_the_cast(
     assert f"column 'v' is {values.type} and cannot be stored as {column}" in str(caught.value)
     assert message in str(caught.value)
     assert "Nothing was written" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("column", "given", "rows", "expected"),
+    [
+        ("ARRAY<INT>", pa.list_(pa.float64()), [[1.5], [2.0]], [[2]]),
+        ("ARRAY<INT>", pa.large_list(pa.float64()), [[1.5], [2.0]], [[2]]),
+        ("ARRAY<INT>", pa.list_(pa.float64(), 1), [[1.5], [2.0]], [[2]]),
+        ("ARRAY<ARRAY<INT>>", pa.list_(pa.list_(pa.float64())), [[[1.5]], [[2.0], None]],
+         [[[2], None]]),
+        ("MAP<STRING, INT>", pa.map_(pa.string(), pa.float64()), [[("a", 1.5)], [("b", 2.0)]],
+         [[("b", 2)]]),
+        ("VECTOR<INT, 1>", pa.list_(pa.float64(), 1), [[1.5], [2.0]], [[2]]),
+        ("VECTOR<INT, 1>", pa.list_(pa.float64()), [[1.5], [2.0]], [[2]]),
+    ],
+)  # fmt: skip
+def test_values_outside_of_a_slice_are_not_converted(
+    column: str, given: pa.DataType, rows: list[object], expected: list[object]
+) -> None:
+    target = to_arrow_type(parse_type(column))
+    array = pa.array([*rows, None], given)
+
+    converted = convert_to_arrow_type(array.slice(1), target)
+
+    assert converted.to_pylist() == pa.array([*expected, None], target).to_pylist()
+    with pytest.raises(pa.ArrowInvalid):
+        convert_to_arrow_type(array, target)
+
+
+@pytest.mark.parametrize("column", ["ARRAY<INT>", "VECTOR<INT, 1>"])
+def test_values_below_null_are_not_converted(column: str) -> None:
+    values, nulls = pa.array([1.5, 2.0]), pa.array([True, False])
+    target = to_arrow_type(parse_type(column))
+    arrays = [
+        pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), values, mask=nulls),
+        pa.LargeListArray.from_arrays(pa.array([0, 1, 2]), values, mask=nulls),
+        pa.FixedSizeListArray.from_arrays(values, 1, mask=nulls),
+    ]
+    assert [convert_to_arrow_type(a, target).to_pylist() for a in arrays] == [[None, [2]]] * 3
+
+
+def test_lists_of_lists_of_nulls_are_stored() -> None:
+    array = pa.array([[[None]], [[None, None], []]], pa.large_list(pa.large_list(pa.null())))
+    target = to_arrow_type(parse_type("ARRAY<ARRAY<INT>>"))
+
+    assert convert_to_arrow_type(array, target).to_pylist() == array.to_pylist()
+
+
+def test_lists_of_a_fixed_length_of_zero_are_stored() -> None:
+    array = pa.array([[], None], pa.list_(pa.float64(), 0))
+    assert convert_to_arrow_type(array, pa.list_(pa.int32())).to_pylist() == [[], None]

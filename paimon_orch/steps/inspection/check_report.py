@@ -63,6 +63,7 @@ class CheckedVersion:
     is_changelog: bool = False
     keeps_changelog: bool = False
     next_row_id: int = 0
+    """The row ids that the snapshot has assigned are below this."""
 
     @property
     def state(self) -> Indices:

@@ -80,9 +80,9 @@ def _plan_as_latest(table: Table, request: RollbackRequest) -> ChangePlan:
 DECLARATION = declare_step(
     build_change_step("roll back", plan),
     RollbackRequest,
-    help="Later snapshots are deleted, and with --delete-tags later tags. No job may write to the table "
-    "at the same time. With --as-latest, nothing is deleted, and jobs may write; a tag is created that "
-    "keeps the files of the older snapshot.",
+    help="Later snapshots are deleted, and with --delete-tags later tags. No job may write to the "
+    "table at the same time. With --as-latest, nothing is deleted, and jobs may write; a tag is "
+    "created that keeps the files of the older snapshot.",
     examples=[
         "/lake db.orders --tag release-7 --dry-run",
         "/lake db.orders --snapshot 41 --as-latest",

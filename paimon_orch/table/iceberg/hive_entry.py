@@ -30,6 +30,7 @@ from paimon_orch.format.types.data_types import Field
 from paimon_orch.metastore.hive_address import (
     CLIENT_CLASS,
     CONNECTION_OPTIONS,
+    SECURITY_OPTIONS,
     SITE_FILE,
     SITE_URIS,
     build_address,
@@ -69,6 +70,12 @@ def open_hive_entry(schema: TableSchema, names: Sequence[tuple[str, str]]) -> "H
     conf_dir = options.get(ICEBERG_HIVE_CONF_DIR)
     site = read_hive_site(conf_dir, option=ICEBERG_HIVE_CONF_DIR.key)
     settings = {**site, **schema.options}  # Java gives all options of the table to its client
+    for option in SECURITY_OPTIONS:
+        if option.key in schema.options:  # whoever may change it must not lower the security
+            raise InputError(
+                f"option {option.key!r} is not read from a table; set it in {SITE_FILE}, in the "
+                f"directory of '{ICEBERG_HIVE_CONF_DIR.key}' or of the variable HIVE_CONF_DIR"
+            )
     check_connection_settings(settings)
     uris = options.get(ICEBERG_URI) or settings.get(SITE_URIS)
     if not uris:

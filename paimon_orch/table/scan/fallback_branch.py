@@ -38,7 +38,7 @@ class FallbackBranch:
         selector: SnapshotSelector,
         snapshot: Snapshot | None,
     ) -> "FallbackBranch | None":
-        """Return the state of the branch ``stores``, which ``option`` names, at the time of ``snapshot``.
+        """Return the state of the branch that ``option`` names at the time of ``snapshot``.
 
         Logs a warning and returns None if the branch does not exist. Raises :class:`InputError` if
         its columns differ from those of the table. A tag that the branch lacks, because it was

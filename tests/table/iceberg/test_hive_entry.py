@@ -44,7 +44,14 @@ def open_entry(table: Table) -> HiveEntry:
         ({}, "needs the option 'metadata.iceberg.uri'"),
         ({"metadata.iceberg.uri": "http://one"}, "'metadata.iceberg.uri' must be thrift://"),
         (URI | {"metadata.iceberg.hive-client-class": "a.B"}, "'a.B' is not supported"),
-        (URI | {"hive.metastore.sasl.enabled": "true"}, "needs hive.metastore.kerberos.principal"),
+        (
+            URI | {"hive.metastore.sasl.enabled": "true"},
+            "'hive.metastore.sasl.enabled' is not read from a table; set it in hive-site.xml",
+        ),
+        (
+            URI | {"hive.metastore.use.SSL": "false"},
+            "'hive.metastore.use.SSL' is not read from a table",
+        ),
         (
             URI | {"metadata.iceberg.hive-conf-dir": "/missing"},
             "'metadata.iceberg.hive-conf-dir': /missing/hive-site.xml does not exist",
