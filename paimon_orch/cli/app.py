@@ -53,6 +53,7 @@ _PANELS = {
     "row_level": Panel.WRITE,
     "purge-files": Panel.WRITE,
     "rollback": Panel.REFERENCES,
+    "trigger-tag-automatic-creation": Panel.REFERENCES,
     "undo": Panel.REFERENCES,
 }
 """The sections of declared steps by their names or folders; the others compact and optimize."""
@@ -105,11 +106,7 @@ _COMMANDS: Mapping[str, IndexEntry] = MappingProxyType(
         "doctor": IndexEntry(
             "doctor", Panel.CHECK, "Find tables that are damaged, slow or not maintained."
         ),
-        "repair": IndexEntry("repair", Panel.CHECK, "Repair what doctor finds in a table."),
         "check": IndexEntry("check", Panel.CHECK, "Verify a table."),
-        "trigger-tag-automatic-creation": IndexEntry(
-            "tag", Panel.REFERENCES, "Create the tags that are due."
-        ),
         "demo": IndexEntry("demo", Panel.DEMO, "Load, compact and check a table of flights."),
     }
 )

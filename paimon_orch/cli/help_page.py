@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand, TyperGroup, TyperOption
 
 if TYPE_CHECKING:  # older releases of Typer have no such module
     from typer._click import Command, Context, HelpFormatter, Parameter
@@ -61,10 +61,20 @@ class HelpCommand(TyperCommand):
     """
 
     def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
-        """Parse the arguments; adds the catalog of the environment if an argument is missing."""
+        """Parse the arguments; adds the catalog of the environment if an argument is missing.
+
+        Refuses an option that is given twice, because only its last value would be used.
+        """
         location = os.environ.get(WAREHOUSE_VARIABLE)
         if location and self._lacks_catalog(ctx, args):
             args = [location, *args]
+        if not ctx.resilient_parsing:
+            _, _, order = self.make_parser(ctx).parse_args(args=list(args))
+            options = [parameter for parameter in order if _has_one_value(parameter)]
+            for option in options:
+                if options.count(option) > 1:
+                    name = option.opts[0]
+                    ctx.fail(f"{name} is given twice; its help says how to write several values.")
         return super().parse_args(ctx, args)
 
     def _lacks_catalog(self, ctx: "Context", args: Sequence[str]) -> bool:
@@ -140,6 +150,11 @@ class HelpGroup(TyperGroup):
 def new_group() -> typer.Typer:
     """Return an empty group of commands, such as ``tag``."""
     return typer.Typer(cls=HelpGroup, no_args_is_help=True, rich_markup_mode=None)
+
+
+def _has_one_value(parameter: "Parameter") -> bool:
+    """Return whether a parameter is an option whose value a second one replaces."""
+    return isinstance(parameter, TyperOption) and not (parameter.multiple or parameter.is_flag)
 
 
 def _select_arguments(parameters: Iterable["Parameter"]) -> Iterator["Parameter"]:

@@ -1,10 +1,11 @@
 """Builds the command of a step from its declaration: options, questions, dry runs and output."""
 
 import inspect
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from operator import attrgetter
-from typing import Annotated, Any
+from typing import Annotated, Any, get_origin
 
 import typer
 
@@ -84,14 +85,16 @@ def add_step_command(app: typer.Typer, step: str, entry: StepEntry) -> None:
         arguments = dict(_split_lists(declaration, target, values))
         request = declaration.build_request(target, arguments, get_label=attrgetter("option"))
         planned = declaration.plan(target, request, executor=runner)
+        report = planned.describe()
         if dry_run:
             output.print_report(planned.to_dict(), partial(print_plan, planned, table))
-            return
-        report = planned.describe()
-        if report.asks:
-            confirm(report.describe_action(table), yes=yes, undo=report.undo)
-        outcome = _run(declaration, target, planned, runner)
-        output.print_report(outcome.to_dict(), partial(_print_outcome, outcome, report))
+        else:
+            if report.asks:
+                confirm(report.describe_action(table), yes=yes, undo=report.undo)
+            outcome = _run(declaration, target, planned, runner)
+            output.print_report(outcome.to_dict(), partial(_print_outcome, outcome, report))
+        if report.is_incomplete:
+            sys.exit(1)
 
     command.__signature__ = inspect.Signature(list(_list_parameters(declaration)))  # type: ignore[attr-defined]
     command.__annotations__ = {
@@ -182,6 +185,8 @@ def _build_annotation(declared: DeclaredField) -> Any:
     """Return the type of the option with its help."""
     argument = declared.argument
     kind: Any = str if argument.parse is not None or argument.split is not None else declared.kind
+    if get_origin(kind) is tuple:
+        kind = list[str]  # a repeated option
     sentence = argument.help
     if argument.split is not None:
         sentence += f" Several are separated by {_SEPARATORS[argument.separator]}."

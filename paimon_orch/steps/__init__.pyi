@@ -88,10 +88,6 @@ from paimon_orch.steps.maintenance.compact_manifests import (
     COMPACT_MANIFESTS,
     compact_manifests,
 )
-from paimon_orch.steps.maintenance.create_automatic_tags import (
-    CREATE_TAGS,
-    create_tags,
-)
 from paimon_orch.steps.maintenance.create_global_index import (
     CREATE_GLOBAL_INDEX,
     CreateGlobalIndexRequest,
@@ -121,6 +117,10 @@ from paimon_orch.steps.maintenance.rollback_as_latest import (
     ROLLBACK_AS_LATEST,
     RollbackAsLatestRequest,
     rollback_as_latest,
+)
+from paimon_orch.steps.maintenance.trigger_tag_automatic_creation import (
+    CREATE_TAGS,
+    create_tags,
 )
 from paimon_orch.steps.publication.mark_done import MARK_DONE, MarkDoneRequest, mark_done
 from paimon_orch.steps.publication.sync_iceberg import (

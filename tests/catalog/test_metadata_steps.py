@@ -31,7 +31,7 @@ from paimon_orch.steps.expiration.expire_partitions import expire_partitions
 from paimon_orch.steps.expiration.expire_tags import expire_tags
 from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.steps.maintenance.compact_manifests import compact_manifests
-from paimon_orch.steps.maintenance.create_automatic_tags import create_tags
+from paimon_orch.steps.maintenance.trigger_tag_automatic_creation import create_tags
 from paimon_orch.steps.publication.sync_iceberg import sync_iceberg
 from paimon_orch.table.schema_change.schema_changes import AddColumn, SetOption
 from paimon_orch.table.table import Table

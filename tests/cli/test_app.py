@@ -110,6 +110,18 @@ def test_wrong_usage_exits_with_2(run: Run, arguments: list[str]) -> None:
     assert answer.out == ""
 
 
+def test_an_option_that_is_given_twice_is_refused_because_only_its_last_value_would_be_used(
+    run: Run, warehouse: Path
+) -> None:
+    twice = ["--partitions", "dt=1", "--partitions=dt=2"]
+    for command in ("drop-partitions", "compact"):
+        answer = run(command, str(warehouse), "db.t", *twice, "--dry-run")
+        assert (answer.status, answer.out) == (2, "")
+        assert "--partitions is given twice" in answer.error
+
+    assert run("count", str(warehouse), "db.t", "--json", "--json").status == 0
+
+
 def test_version_is_the_version_of_the_installed_package(run: Run) -> None:
     answer = run("--version")
 

@@ -70,11 +70,13 @@ STEPS: list[tuple[str, list[str], set[str]]] = [
     ("quarantine restore", [], {"files", "remaining_files"}),
     ("quarantine empty", ["--dry-run"], {"files"}),
     ("quarantine empty", [], {"files"}),
+    ("trigger-tag-automatic-creation", [], {"created_tags", "deleted_tags"}),
+    ("consumer clear", ["--yes"], {"consumers"}),
     ("purge-files", ["--yes"], {"rows", "snapshots", "tags", "branches", "files"}),
     ("rename", ["db.t2"], {"table", "previous_name"}),
 ]
 LISTS = ["tag list", "branch list", "quarantine list"]
-LISTS += ["trigger-tag-automatic-creation", "consumer list", "consumer clear"]
+LISTS += ["consumer list"]
 CATALOG_STEPS: list[tuple[list[str], set[str]]] = [
     (["database", "create", "W", "other"], {"database"}),
     (["create", "W", "other.a", "--columns", "id INT"], {"table", "location", "schema_id"}),

@@ -23,7 +23,7 @@ from paimon_orch.steps import compact, expire_snapshots
 from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.steps.inspection.doctor.doctor import examine_opened_table
 from paimon_orch.steps.inspection.inspect import inspect
-from paimon_orch.steps.maintenance.create_automatic_tags import create_tags
+from paimon_orch.steps.maintenance.trigger_tag_automatic_creation import create_tags
 from paimon_orch.storage.local import LocalFileIO
 from paimon_orch.table.table import Table
 

@@ -32,7 +32,7 @@ from paimon_orch.steps.expiration.delete_tag import delete_tag
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
 from paimon_orch.steps.expiration.expire_tags import expire_tags
 from paimon_orch.steps.inspection.check_table import check
-from paimon_orch.steps.maintenance.create_automatic_tags import create_tags
+from paimon_orch.steps.maintenance.trigger_tag_automatic_creation import create_tags
 from paimon_orch.table.schema_change.schema_changes import SetOption
 from paimon_orch.table.table import Table
 

@@ -143,8 +143,12 @@ class Quarantine:
 
     def empty(self, retention: timedelta) -> int:
         """Delete the files of folders older than ``retention``; return the number of files."""
+        return self.delete(self.find_expired_folders(retention))
+
+    def delete(self, folders: Iterable[str]) -> int:
+        """Delete the files of the given folders; return the number of files."""
         deleted = 0
-        for name in self.find_expired_folders(retention):
+        for name in folders:
             for base in (f"{root}/{_QUARANTINE_FOLDER}/{name}" for root in self._roots):
                 remover = SafeDeleter(io=self.io, roots=(base,))
                 for path in list(self._list_files(base)):

@@ -23,8 +23,8 @@ class ChangePlan(Displayable):
     """Makes the change; may return the outcome of another step."""
 
     def __bool__(self) -> bool:
-        """Return True: there is always something to do."""
-        return True
+        """Return whether there is something to do."""
+        return not self.report.nothing
 
     def to_dict(self) -> dict[str, object]:
         """Return the change as JSON values."""
@@ -49,7 +49,9 @@ class ChangeResult(StepOutcome):
 
     def describe(self) -> list[str]:
         """Return what was changed."""
-        return [self.plan.done] if self.outcome is None else self.outcome.describe()
+        if self.outcome is not None:
+            return self.outcome.describe()
+        return [self.plan.done] if self.plan else []
 
 
 def _commit(_table: Table, plan: ChangePlan, _results: Sequence[bytes] = ()) -> ChangeResult:

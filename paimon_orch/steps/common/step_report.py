@@ -38,6 +38,8 @@ class PlanReport:
     """Whether a user has to agree."""
     undo: str = CANNOT_BE_UNDONE
     """Whether the action can be undone."""
+    is_incomplete: bool = False
+    """Whether damage remains after the action; the exit status of the command is then 1."""
 
     @property
     def short_action(self) -> str:

@@ -1,4 +1,6 @@
-"""Repairs what the doctor finds in a table, with other steps; plans all repairs first.
+"""Repair what doctor finds in a table.
+
+Other steps do the repairs; all repairs are planned first.
 
 Each repair is one commit, or writes a hint after the old one was put aside. A kill between two
 repairs leaves a table that can be read as before. See docs/doctor.md.
@@ -7,7 +9,7 @@ repairs leaves a table that can be read as before. See docs/doctor.md.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 from paimon_orch.errors import InputError, PaimonError, UnsupportedError, raise_if_temporary
 from paimon_orch.format.display import format_count, format_size
@@ -15,6 +17,7 @@ from paimon_orch.format.paths import MAIN_BRANCH
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.safe_text import format_names
 from paimon_orch.steps.cleanup.quarantine import Quarantine
+from paimon_orch.steps.common.argument import Argument, ParsedRequest
 from paimon_orch.steps.common.step import (
     EmptyRequest,
     Step,
@@ -22,6 +25,8 @@ from paimon_orch.steps.common.step import (
     build_metadata_step,
     run_step,
 )
+from paimon_orch.steps.common.step_declaration import declare_step
+from paimon_orch.steps.common.step_report import PlanReport
 from paimon_orch.steps.compaction.plan import CompactionResult, CompactRequest
 from paimon_orch.steps.inspection.damage.unreadable_files import find_state_without
 from paimon_orch.steps.inspection.damage.unreadable_references import (
@@ -43,7 +48,7 @@ from paimon_orch.steps.repairs import (
     unreadable_snapshots,
 )
 from paimon_orch.steps.repairs.remove_unexisting_files import MissingFilesResult
-from paimon_orch.steps.repairs.tag_before import tag_before_repair
+from paimon_orch.steps.repairs.tag_before import describe_tag, tag_before_repair
 from paimon_orch.table.iceberg.iceberg_settings import is_iceberg_enabled
 from paimon_orch.table.metadata.rollback import check_can_repair_earliest
 from paimon_orch.table.metadata.time_travel import SnapshotSelector
@@ -54,10 +59,18 @@ _RULES_THAT_READ_ROWS = {DoctorRule.DUPLICATE_KEYS, DoctorRule.UNREADABLE_FILES}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RepairRequest:
+class RepairRequest(ParsedRequest):
     """Selects the findings to repair."""
 
-    rules: frozenset[DoctorRule] | None = None
+    rules: Annotated[
+        tuple[str, ...] | None,
+        Argument(
+            "Finding of doctor to repair, such as snapshot-gap; repeatable.",
+            option="--rule",
+            metavar="RULE",
+            default="all that can be repaired",
+        ),
+    ] = None
     """The rules to repair; None means all that metadata shows.
 
     Duplicate keys and unreadable files are repaired only if they are selected.
@@ -111,6 +124,32 @@ class RepairPlan:
             "deferred": [rule.value for rule in self.deferred],
         }
 
+    def describe(self) -> PlanReport:
+        """Return the plan as text."""
+        lines = _describe_actions(self)
+        return PlanReport(
+            action="repair",
+            link=" ",
+            details=f": {'; '.join(lines)}",
+            lines=[*lines, *self.describe_rest()],
+            nothing="" if self else "nothing to repair",
+            asks=bool(self),
+            undo="",
+            is_incomplete=bool(self.refused),
+        )
+
+    def describe_rest(self) -> list[str]:
+        """Return the findings that these repairs leave."""
+        lines = [f"not repaired: {each.rule}: {each.reason}" for each in self.refused]
+        if self.deferred:
+            rules = ", ".join(self.deferred)
+            lines.append(f"after these repairs, run repair again for: {rules}")
+        return lines
+
+
+def _describe_actions(plan: RepairPlan) -> list[str]:
+    return [f"{action.rule}: {action.text}" for action in plan.actions]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairResult(StepOutcome):
@@ -120,10 +159,18 @@ class RepairResult(StepOutcome):
     results: tuple[str, ...] = ()
     tag: str | None = None
     """The tag of the newest snapshot before the first repair that commits one."""
+    kept: str = ""
+    """How to read the tag."""
 
     def to_dict(self) -> dict[str, object]:
         """Return the plan and the results as JSON values."""
         return self.plan.to_dict() | {"results": list(self.results), "tag": self.tag}
+
+    def describe(self) -> list[str]:
+        """Return the results, the findings that remain, and where the state before is."""
+        actions = zip(_describe_actions(self.plan), self.results, strict=True)
+        done = [f"{action}: {result}" for action, result in actions]
+        return [*done, *self.plan.describe_rest(), *([self.kept] if self.kept else [])]
 
 
 def _plan_hints(table: Table) -> RepairAction | None:
@@ -419,7 +466,7 @@ def plan(table: Table, request: RepairRequest) -> RepairPlan:
     """
     _check_rules(request)
     findings = [f for f in examine_opened_table(table) if request.includes(f.rule)]
-    wanted = {finding.rule for finding in findings} | (request.rules or set())
+    wanted = {finding.rule for finding in findings} | set(request.rules or ())
     actions, refused, deferred = list[RepairAction](), list[RefusedRepair](), list[DoctorRule]()
     for rule, plan_rule in _PLANNERS.items():
         if not request.includes(rule):
@@ -433,7 +480,7 @@ def plan(table: Table, request: RepairRequest) -> RepairPlan:
             raise_if_temporary(error)
             # If nothing is planned before, and no rule is selected, the findings have the error.
             deferred += [rule] if actions else []
-            if not actions and rule in (request.rules or set()):
+            if not actions and rule in (request.rules or ()):
                 refused.append(RefusedRepair(rule=rule, reason=str(error)))
         else:
             actions += [] if action is None else [action]
@@ -459,10 +506,10 @@ def _explain_refusal(finding: DoctorFinding) -> str:
 
 
 def _check_rules(request: RepairRequest) -> None:
-    unknown = sorted((request.rules or frozenset()) - set(_PLANNERS))
+    unknown = sorted(set(request.rules or ()) - set(_PLANNERS))
     if unknown:
         raise InputError(
-            f"{', '.join(unknown)}: not repaired by this command; docs/doctor.md says what to do. "
+            f"{format_names(unknown)}: not repaired by this command; docs/doctor.md says what to do. "
             f"Rules that can be repaired: {', '.join(REPAIRABLE_RULES)}"
         )
 
@@ -481,13 +528,14 @@ def commit(table: Table, plan: RepairPlan, _results: Sequence[bytes] = ()) -> Re
             latest = table.stores.snapshots.latest()
             tag = None if latest is None else tag_before_repair(table, latest, table.tags.names())
         results.append("not needed any more" if action is None else action.run())
-    return RepairResult(plan=plan, results=tuple(results), tag=tag)
+    kept = "" if tag is None else describe_tag(table.stores.label, tag)
+    return RepairResult(plan=plan, results=tuple(results), tag=tag, kept=kept)
 
 
 REPAIR = build_metadata_step("repair", plan, commit, max_attempts=1)
 
 
-def repair(table: Table, rules: Sequence[DoctorRule | str] | None = None) -> RepairResult:
+def repair(table: Table, rules: Sequence[str] | None = None) -> RepairResult:
     """Repair what the doctor finds in a table, or only the findings of some rules.
 
     Nothing is deleted: each repair is a new snapshot, or moves a file or rows to the quarantine,
@@ -495,6 +543,17 @@ def repair(table: Table, rules: Sequence[DoctorRule | str] | None = None) -> Rep
     Rows that are lost already remain lost. Raises :class:`InputError` for a rule that cannot be
     repaired, and the errors of the steps; the repairs before the failed one are complete.
     """
-    selected = None if rules is None else frozenset(DoctorRule(rule) for rule in rules)
-    planned = plan(table, RepairRequest(rules=selected))
-    return run_step(REPAIR, table, planned)
+    request = RepairRequest(rules=None if rules is None else tuple(rules))
+    return run_step(REPAIR, table, plan(table, request))
+
+
+DECLARATION = declare_step(
+    REPAIR,
+    RepairRequest,
+    help="Each repair commits a snapshot or writes a hint. Nothing is deleted: the tag "
+    "before-repair-<UTC time> keeps the state before, and replaced hints and rows are put into the "
+    "quarantine. Rows that are lost already remain lost. The exit status is 1 if a finding with "
+    "severity error cannot be repaired.",
+    examples=["/lake db.orders --dry-run", "/lake db.orders --rule snapshot-gap --yes"],
+    asks=True,
+)

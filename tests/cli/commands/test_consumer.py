@@ -28,9 +28,12 @@ def test_consumers_are_reset_and_cleared(partitioned: Table) -> None:
     for name in ("a1", "a2", "b1", "b11"):
         partitioned.stores.open_consumers().record(name, 2)
     patterns = ("--including", ".1", "--excluding", "b.*")
-    assert run_on(partitioned, "consumer clear", *patterns, "--dry-run") == "a1"
+    assert run_on(partitioned, "consumer clear", *patterns, "--dry-run") == (
+        "a1\nwould delete 1 consumer (a1) of db.t; nothing was changed"
+    )
     assert len(partitioned.stores.open_consumers().read_all()) == 4
-    assert run_on(partitioned, "consumer clear", *patterns, "--yes") == "a1"
+    assert run_on(partitioned, "consumer clear", *patterns, "--yes") == "deleted 1 consumer (a1)"
+    assert run_on(partitioned, "consumer clear", *patterns) == "no consumer matches"
     assert run_on(partitioned, "consumer list").split() == ["a2", "b1", "b11"]
     with pytest.raises(InputError, match="not a regular expression"):
         run_on(partitioned, "consumer clear", "--including", "(")

@@ -105,8 +105,9 @@ def test_due_tags_are_created_and_expired_tags_are_deleted(tmp_path: Path) -> No
 
     dry = invoke("trigger-tag-automatic-creation", *where, "--json", "--dry-run")
     assert table.tags.names() == []
-    [name] = json.loads(invoke("trigger-tag-automatic-creation", *where, "--json").stdout)
-    assert json.loads(dry.stdout) == [name]
+    created = json.loads(invoke("trigger-tag-automatic-creation", *where, "--json").stdout)
+    assert json.loads(dry.stdout) == created
+    [name] = created["created_tags"]
     assert table.tags.names() == [name]
     assert invoke("expire-tags", *where).stdout == "deleted nothing\n"
     old = ("--older-than", "2999-01-01T00:00:00")

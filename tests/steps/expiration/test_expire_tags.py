@@ -32,7 +32,7 @@ from paimon_orch.steps.expiration.expire_tags import (
     plan,
 )
 from paimon_orch.steps.inspection.check_table import check
-from paimon_orch.steps.maintenance.create_automatic_tags import CREATE_TAGS, create_tags
+from paimon_orch.steps.maintenance.trigger_tag_automatic_creation import CREATE_TAGS, create_tags
 from paimon_orch.table.table import Table
 
 

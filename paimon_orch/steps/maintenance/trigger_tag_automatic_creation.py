@@ -1,4 +1,4 @@
-"""Creates automatic tags, one per period.
+"""Create the tags that are due.
 
 See docs/format/tags-branches-consumers.md#tags.
 """
@@ -19,10 +19,12 @@ from paimon_orch.format.options.core_options import (
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.steps.common.step import (
     EmptyRequest,
-    StepOutcome,
+    PlanOutcome,
     build_metadata_step,
     run_step,
 )
+from paimon_orch.steps.common.step_declaration import declare_step
+from paimon_orch.steps.common.step_report import PlanReport, describe_loss
 from paimon_orch.steps.expiration.delete_tag import delete_tag
 from paimon_orch.storage.concurrency import map_concurrently
 from paimon_orch.table.metadata.tag_periods import (
@@ -58,12 +60,29 @@ class TagCreationPlan:
         """Return the names of the tags to create."""
         return list(self.due)
 
+    def to_dict(self) -> dict[str, object]:
+        """Return the names of the tags as JSON values."""
+        return {"created_tags": self.names, "deleted_tags": list(self.excess)}
+
+    def describe(self) -> PlanReport:
+        """Return the plan as text."""
+        return PlanReport(action=self.format("create", "delete"), nothing="no tag is due")
+
+    def format(self, create: str, delete: str) -> str:
+        """Return the names of the tags after verbs: ``create 1 tag (2026-01-01)``."""
+        changes = {create: self.names, delete: self.excess}
+        return " and ".join(
+            f"{verb} {describe_loss({'tag': names})}" for verb, names in changes.items() if names
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TagCreationResult(StepOutcome):
+class TagCreationResult(PlanOutcome[TagCreationPlan]):
     """The tags that were created and deleted."""
 
-    plan: TagCreationPlan
+    def describe(self) -> list[str]:
+        """Return the names of the tags."""
+        return [self.plan.format("created", "deleted")] if self.plan else []
 
 
 def plan(table: Table, request: EmptyRequest) -> TagCreationPlan:
@@ -174,3 +193,12 @@ def create_tags(table: Table) -> list[str]:
     without the option ``tag.automatic-creation``.
     """
     return run_step(CREATE_TAGS, table, plan(table, EmptyRequest())).plan.names
+
+
+DECLARATION = declare_step(
+    CREATE_TAGS,
+    EmptyRequest,
+    help="The table's option 'tag.automatic-creation' defines the schedule. The oldest of these "
+    "tags are deleted if there are more than 'tag.num-retained-max'.",
+    examples=["/lake db.orders --dry-run"],
+)
