@@ -1,10 +1,15 @@
-"""Plans of declared steps as tables of a report."""
+"""Runs of declared steps, and their plans as tables of a report."""
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
-from paimon_orch.orchestration.step_runs import tabulate_plan
+import pytest
+from support.tables import new_table, rows_of, table_of
+
+from paimon_orch.errors import InputError
+from paimon_orch.orchestration.step_runs import run_declared_step, tabulate_plan
+from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.common.step_report import PlanReport
 
 ACTION = "delete 2 files"
@@ -43,3 +48,18 @@ def test_a_plan_is_a_table_of_its_items_or_units_or_lines(
 
     assert dict(table.columns) == columns
     assert [dict(row) for row in table.rows] == rows
+
+
+def test_rows_are_deleted_by_a_filter(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    table.upsert(table_of("k v", [(1, "a"), (2, "b")]))
+    values = {"where": "v = 'a'"}
+
+    with pytest.raises(InputError, match="missing arguments: where"):
+        run_declared_step("delete", table, {}, InProcessExecutor(), dry_run=False)
+    planned = run_declared_step("delete", table, values, InProcessExecutor(), dry_run=True)
+    assert (planned["outcome"], rows_of(table)) == (None, [(1, "a"), (2, "b")])
+    report = run_declared_step("delete", table, values, InProcessExecutor(), dry_run=False)
+
+    assert report["outcome"]["deleted"] == 1  # type: ignore[index]
+    assert rows_of(table) == [(2, "b")]

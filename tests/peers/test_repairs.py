@@ -33,7 +33,7 @@ def test_java_continues_a_table_whose_duplicate_keys_were_deleted(
 
     expected = [tuple(row.values()) for row in changed] + [row for row in rows if row[0] == 1]
     assert rows_of(table) == expected
-    assert not plan(table, RepairRequest(rules=frozenset([DoctorRule.DUPLICATE_KEYS])))
+    assert not plan(table, RepairRequest(rules=(DoctorRule.DUPLICATE_KEYS,)))
 
 
 def test_java_sees_each_key_once_after_levels_that_it_does_not_merge_are_merged(

@@ -184,13 +184,8 @@ def _print_row_level_plan(
     if not dry_run:
         print_row_level_result(table, RowLevelResult(), output)
         return
-    values = planned.to_dict()
-    text = (
-        f"would read {format_count(values['files'], 'file')} of "
-        f"{format_count(values['buckets'], 'bucket')} with "
-        f"{format_count(values['rows'], 'row')}; nothing was changed"
-    )
-    output.print_values(values, text)
+    text = f"would {planned.describe().short_action}; nothing was changed"
+    output.print_values(planned.to_dict(), text)
 
 
 def print_row_level_result(

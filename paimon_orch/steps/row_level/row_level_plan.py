@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
@@ -9,13 +10,14 @@ from paimon_orch.errors import UnsupportedError
 from paimon_orch.files.data_file_reader import BucketFile
 from paimon_orch.files.row_tracking import row_tracking_fields
 from paimon_orch.format.arrays import to_arrow_array
-from paimon_orch.format.display import Displayable
+from paimon_orch.format.display import Displayable, format_count
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.table_kind import TableKind
 from paimon_orch.format.types.data_types import Field, is_blob
 from paimon_orch.format.types.predicate import Predicate, collect_columns
 from paimon_orch.steps.common.partition_selection import open_reader
+from paimon_orch.steps.common.step_report import KEPT_ROWS, PlanReport
 from paimon_orch.steps.row_level.column_update import RowRange
 from paimon_orch.steps.row_level.find_target import find_target
 from paimon_orch.steps.row_level.row_target import RowSource, RowTarget
@@ -136,7 +138,7 @@ class RowLevelPlan(Displayable):
         """Return the size of the files to read."""
         return sum(file.file.file_size for file in self.files)
 
-    def to_dict(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, Any]:
         """Return counts and bytes of the files to read."""
         files = self.files
         return {
@@ -146,6 +148,18 @@ class RowLevelPlan(Displayable):
             "rows": sum(file.file.row_count for file in files),
             "bytes": self.bytes,
         }
+
+    def describe(self) -> PlanReport:
+        """Return the counts as text."""
+        values = self.to_dict()
+        units = {"buckets": "bucket", "rows": "row"}
+        of = " with ".join(format_count(values[name], unit) for name, unit in units.items())
+        return PlanReport(
+            action=f"read {format_count(values['files'], 'file')} of {of}",
+            nothing="" if self else "no row matches",
+            asks=bool(self),
+            undo=KEPT_ROWS,
+        )
 
 
 def plan(table: Table, request: RowLevelRequest) -> RowLevelPlan:

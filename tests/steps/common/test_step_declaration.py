@@ -95,7 +95,9 @@ def test_a_value_that_does_not_fit_is_refused_with_its_name(
 
 
 def test_an_unknown_step_is_refused_with_the_names_of_all_steps() -> None:
-    with pytest.raises(NotFoundError, match="no step compac; the steps are analyze, compact, "):
+    with pytest.raises(
+        NotFoundError, match="no step compac; the steps are analyze, clear-consumers, "
+    ):
         load_declaration("compac")
 
 
@@ -125,6 +127,7 @@ def test_every_declared_argument_has_a_sentence_and_a_type(name: str) -> None:
         "create-branch": ["name"],
         "create-global-index": ["column"],
         "create-tag": ["name"],
+        "delete": ["where"],
         "delete-branch": ["name"],
         "delete-tag": ["name"],
         "drop-global-index": ["column"],

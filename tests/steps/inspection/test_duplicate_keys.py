@@ -28,7 +28,7 @@ from paimon_orch.steps.repairs.repair import RepairPlan, RepairRequest, plan, re
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.dynamic_bucket import compute_key_hashes
 
-DUPLICATE_KEYS = frozenset([DoctorRule.DUPLICATE_KEYS])
+DUPLICATE_KEYS = (DoctorRule.DUPLICATE_KEYS,)
 
 
 def plan_repair(table: Table) -> RepairPlan:

@@ -88,9 +88,7 @@ def test_older_values_that_become_visible_are_counted_and_put_aside(tmp_path: Pa
     assert planned.to_dict()["older_values"] == [
         {"bucket": "bucket-0", "min_key": "(1)", "max_key": "(1)", "rows": 2}
     ]
-    [action] = repair_step.plan(
-        table, RepairRequest(rules=frozenset({DoctorRule.MISSING_FILES}))
-    ).actions
+    [action] = repair_step.plan(table, RepairRequest(rules=(DoctorRule.MISSING_FILES,))).actions
     assert action.text == (
         "commit the state without 1 missing data file; 1 row of them is lost, and older values of "
         "the same keys become visible again: other files have 2 rows in the same key ranges "

@@ -64,7 +64,7 @@ def test_damage_is_repaired(name: str, tmp_path: Path) -> None:
     before = read_storage_state(tmp_path)
 
     selected = [case.rule] if case.is_selected else None
-    planned = plan(table, RepairRequest(rules=frozenset(selected) if selected else None))
+    planned = plan(table, RepairRequest(rules=tuple(selected) if selected else None))
 
     assert [action.rule for action in planned.actions] == [case.rule]
     assert planned.refused == ()
@@ -333,7 +333,7 @@ def test_duplicate_keys_on_several_levels_are_deleted_on_request(tmp_path: Path)
         "delete 2 rows of keys with a newer row in 1 bucket; the rows are put into the quarantine"
     ]
     assert rows_of(table) == EXPECTED
-    assert not plan(table, RepairRequest(rules=frozenset([DoctorRule.DUPLICATE_KEYS])))
+    assert not plan(table, RepairRequest(rules=(DoctorRule.DUPLICATE_KEYS,)))
     assert [f.where for f in check(table, deep=True).findings if "snapshot 6" in f.where] == []
     [path] = Path(table.paths.root).rglob("duplicates.parquet")
     assert sorted(pq.read_table(path)["k"].to_pylist()) == [2, 3]
@@ -343,7 +343,7 @@ def test_duplicate_keys_of_a_merge_on_read_table_are_no_damage(tmp_path: Path) -
     table = new_table(tmp_path)
     table.upsert(table_of("k v", [(1, "a")]))
 
-    planned = plan(table, RepairRequest(rules=frozenset([DoctorRule.DUPLICATE_KEYS])))
+    planned = plan(table, RepairRequest(rules=(DoctorRule.DUPLICATE_KEYS,)))
 
     assert "no damage" in planned.refused[0].reason
 

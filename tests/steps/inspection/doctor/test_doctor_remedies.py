@@ -313,7 +313,7 @@ def test_a_refused_access_is_no_damage(tmp_path: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(ManifestReader, "manifests", refuse)
 
-    planned = plan(table, RepairRequest(rules=frozenset({DoctorRule.UNREADABLE_TABLE})))
+    planned = plan(table, RepairRequest(rules=(DoctorRule.UNREADABLE_TABLE,)))
 
     assert planned.actions == ()
     assert [finding.command for finding in examine(table)] == [None]
