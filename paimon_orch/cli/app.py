@@ -447,10 +447,12 @@ class _JsonFormatter(logging.Formatter):
 
 def _split_options(switch: str, texts: list[str] | None) -> dict[str, str]:
     """Return options by name; errors do not show the text, which may be a secret."""
-    options = {}
+    options: dict[str, str] = {}
     for text in texts or ():
         name, separator, value = text.partition("=")
         if not (name.strip() and separator):
             raise InputError(f"{switch} must look like name=value")
+        if name.strip() in options:
+            raise InputError(f"{switch} {name.strip()} is given twice; remove one")
         options[name.strip()] = value
     return options

@@ -134,6 +134,16 @@ def parse_pair(text: str, example: str) -> tuple[str, str]:
     return key, value
 
 
+def parse_pairs(texts: Iterable[str] | None, example: str) -> dict[str, str]:
+    """Split texts of the form ``key=value``; raises :class:`InputError` for a repeated key."""
+    pairs: dict[str, str] = {}
+    for key, value in (parse_pair(text, example) for text in texts or ()):
+        if key in pairs:
+            raise InputError(f"{key} is given twice: {pairs[key]!r} and {value!r}; remove one")
+        pairs[key] = value
+    return pairs
+
+
 def print_write_result(
     table: Table,
     values: dict[str, object],

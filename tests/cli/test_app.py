@@ -65,6 +65,10 @@ def test_create_stores_columns_keys_options_and_comment(run: Run, tmp_path: Path
     [
         (["--columns", "id FOO"], "unknown type 'FOO'"),
         (["--columns", "id INT", "--option", "bucket"], "must look like key=value"),
+        (
+            ["--columns", "id INT", "--option", "bucket=1", "--option", "bucket = 2"],
+            "bucket is given twice: '1' and '2'",
+        ),
         (["--columns", "id INT", "--primary-key", "x"], "'x' is not among the columns id"),
     ],
 )

@@ -74,6 +74,9 @@ def test_a_malformed_option_is_not_printed(switch: str, run: Run) -> None:
         answer = run(switch, text, "tables", "prod")
         assert_fails(answer, f"{switch} must look like name=value")
         assert SECRET not in answer.error
+    answer = run(switch, f"token={SECRET}", switch, "token=other", "tables", "prod")
+    assert_fails(answer, f"{switch} token is given twice")
+    assert SECRET not in answer.error
 
 
 def test_storage_options_are_added_to_those_of_a_named_catalog(root: Path, run: Run) -> None:

@@ -2,14 +2,14 @@
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Literal
 
 import typer
 
 from paimon_orch.cli.arguments import CatalogLocation, DryRun, Identifier, JsonOutput, Yes
-from paimon_orch.cli.common import confirm, open_catalog, parse_pair
+from paimon_orch.cli.common import confirm, open_catalog, parse_pairs
 from paimon_orch.cli.registration import register_command
 from paimon_orch.cli.screen import LINES, Output, print_note
 from paimon_orch.errors import InputError
@@ -132,16 +132,31 @@ def alter(
     path = partial(_parse_column, schema)
     changes = [
         *(DropColumn(path(name)) for name in drop or []),
-        *(RenameColumn(path(old), new) for old, new in _parse_pairs(rename, "--rename old=new")),
-        *(UpdateType(path(name), to) for name, to in _parse_pairs(retype, "--type v=BIGINT")),
+        *(
+            RenameColumn(path(old), new)
+            for old, new in parse_pairs(rename, "--rename old=new").items()
+        ),
+        *(
+            UpdateType(path(name), to)
+            for name, to in parse_pairs(retype, "--type v=BIGINT").items()
+        ),
         *(UpdateNullability(path(name), nullable=True) for name in nullable or []),
         *(UpdateNullability(path(name), nullable=False) for name in not_null or []),
         *(_parse_add(text, path) for text in add or []),
-        *(_parse_default(text, path) for text in default or []),
+        *(
+            UpdateDefault(path(name), value or None)
+            for name, value in parse_pairs(default, "--default v=0").items()
+        ),
         *(_parse_move(text) for text in move or []),
-        *(_parse_column_comment(text, path) for text in column_comment or []),
+        *(
+            UpdateColumnComment(path(name), text or None)
+            for name, text in parse_pairs(column_comment, "--column-comment v=text").items()
+        ),
         *([] if comment is None else [UpdateComment(comment or None)]),
-        *(SetOption(key, value) for key, value in _parse_pairs(set_option, "--set bucket=4")),
+        *(
+            SetOption(key, value)
+            for key, value in parse_pairs(set_option, "--set bucket=4").items()
+        ),
         *(ResetOption(key) for key in reset or []),
     ]
     if not changes:
@@ -191,26 +206,12 @@ def _parse_column(schema: TableSchema, text: str) -> ColumnPath:
     return text if text in schema.names or "." not in text else tuple(text.split("."))
 
 
-def _parse_pairs(arguments: Texts, example: str) -> Iterator[tuple[str, str]]:
-    return (parse_pair(argument, example) for argument in arguments or [])
-
-
 def _parse_add(text: str, path: Callable[[str], ColumnPath]) -> SchemaChange:
     match = _ADD_PATTERN.fullmatch(text)
     if match is None:
         raise InputError(f"--add {text!r} must be a name and a type, such as 'note STRING'")
     name, data_type, first, after = match.groups()
     return AddColumn(column=path(name), type=data_type, first=bool(first), after=after)
-
-
-def _parse_default(text: str, path: Callable[[str], ColumnPath]) -> SchemaChange:
-    name, value = parse_pair(text, "--default v=0")
-    return UpdateDefault(path(name), value or None)
-
-
-def _parse_column_comment(text: str, path: Callable[[str], ColumnPath]) -> SchemaChange:
-    name, comment = parse_pair(text, "--column-comment v=text")
-    return UpdateColumnComment(path(name), comment or None)
 
 
 def _parse_move(text: str) -> SchemaChange:

@@ -10,7 +10,7 @@ from paimon_orch.catalog.backend import LostTableError
 from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.catalog.named_catalogs import describe_named_catalogs
 from paimon_orch.cli.arguments import CatalogLocation, DryRun, Identifier, JsonOutput, Yes
-from paimon_orch.cli.common import confirm, open_catalog, parse_names, parse_pair
+from paimon_orch.cli.common import confirm, open_catalog, parse_names, parse_pairs
 from paimon_orch.cli.help_page import new_group
 from paimon_orch.cli.registration import register_command
 from paimon_orch.cli.screen import LINES
@@ -194,7 +194,7 @@ def create(
         columns,
         primary_key=parse_names(primary_key),
         partition_by=parse_names(partition_by),
-        options=dict(parse_pair(text, "--option bucket=2") for text in option or []),
+        options=parse_pairs(option, "--option bucket=2"),
         comment=comment,
     )
     values: dict[str, object] = {

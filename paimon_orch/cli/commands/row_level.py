@@ -22,7 +22,7 @@ from paimon_orch.cli.common import (
     confirm,
     open_progress_bars,
     open_table_for_write,
-    parse_pair,
+    parse_pairs,
     print_write_result,
     start_spark,
 )
@@ -166,7 +166,7 @@ def _is_local_update(
 
 def parse_assignments(assignments: Sequence[str]) -> Mapping[str, str]:
     """Parse options of the form ``COLUMN=EXPRESSION``."""
-    return dict(parse_pair(text, "\"status = 'VOID'\"") for text in assignments)
+    return parse_pairs(assignments, "\"status = 'VOID'\"")
 
 
 def silence_pyspark_loggers() -> None:

@@ -144,6 +144,7 @@ def test_alter_resets_options_comments_and_columns(root: str, table: Table) -> N
         (["--add", "x"], "a name and a type"),
         (["--add", "x INT NOT NULL"], "NOT NULL"),
         (["--rename", "v"], "key=value"),
+        (["--set", "a.b=1", "--set", "a.b=2"], "given twice"),
         (["--move", "v up"], "must look like"),
         (["--drop", "zz"], "there is no column"),
         (["--drop", "v", "--type", "v=BIGINT"], "there is no column"),

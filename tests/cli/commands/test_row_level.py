@@ -175,6 +175,7 @@ def test_an_impossible_compaction_is_refused_before_the_write(
         (["update", "--set", "nope = 1", "--where", "k = 1"], "nope"),
         (["update", "--set", "k = 1", "--where", "k = 1"], "k cannot be set"),
         (["update", "--set", "v", "--where", "k = 1"], "must look like key=value"),
+        (["update", "--set", "v = 1", "--set", "v = 2", "--where", "k = 1"], "v is given twice"),
         (["update", "--set", "v = 1", "--where", "nope = 1"], "nope"),
         (["delete", "--where", "nope = 1"], "nope"),
         (["merge-into", "--on", "true", "--insert", "nope = 1"], "nope"),
