@@ -317,12 +317,14 @@ def _build_config(
 
 
 def find_type(declared: DeclaredField) -> Any:
-    """Return the type of a config field; Dagster has no tuples, mappings or unions."""
+    """Return the type of a config field; Dagster has no tuples and unions."""
     kind, origin = declared.kind, get_origin(declared.kind)
     if declared.argument.parse is not None or origin is Literal:
         kind = str
     elif origin is not None and issubclass(origin, Sequence):
         kind = list[int] if get_args(kind)[0] is int else list[str]
+    elif origin is not None and issubclass(origin, Mapping):
+        kind = dict[str, str]
     is_optional = declared.default is None or NoneType in get_args(declared.hint)
     return kind | None if is_optional else kind
 

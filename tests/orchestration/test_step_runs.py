@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support.tables import new_table, rows_of, table_of
 
-from paimon_orch.errors import InputError
+from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.orchestration.step_runs import run_declared_step, tabulate_plan
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.common.step_report import PlanReport
@@ -63,3 +63,17 @@ def test_rows_are_deleted_by_a_filter(tmp_path: Path) -> None:
 
     assert report["outcome"]["deleted"] == 1  # type: ignore[index]
     assert rows_of(table) == [(2, "b")]
+
+
+def test_rows_are_updated_by_a_filter(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    table.upsert(table_of("k v", [(1, "a"), (2, "b")]))
+    values = {"assignments": {"v": "'c'"}, "where": "k = 1"}
+
+    spark = {"assignments": {"v": "upper(v)"}}
+    with pytest.raises(UnsupportedError, match=r"UPPER\(v\)' needs Spark"):
+        run_declared_step("update", table, spark, InProcessExecutor(), dry_run=True)
+    report = run_declared_step("update", table, values, InProcessExecutor(), dry_run=False)
+
+    assert report["outcome"]["updated"] == 1  # type: ignore[index]
+    assert rows_of(table) == [(1, "c"), (2, "b")]

@@ -132,31 +132,22 @@ def alter(
     path = partial(_parse_column, schema)
     changes = [
         *(DropColumn(path(name)) for name in drop or []),
-        *(
-            RenameColumn(path(old), new)
-            for old, new in parse_pairs(rename, "--rename old=new").items()
-        ),
-        *(
-            UpdateType(path(name), to)
-            for name, to in parse_pairs(retype, "--type v=BIGINT").items()
-        ),
+        *_parse_each(rename, "--rename old=new", lambda old, new: RenameColumn(path(old), new)),
+        *_parse_each(retype, "--type v=BIGINT", lambda name, to: UpdateType(path(name), to)),
         *(UpdateNullability(path(name), nullable=True) for name in nullable or []),
         *(UpdateNullability(path(name), nullable=False) for name in not_null or []),
         *(_parse_add(text, path) for text in add or []),
-        *(
-            UpdateDefault(path(name), value or None)
-            for name, value in parse_pairs(default, "--default v=0").items()
+        *_parse_each(
+            default, "--default v=0", lambda name, text: UpdateDefault(path(name), text or None)
         ),
         *(_parse_move(text) for text in move or []),
-        *(
-            UpdateColumnComment(path(name), text or None)
-            for name, text in parse_pairs(column_comment, "--column-comment v=text").items()
+        *_parse_each(
+            column_comment,
+            "--column-comment v=text",
+            lambda name, text: UpdateColumnComment(path(name), text or None),
         ),
         *([] if comment is None else [UpdateComment(comment or None)]),
-        *(
-            SetOption(key, value)
-            for key, value in parse_pairs(set_option, "--set bucket=4").items()
-        ),
+        *_parse_each(set_option, "--set bucket=4", SetOption),
         *(ResetOption(key) for key in reset or []),
     ]
     if not changes:
@@ -204,6 +195,12 @@ def _parse_column(schema: TableSchema, text: str) -> ColumnPath:
     If a column has exactly this name, return the name unchanged.
     """
     return text if text in schema.names or "." not in text else tuple(text.split("."))
+
+
+def _parse_each(
+    texts: Texts, example: str, build: Callable[[str, str], SchemaChange]
+) -> list[SchemaChange]:
+    return [build(name, value) for name, value in parse_pairs(texts, example).items()]
 
 
 def _parse_add(text: str, path: Callable[[str], ColumnPath]) -> SchemaChange:

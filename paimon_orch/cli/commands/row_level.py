@@ -31,6 +31,7 @@ from paimon_orch.cli.screen import LINES, Output
 from paimon_orch.errors import PaimonError
 from paimon_orch.format.display import format_count
 from paimon_orch.steps.common.executor_choice import ChoosingExecutor, ExecutorKind
+from paimon_orch.steps.common.step import run_step
 from paimon_orch.steps.common.step_report import KEPT_ROWS
 from paimon_orch.steps.compaction.compact import CompactionResult
 from paimon_orch.steps.row_level import row_level_write as row_level
@@ -40,7 +41,7 @@ from paimon_orch.steps.row_level.row_level_write import (
     RowLevelRequest,
     RowLevelResult,
 )
-from paimon_orch.steps.row_level.update import update as update_in_process
+from paimon_orch.steps.row_level.update import UPDATE_ROWS, UpdateRequest
 from paimon_orch.table.table import Table
 
 _Filter = Annotated[
@@ -122,7 +123,7 @@ def update(
     runner = build_executor(executor, master)
     target = open_table_for_write(ctx, location, table, compact=compact_after)
     values = parse_assignments(assignments)
-    planned = row_level.plan(target, RowLevelRequest(where=where, operation="update"))
+    planned = row_level.plan(target, UpdateRequest(assignments=values, where=where))
     if dry_run or not planned:
         _print_row_level_plan(target, planned, dry_run, output)
         return
@@ -134,7 +135,7 @@ def update(
     with open_progress_bars() as bars:
         progress = add_progress_bar(bars, f"update {table}")
         if is_local:
-            result = update_in_process(target, values, where, plan=planned)
+            result = run_step(UPDATE_ROWS, target, planned)
         else:
             from paimon_orch.spark import update_and_merge as on_spark
 

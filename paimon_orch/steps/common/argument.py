@@ -118,7 +118,7 @@ class DeclaredField:
                 raise InputError(f"{self.name} is {_show(value)}, but must be a list{example}")
             return
         is_simple = kind in _KINDS or get_origin(kind) is Literal
-        if is_simple and not _accepts(kind, value):
+        if is_simple and not _accepts(self.hint, value):
             raise InputError(f"{self.name} is {_show(value)}, but must be {self.describe_type()}")
 
     def describe_type(self) -> str:

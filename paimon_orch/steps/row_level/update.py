@@ -1,10 +1,12 @@
-"""Update of rows in this process, with new values that are simple expressions.
+"""Update the rows that match a filter.
 
+The new values are simple expressions, which this process computes.
 :func:`paimon_orch.spark.update` computes any expression of Spark.
 """
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +14,9 @@ import pyarrow as pa
 from paimon_orch.files.row_tracking import ROW_ID, row_tracking_fields
 from paimon_orch.format.types.predicate import Predicate
 from paimon_orch.merge.engine.update_rows import should_merge_updates
-from paimon_orch.steps.common.step import PlanAttempts
+from paimon_orch.steps.common.argument import Argument, ParsedRequest
+from paimon_orch.steps.common.step import build_metadata_step, run_step
+from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.steps.row_level import row_level_write as row_level
 from paimon_orch.steps.row_level.assignments import Assignments, NewValues, check_update
 from paimon_orch.steps.row_level.local_write import write_in_process
@@ -29,12 +33,43 @@ from paimon_orch.steps.row_level.task_result import (
 from paimon_orch.table.table import Table
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateRequest(RowLevelRequest, ParsedRequest):
+    """The new values of the rows that match a filter."""
+
+    assignments: Annotated[Assignments, Argument("New values by column, as SQL expressions.")]
+    where: Annotated[
+        str | Predicate | None, Argument("SQL filter.", metavar="CONDITION", default="all rows")
+    ] = None
+    operation: str = "update"
+
+
+def plan(table: Table, request: UpdateRequest) -> RowLevelPlan:
+    """Find the files that may have such rows; reads only metadata.
+
+    Raises :class:`UnsupportedError` for an expression that only Spark computes.
+    """
+    planned = row_level.plan(table, request)
+    check_update(planned.schema, request.assignments)
+    NewValues.parse(planned.schema, request.assignments)
+    return planned
+
+
+def commit(table: Table, planned: RowLevelPlan, _results: Sequence[bytes] = ()) -> RowLevelResult:
+    """Compute and write the new rows."""
+    if not planned:
+        return RowLevelResult()
+    assert isinstance(planned.request, UpdateRequest)
+    values = NewValues.parse(planned.schema, planned.request.assignments)
+    changes = _compute_changes(planned, values)
+    return write_in_process(table, planned, changes, values.expressions)
+
+
+UPDATE_ROWS = build_metadata_step("update rows of", plan, commit)
+
+
 def update(
-    table: Table,
-    assignments: Assignments,
-    where: str | Predicate | None = None,
-    *,
-    plan: RowLevelPlan | None = None,
+    table: Table, assignments: Assignments, where: str | Predicate | None = None
 ) -> RowLevelResult:
     """Update the rows that match a filter, in one snapshot; skips rows for which it is NULL.
 
@@ -45,29 +80,11 @@ def update(
 
     Conflicts are handled, and rows of merge engines written, as in :func:`paimon_orch.spark.update`.
 
-    :param plan: an existing plan of this update to execute
     :raises UnsupportedError: for an expression that only Spark computes
     """
-    request = RowLevelRequest(where=where, operation="update")
-    schema = table.stores.get_schema()
-    check_update(schema, assignments)
-    values = NewValues.parse(schema, assignments)
-    attempts = PlanAttempts(
-        "update rows of",
-        table,
-        plan or row_level.plan(table, request),
-        replan=lambda _: row_level.plan(table, request),
-    )
-    for attempt in attempts:
-        with attempt:
-            planned = attempts.next_plan()
-            result = _write(table, planned, values) if planned else RowLevelResult()
-    return attempts.complete(result)
-
-
-def _write(table: Table, planned: RowLevelPlan, values: NewValues) -> RowLevelResult:
-    changes = _compute_changes(planned, replace(values, schema=planned.schema))
-    return write_in_process(table, planned, changes, values.expressions)
+    check_update(table.stores.get_schema(), assignments)
+    request = UpdateRequest(assignments=assignments, where=where)
+    return run_step(UPDATE_ROWS, table, plan(table, request))
 
 
 def _compute_changes(planned: RowLevelPlan, values: NewValues) -> Iterator[pa.RecordBatch]:
@@ -85,3 +102,11 @@ def _compute_changes(planned: RowLevelPlan, values: NewValues) -> Iterator[pa.Re
                 columns |= {f"{OLD_VALUE_PREFIX}{x}": rows.column(x) for x in schema.names}
             columns |= {field.name: rows.column(field.name) for field in row_ids}
             yield from pa.table(columns).combine_chunks().to_batches()
+
+
+DECLARATION = declare_step(
+    UPDATE_ROWS,
+    UpdateRequest,
+    help="A new value is a constant, a column, or a sum, difference or product of numbers.",
+    asks=True,
+)

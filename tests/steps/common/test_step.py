@@ -30,6 +30,7 @@ from paimon_orch.steps.maintenance import rescale
 from paimon_orch.steps.maintenance.compact_manifests import COMPACT_MANIFESTS
 from paimon_orch.steps.maintenance.rescale import RESCALE, RescaleRequest
 from paimon_orch.steps.row_level.row_level_write import DELETE_ROWS
+from paimon_orch.steps.row_level.update import UPDATE_ROWS
 from paimon_orch.table.table import Table
 
 MAX_UNIT_BYTES = 3_000
@@ -182,8 +183,9 @@ def test_all_maintenance_steps_are_exported() -> None:
         for value in vars(module).values()
         if isinstance(value, Step)
     }
-    # the function `delete` runs the step that deletes rows
-    assert {step.title for step in STEPS} == defined - {DELETE_ROWS.title}
+    # the functions `delete` and `update` run the steps that change rows
+    row_level = {DELETE_ROWS.title, UPDATE_ROWS.title}
+    assert {step.title for step in STEPS} == defined - row_level
 
 
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.title)

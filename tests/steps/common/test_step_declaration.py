@@ -138,5 +138,6 @@ def test_every_declared_argument_has_a_sentence_and_a_type(name: str) -> None:
         "rename-tag": ["name", "to"],
         "repair-earliest-snapshot": ["snapshot_id"],
         "reset-consumer": ["name"],
+        "update": ["assignments"],
     }
     assert required == required_by_step.get(name, [])

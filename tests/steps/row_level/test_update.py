@@ -10,8 +10,8 @@ import pytest
 from support.tables import catalog_of, new_table, rows_of, table_of
 
 from paimon_orch import AddColumn, InputError, UnsupportedError, UpdateDefault, col
-from paimon_orch.steps import RowLevelRequest, update
-from paimon_orch.steps.row_level import row_level_write as row_level
+from paimon_orch.steps.common.step import run_step
+from paimon_orch.steps.row_level.update import UPDATE_ROWS, UpdateRequest, plan
 from paimon_orch.table.table import Table
 
 
@@ -251,10 +251,10 @@ def typed_table(tmp_path: Path) -> Table:
 def test_a_concurrent_change_is_updated_from_its_new_value(tmp_path: Path) -> None:
     table = new_table(tmp_path, "k INT, v INT")
     table.upsert(table_of("k v", [(1, 10)]))
-    planned = row_level.plan(table, RowLevelRequest(operation="update"))
+    planned = plan(table, UpdateRequest(assignments={"v": "v + 1"}))
     table.upsert(table_of("k v", [(1, 20)]))
 
-    result = update(table, {"v": "v + 1"}, plan=planned)
+    result = run_step(UPDATE_ROWS, table, planned)
 
     assert rows_of(table) == [(1, 21)]
     assert (result.updated, result.attempts) == (1, 2)
