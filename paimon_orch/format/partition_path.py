@@ -18,6 +18,7 @@ from paimon_orch.format.types.data_types import AtomicType, Field, TypeRoot
 
 _CHARS_TO_ESCAPE = set("\"#%'*/:=?\\{}[]^\x7f") | {chr(code) for code in range(32)}
 _ESCAPE_SEQUENCE = re.compile(r"%([0-9A-Fa-f]{2})")
+_JAVA_NUMBER = re.compile(r"-?[0-9]+\.[0-9]+(E-?[0-9]+)?")
 
 
 def escape_path_name(text: str) -> str:
@@ -37,9 +38,12 @@ def build_partition_path(
 ) -> str:
     """Return ``k1=v1/k2=v2/`` for internal values, or "" for an unpartitioned table."""
     names = format_partition_values(values, fields, options)
-    return "".join(
-        f"{escape_path_name(key)}={escape_path_name(value)}/" for key, value in names.items()
-    )
+    return "".join(f"{build_directory_name(*item)}/" for item in names.items())
+
+
+def build_directory_name(key: str, value: str) -> str:
+    """Return the name of the directory of a partition value, which is given as text."""
+    return f"{escape_path_name(key)}={escape_path_name(value)}"
 
 
 def format_partition_values(
@@ -171,3 +175,24 @@ def format_java_double(value: float, *, single: bool = False) -> str:
     mantissa = "".join(map(str, digits)).rstrip("0") or "0"
     power = len(digits) - 1 + exponent
     return f"{'-' if sign else ''}{mantissa[0]}.{mantissa[1:] or '0'}E{power}"
+
+
+def has_floating_type(field: Field) -> bool:
+    """Return whether the values of a partition column are FLOAT or DOUBLE."""
+    assert isinstance(field.type, AtomicType)
+    return field.type.name in (TypeRoot.FLOAT, TypeRoot.DOUBLE)
+
+
+def normalize_directory_name(name: str, field: Field) -> str:
+    """Return the name that this library gives to the directory of a FLOAT or DOUBLE value.
+
+    Java before 19 writes more digits for some values. Other names are not changed.
+    """
+    key, _, text = name.partition("=")
+    if not has_floating_type(field) or not _JAVA_NUMBER.fullmatch(text):
+        return name
+    assert isinstance(field.type, AtomicType)
+    single = field.type.name == TypeRoot.FLOAT
+    with np.errstate(over="ignore"):
+        value = float(np.float32(text) if single else text)
+    return f"{key}={format_java_double(value, single=single)}"

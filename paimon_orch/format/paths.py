@@ -3,8 +3,8 @@
 See docs/format/table-layout.md.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from uuid import uuid4
 
 from paimon_orch.errors import CorruptFileError, UnsupportedError
@@ -23,8 +23,9 @@ from paimon_orch.format.options.core_options import (
     GLOBAL_INDEX_EXTERNAL_PATH,
     INDEX_FILE_IN_DATA_FILE_DIR,
 )
-from paimon_orch.format.partition_path import build_partition_path
+from paimon_orch.format.partition_path import build_directory_name, format_partition_values
 from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.types.data_types import Field
 
 POSTPONE_BUCKET = -2
 MAIN_BRANCH = "main"
@@ -44,6 +45,12 @@ class TablePaths:
 
     root: str
     branch: str = MAIN_BRANCH
+
+    find_directory: Callable[[str, str, Field], str] | None = field(
+        default=None, repr=False, compare=False
+    )
+    """Returns the name of the directory of a partition value, which another writer may have created:
+    from the path of its parent, its name in this library, and the partition column."""
 
     @property
     def branch_root(self) -> str:
@@ -92,11 +99,21 @@ class TablePaths:
         return f"{self.root}/{self._relative_bucket_dir(schema, partition, bucket)}"
 
     def _relative_bucket_dir(self, schema: TableSchema, partition: bytes, bucket: int) -> str:
-        fields, values = schema.partition_fields, schema.decode_partition(partition)
-        parent = (schema.typed_options.get(DATA_FILE_PATH_DIRECTORY) or "").strip("/")
+        options = schema.typed_options
+        values = schema.decode_partition(partition)
+        names = format_partition_values(values, schema.partition_fields, options)
+        parent = (options.get(DATA_FILE_PATH_DIRECTORY) or "").strip("/")
         prefix = f"{parent}/" if parent else ""
-        partition_path = build_partition_path(values, fields, schema.typed_options)
-        return f"{prefix}{partition_path}{bucket_dir_name(bucket)}"
+        return f"{self.extend_by_partition(prefix, schema, names)}{bucket_dir_name(bucket)}"
+
+    def extend_by_partition(self, path: str, schema: TableSchema, names: Mapping[str, str]) -> str:
+        """Add ``k1=v1/k2=v2/`` to a path below the root; ``names`` are the texts of the values."""
+        for each in schema.partition_fields:
+            name = build_directory_name(each.name, names[each.name])
+            if self.find_directory is not None:
+                name = self.find_directory(f"{self.root}/{path}".rstrip("/"), name, each)
+            path += f"{name}/"
+        return path
 
     def create_data_file_path_factory(
         self, schema: TableSchema, partition: bytes, bucket: int

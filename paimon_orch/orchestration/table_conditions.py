@@ -21,7 +21,7 @@ from paimon_orch.table.filter.partition_spec import (
     format_partition_spec,
     parse_partition_specs,
 )
-from paimon_orch.table.partition_marks import SUCCESS_FILE, PartitionNames, format_names
+from paimon_orch.table.partition_marks import PartitionNames, find_success_file, format_names
 from paimon_orch.table.table import Table
 from paimon_orch.table.table_state import TableState
 
@@ -88,7 +88,7 @@ def find_done_partition(table: Table, partition: str | PartitionSpec) -> str | N
 
 
 def _has_success_file(state: TableState, names: PartitionNames) -> bool:
-    return state.io.exists(f"{state.paths.root}/{format_names(names)}{SUCCESS_FILE}")
+    return state.io.exists(find_success_file(state.paths, state.schema, names))
 
 
 def _has_done_partition(state: TableState, names: PartitionNames) -> bool:

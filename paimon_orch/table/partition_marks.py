@@ -20,7 +20,8 @@ from paimon_orch.format.options.core_options import (
     PARTITION_MARK_DONE_HTTP_TIMEOUT,
     PARTITION_MARK_DONE_HTTP_URL,
 )
-from paimon_orch.format.partition_path import escape_path_name
+from paimon_orch.format.partition_path import build_directory_name
+from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.text import encode_json, parse_json_object
 from paimon_orch.storage import FileIO
@@ -38,9 +39,12 @@ PartitionNames = Mapping[str, str]
 
 def format_names(partition: PartitionNames) -> str:
     """Return the path of a partition: ``k1=v1/k2=v2/``."""
-    return "".join(
-        f"{escape_path_name(key)}={escape_path_name(value)}/" for key, value in partition.items()
-    )
+    return "".join(f"{build_directory_name(*item)}/" for item in partition.items())
+
+
+def find_success_file(paths: TablePaths, schema: TableSchema, partition: PartitionNames) -> str:
+    """Return the path of the file that marks a partition as done."""
+    return f"{paths.root}/{paths.extend_by_partition('', schema, partition)}{SUCCESS_FILE}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +55,7 @@ class PartitionMarker:
     environment: CatalogEnvironment
     schema: TableSchema
     io: FileIO
-    root: str
+    paths: TablePaths
     clock: Callable[[], float] = time.time
 
     @property
@@ -131,7 +135,7 @@ class PartitionMarker:
                 self._report_by_http(partition)
 
     def _write_success_file(self, partition: PartitionNames) -> None:
-        path = f"{self.root}/{format_names(partition)}{SUCCESS_FILE}"
+        path = find_success_file(self.paths, self.schema, partition)
         now = int(self.clock() * 1000)
         created: object = now
         if self.io.exists(path):
@@ -146,7 +150,7 @@ class PartitionMarker:
         body = {
             "params": options.get(PARTITION_MARK_DONE_HTTP_PARAMS),
             "table": self.identifier,
-            "path": self.root,
+            "path": self.paths.root,
             "partition": format_names(partition),
         }
         request = urllib.request.Request(  # noqa: S310 - check() allows only http and https

@@ -26,6 +26,7 @@ from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.metadata.snapshot_store import LATEST, LatestHint, SnapshotStore
 from paimon_orch.table.metadata.tags import Tags
+from paimon_orch.table.partition_directories import open_paths
 from paimon_orch.table.permissions import find_directory_requests, find_iceberg_requests
 from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.scan.scan_planner import ScanPlanner
@@ -65,6 +66,7 @@ class TableStores:
     manifests: ManifestReader = field(init=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "paths", open_paths(self.io, self.paths.root, self.paths.branch))
         snapshots = SnapshotStore(self.io, self.paths, self.environment.snapshots)
         object.__setattr__(self, "schemas", SchemaStore(self.io, self.paths))
         object.__setattr__(self, "snapshots", snapshots)
@@ -169,7 +171,7 @@ class TableStores:
             environment=self.environment,
             schema=schema,
             io=self.io,
-            root=self.paths.root,
+            paths=self.paths,
         )
 
     def build_marker(self) -> "PartitionMarker":

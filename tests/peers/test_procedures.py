@@ -42,6 +42,23 @@ def test_java_continues_after_a_rollback_as_latest(
     assert check(table, deep=True).findings == ()
 
 
+def test_java_keeps_the_rows_of_files_that_a_rollback_has_moved(
+    tmp_path: Path, java20: Peer
+) -> None:
+    table = new_table(tmp_path)
+    table.append(table_of("k v", [(k, "a") for k in range(9)]))
+    compact(table, InProcessExecutor(), strategy="full")  # moves the file to level 5
+    rows = rows_of(table)
+    rollback_as_latest(table, 1)
+
+    java20.run("compact", tmp_path, full=True)
+    java20.expire(tmp_path, 1)
+
+    assert sorted((row["k"], row["v"]) for row in java20.read(tmp_path)) == rows
+    assert rows_of(table) == rows
+    assert check(table, deep=True).findings == ()
+
+
 def test_java_reads_a_table_without_lost_manifests(tmp_path: Path, java20: Peer) -> None:
     table = new_table(tmp_path)
     table.upsert(table_of("k v", [(1, "a")]))

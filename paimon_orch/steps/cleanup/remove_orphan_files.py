@@ -361,7 +361,7 @@ def _find_unreferenced_files(
         io=state.io,
         reader=ManifestReader(state.io, state.paths),  # not cached, because files are deleted
         before=before,
-        partition_keys=tuple(state.schema.partition_keys),
+        partition_fields=tuple(state.schema.partition_fields),
     )
     parts = max(1, min(max(len(manifests), count_entries(metas) // _NAMES_PER_PART), _MAX_PARTS))
     listing = OrphanListing.of(

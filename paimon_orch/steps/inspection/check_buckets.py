@@ -21,7 +21,7 @@ from paimon_orch.format.arrays import AnyArray, Indices, Int64Array, Mask
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest.live_files import UNKNOWN
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind
-from paimon_orch.format.paths import BLOB_SUFFIX, POSTPONE_BUCKET, TablePaths
+from paimon_orch.format.paths import BLOB_SUFFIX, POSTPONE_BUCKET
 from paimon_orch.merge.tree.levels import build_bucket_runs
 from paimon_orch.steps.common.manifest_units import combine_codes, to_array
 from paimon_orch.steps.inspection.check_report import (
@@ -45,6 +45,7 @@ from paimon_orch.steps.inspection.stored_files import (
 from paimon_orch.storage import FileIO
 from paimon_orch.storage.concurrency import map_concurrently
 from paimon_orch.table.filter.partition_spec import format_partition
+from paimon_orch.table.partition_directories import open_paths
 from paimon_orch.table.scan.data_evolution import has_data_evolution
 
 
@@ -214,7 +215,7 @@ class _PartCheck:
         """Check all files of all versions, each once, and add problems to the versions."""
         problems: dict[int, dict[int, list[FileProblem]]] = {}
         for layout, is_needed in self._needed.items():
-            paths = TablePaths(self.context.root)
+            paths = open_paths(self.context.io, self.context.root)
             directories = BucketDirectories(paths, self.context.schemas[layout])
             rows = self.entries.content_rows[np.flatnonzero(is_needed)]
             problems[layout] = find_file_problems(self.context.io, self.entries, directories, rows)

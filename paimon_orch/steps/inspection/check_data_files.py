@@ -86,7 +86,7 @@ class FileChecker:
         schema = self.schemas.get(file.schema_id)
         fields = [*schema.system_fields, *schema.fields]
         bucket_file = BucketFile(entry.partition, entry.bucket, file)
-        reader = FileReader(self.io, TablePaths(self.paths.root), schema, {schema.id: schema})
+        reader = FileReader(self.io, self.paths, schema, {schema.id: schema})
         batches = list(reader.read(bucket_file, fields))
         if not batches:
             return
@@ -182,9 +182,7 @@ class FileChecker:
         for item in state.index:
             if item.file_name not in self._vectors:
                 try:
-                    file_vectors = read_deletion_vectors(
-                        self.io, TablePaths(self.paths.root), state.schema, [item]
-                    )
+                    file_vectors = read_deletion_vectors(self.io, self.paths, state.schema, [item])
                 except (PaimonError, OSError) as error:
                     raise_if_temporary(error)
                     self.findings.add("vector", "", str(error))
@@ -240,7 +238,7 @@ class FileChecker:
     ) -> None:
         schema = state.schema
         schemas = self.schemas.get_all(entry.file.schema_id for entry in entries)
-        reader = FileReader(self.io, TablePaths(self.paths.root), schema, schemas)
+        reader = FileReader(self.io, self.paths, schema, schemas)
         try:
             buckets = [
                 ComparedBucket(

@@ -209,7 +209,7 @@ class GlobalIndexChecker:
 
     def _build_reader(self, state: SnapshotContents) -> FileReader:
         schemas = self.schemas.get_all({entry.file.schema_id for entry in state.entries})
-        return FileReader(self.io, TablePaths(self.paths.root), state.schema, schemas)
+        return FileReader(self.io, self.paths, state.schema, schemas)
 
     def _read_indexes(
         self, state: SnapshotContents, entries: Sequence[IndexManifestEntry], column: Field
@@ -217,7 +217,7 @@ class GlobalIndexChecker:
         """Return the values in index files; None if a file is damaged or of an unknown version."""
         parts = []
         for entry in entries:
-            path = TablePaths(self.paths.root).index_file(state.schema, entry)
+            path = self.paths.index_file(state.schema, entry)
             first = get_index_meta(entry).row_range_start if not state.schema.primary_keys else 0
             assert isinstance(column.type, AtomicType)
             try:

@@ -108,7 +108,7 @@ class MetadataChecker:
 
     @property
     def _paths(self) -> TablePaths:
-        return TablePaths(self.reader.manifests.paths.root)
+        return self.reader.manifests.paths
 
     @property
     def _unit_reader(self) -> ManifestReader:

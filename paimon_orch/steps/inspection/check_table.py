@@ -28,6 +28,7 @@ from paimon_orch.table.cleanup.retained_snapshots import (
 from paimon_orch.table.metadata.held_metadata import HeldManifestReader
 from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.metadata.snapshot_store import EARLIEST, LATEST, SnapshotStore
+from paimon_orch.table.partition_directories import open_paths
 from paimon_orch.table.table import Table
 from paimon_orch.table.table_state import build_table_state, load_newest_state
 
@@ -110,7 +111,7 @@ class _TableChecker:
         self._metadata = MetadataChecker(
             io=self.table.io,
             reader=ReferenceReader(
-                HeldManifestReader(self.table.io, TablePaths(self.table.paths.root))
+                HeldManifestReader(self.table.io, open_paths(self.table.io, self.table.paths.root))
             ),
             executor=executor,
             label=self.table.identifier,
@@ -204,7 +205,7 @@ class _TableChecker:
         if paths.branch not in self._files:
             self._files[paths.branch] = FileChecker(
                 io=self.table.io,
-                paths=paths,
+                paths=open_paths(self.table.io, paths.root),
                 schemas=schemas,
                 findings=self.findings,
                 checked_files=self._checked_files,

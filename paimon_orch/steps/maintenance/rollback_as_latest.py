@@ -12,14 +12,22 @@ from paimon_orch.format.display import Displayable, format_count
 from paimon_orch.format.manifest.manifest_entry import FileKind
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind, Snapshot
+from paimon_orch.safe_text import get_logger
 from paimon_orch.steps.common.step import StepOutcome, build_metadata_step, run_step
+from paimon_orch.steps.maintenance.compact_manifests import compact_manifests
 from paimon_orch.table.commit.commit_changes import CommitChanges
-from paimon_orch.table.commit.state_replacement import StateReplacement, compute_difference
+from paimon_orch.table.commit.state_replacement import (
+    StateReplacement,
+    compute_difference,
+    find_moved_files,
+)
 from paimon_orch.table.metadata.rollback import find_rollback_target
 from paimon_orch.table.metadata.time_travel import SnapshotSelector
 from paimon_orch.table.older_state import check_same_rows_under_newest_options
 from paimon_orch.table.table import Table
 from paimon_orch.table.table_state import TableState
+
+logger = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +49,8 @@ class RollbackAsLatestPlan(Displayable):
     previous_id: int
     added_files: int = 0
     removed_files: int = 0
+    moves_files: bool = False
+    """Whether files return to the level that they had in the target."""
 
     def __bool__(self) -> bool:
         """Return True: a snapshot is committed even if no file changes, as in Java Paimon."""
@@ -98,11 +108,12 @@ def plan(table: Table, request: RollbackAsLatestRequest) -> RollbackAsLatestPlan
         previous_id=latest.id,
         added_files=added,
         removed_files=len(entries) - added,
+        moves_files=bool(find_moved_files(entries)),
     )
 
 
 def commit(
-    _table: Table, plan: RollbackAsLatestPlan, _results: Sequence[bytes] = ()
+    table: Table, plan: RollbackAsLatestPlan, _results: Sequence[bytes] = ()
 ) -> RollbackAsLatestResult:
     """Commit the state in one snapshot.
 
@@ -128,7 +139,21 @@ def commit(
         if is_new and committing.created is None:
             state.tags.delete(tag)
         raise
+    if plan.moves_files:
+        _drop_deleted_entries(table)
     return RollbackAsLatestResult(plan=plan, snapshot=snapshot, tag=tag)
+
+
+def _drop_deleted_entries(table: Table) -> None:
+    """Merge the manifests: after the next compaction, Java would leave out the files that moved."""
+    try:
+        compact_manifests(table)
+    except PaimonError as error:
+        logger.warning(
+            "%s: compact its manifests before Java Paimon compacts the table, which would lose rows: %s",
+            table.identifier,
+            error,
+        )
 
 
 ROLLBACK_AS_LATEST = build_metadata_step(

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from functools import partial
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.snapshot import CommitKind
+from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.safe_text import escape_name
 from paimon_orch.steps.common.described_change import ChangePlan, build_change_step
 from paimon_orch.steps.common.step import EmptyRequest, run_step
@@ -20,10 +20,11 @@ from paimon_orch.table.table import Table
 
 def plan(table: Table, request: EmptyRequest) -> ChangePlan:
     """Find the newest snapshot, and plan to commit the state before it again."""
-    newest = table.history(2)
+    newest = table.history(3)
     if not newest:
         raise InputError(f"{table.identifier} has no snapshot to take back")
-    latest, *before = newest
+    expected_latest = newest[0].id
+    latest, *before = newest[1:] if _merges_only_manifests(table, newest[0]) else newest
     if not before:
         raise InputError(
             f"{table.identifier} has no snapshot before {latest.id}, the newest; to delete its rows, "
@@ -39,7 +40,7 @@ def plan(table: Table, request: EmptyRequest) -> ChangePlan:
     planned = rollback_as_latest.plan(
         table,
         rollback_as_latest.RollbackAsLatestRequest(
-            selector=SnapshotSelector(before[0].id), expected_latest=latest.id
+            selector=SnapshotSelector(before[0].id), expected_latest=expected_latest
         ),
     )
     time = datetime.fromtimestamp(latest.time_millis / 1000, UTC).isoformat(timespec="seconds")
@@ -62,6 +63,13 @@ def plan(table: Table, request: EmptyRequest) -> ChangePlan:
         ),
         apply=partial(run_step, rollback_as_latest.ROLLBACK_AS_LATEST, table, planned),
     )
+
+
+def _merges_only_manifests(table: Table, snapshot: Snapshot) -> bool:
+    """Return whether a snapshot changes no file; a rollback as latest may commit such a one."""
+    if snapshot.commit_kind is not CommitKind.COMPACT:
+        return False
+    return not table.stores.manifests.read_delta_entries(snapshot)
 
 
 DECLARATION = declare_step(

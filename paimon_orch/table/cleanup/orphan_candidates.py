@@ -20,9 +20,14 @@ from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.options.core_options import (
     DATA_FILE_PATH_DIRECTORY,
 )
-from paimon_orch.format.partition_path import escape_path_name, unescape_path_name
+from paimon_orch.format.partition_path import (
+    escape_path_name,
+    normalize_directory_name,
+    unescape_path_name,
+)
 from paimon_orch.format.paths import MANAGED_BLOB_SUFFIX, TablePaths
 from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.types.data_types import Field
 from paimon_orch.storage import FileInfo, FileIO
 from paimon_orch.storage.concurrency import map_concurrently
 from paimon_orch.table.cleanup.data_roots import TABLE_FOLDERS
@@ -50,7 +55,7 @@ class OrphanSearch:
     reader: ManifestReader
     before: float
     """Epoch seconds; only files whose last write was before this time are listed."""
-    partition_keys: tuple[str, ...] = ()
+    partition_fields: tuple[Field, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,7 +318,7 @@ def _find_listed_directories(
     if directory.levels is None:
         yield directory
         return
-    for below in _expand_directory(search.io, directory, search.partition_keys):
+    for below in _expand_directory(search.io, directory, search.partition_fields):
         yield from _find_listed_directories(search, below)
 
 
@@ -428,9 +433,9 @@ def find_partition_directories(
 
     Lists levels of partitions, and the buckets, only until there are ``enough`` directories.
     """
-    level, keys = [_build_root(root, schema, specs)], tuple(schema.partition_keys)
+    level, fields = [_build_root(root, schema, specs)], tuple(schema.partition_fields)
     while level and level[0].levels is not None and len(level) < enough:
-        level = [below for each in level for below in _expand_directory(io, each, keys)]
+        level = [below for each in level for below in _expand_directory(io, each, fields)]
     return level
 
 
@@ -455,7 +460,7 @@ def _build_root(
 
 
 def _expand_directory(
-    io: FileIO, directory: SearchedDirectory, partition_keys: tuple[str, ...]
+    io: FileIO, directory: SearchedDirectory, partition_fields: tuple[Field, ...]
 ) -> Iterator[SearchedDirectory]:
     """Yield the directories of the next level: those of partitions, or those of buckets.
 
@@ -464,7 +469,7 @@ def _expand_directory(
     levels = directory.levels
     assert levels is not None
     entries = list(io.list_dir(directory.path))
-    is_top = levels == len(partition_keys)
+    is_top = levels == len(partition_fields)
     if not is_top and any(info.name in TABLE_FOLDERS for info in entries):
         return
     for info in entries:
@@ -474,10 +479,11 @@ def _expand_directory(
             if info.name.startswith("bucket-"):
                 yield SearchedDirectory(info.path, modified=info.modified)
             continue
-        key = partition_keys[-levels]
-        if not _is_partition_of(info.name, escape_path_name(key)):
+        column = partition_fields[-levels]
+        key, name = column.name, normalize_directory_name(info.name, column)
+        if not _is_partition_of(name, escape_path_name(key)):
             continue
-        value = unescape_path_name(info.name.partition("=")[2])
+        value = unescape_path_name(name.partition("=")[2])
         specs = directory.specs  # None for all partitions
         if specs is not None:
             specs = tuple(spec for spec in specs if key not in spec or value in spec[key])

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from paimon_orch.errors import CommitConflictError, CorruptFileError
 from paimon_orch.files.row_tracking import row_tracking_fields
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry, apply_index_changes
+from paimon_orch.format.manifest.live_entries import DeletedFiles
 from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.options.core_options import MANIFEST_FORMAT
@@ -31,12 +32,17 @@ from paimon_orch.table.commit.row_id_assignment import (
     assign_snapshot_sequence,
     refuse_unassigned_row_ids,
 )
-from paimon_orch.table.commit.state_replacement import StateReplacement
+from paimon_orch.table.commit.state_replacement import (
+    StateReplacement,
+    drop_deleted_entries,
+    find_moved_files,
+)
 from paimon_orch.table.metadata.manifest_io import ManifestReader, ManifestWriter
 from paimon_orch.table.metadata.manifest_merge import ManifestMerger
 from paimon_orch.table.metadata.max_sequence_number import build_sequence_properties
 from paimon_orch.table.metadata.metadata_io import read_statistics
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
+from paimon_orch.table.scan.partition_pruner import build_partition_manifest_selector
 
 logger = get_logger(__name__)
 
@@ -226,7 +232,7 @@ class SnapshotBuilder:
             index_manifest = self._write_index_manifest(index)
         self._written = _Written(
             before=base.manifests,
-            base=self._write_base_manifests(),
+            base=self._write_base_manifests(entries),
             entries=entries,
             delta=delta,
             delta_list=delta_list,
@@ -378,16 +384,28 @@ class SnapshotBuilder:
             return TouchedBuckets(partitions)
         return TouchedBuckets(partitions, frozenset(bucket.bucket for bucket in buckets))
 
-    def _write_base_manifests(self) -> Sequence[ManifestFileMeta]:
+    def _write_base_manifests(self, entries: Sequence[ManifestEntry]) -> Sequence[ManifestFileMeta]:
         """Return the manifests before the changes: merged, or with new row ids."""
         before, old = self._base.manifests, self._written
         if self.changes.reassignment is not None:
             return self.changes.reassignment.rewrite_manifests(self._reader, self.writer, before)
+        if self._latest is not None and self._adds_deleted_files(entries):
+            return drop_deleted_entries(self._reader, self.writer, self._latest, self._schema)
         options, fully = self._schema.typed_options, self.changes.merge_manifests
         merger = ManifestMerger(self._reader, self.writer, options, force_full=fully)
         if old is None or not _starts_with(before, old.before) or old.base == old.before:
             return merger.run(before)
         return merger.run_again(old.base, before[len(old.before) :])
+
+    def _adds_deleted_files(self, entries: Sequence[ManifestEntry]) -> bool:
+        """Return whether a file moves to a level of which an earlier snapshot has deleted it."""
+        moved = find_moved_files(entries)
+        if not moved:
+            return False
+        select = build_partition_manifest_selector({e.partition for e in moved}, self._schema)
+        manifests = [meta for meta in select(self._base.manifests) if meta.num_deleted_files]
+        deleted = DeletedFiles.of(self._reader.open_all(manifests))
+        return any(entry.identity in deleted.identities for entry in moved)
 
     def _write_index_manifest(self, index: Sequence[IndexManifestEntry]) -> str | None:
         latest, before = self._latest, self._base.index

@@ -4,7 +4,7 @@ See docs/format/rollback.md#rollback-procedures and
 docs/format/orphan-files.md#removing-lost-manifests.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
@@ -44,7 +44,7 @@ class StateReplacement:
             total_rows = int(reader.read_live_files(latest, manifests=base).row_counts.sum())
         else:
             delta = compute_difference(reader, schema, latest, target)
-            base = _drop_deleted_entries(reader, writer, latest, schema)
+            base = drop_deleted_entries(reader, writer, latest, schema)
             total_rows = target.total_record_count
         base_list, base_size = writer.manifest_list(base)
         delta_list, delta_size = writer.manifest_list(writer.manifests(delta))
@@ -96,12 +96,20 @@ def compute_difference(
     return [*removed, *added]
 
 
-def _drop_deleted_entries(
+def find_moved_files(entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
+    """Return the added entries of files that are deleted and added, on another level."""
+    entries = list(entries)
+    deleted = {entry.file.file_name for entry in entries if entry.kind is FileKind.DELETE}
+    return [e for e in entries if e.kind is FileKind.ADD and e.file.file_name in deleted]
+
+
+def drop_deleted_entries(
     reader: ManifestReader, writer: ManifestWriter, latest: Snapshot, schema: TableSchema
 ) -> list[ManifestFileMeta]:
     """Return the manifests of the live files without a DELETE entry.
 
-    A file that is added again must have none, because readers would leave it out.
+    A file that is added again must have none, because readers leave it out. A compaction adds files
+    again that a rollback as latest has put back to the level of an older snapshot.
     """
     merger = ManifestMerger(reader, writer, schema.typed_options, force_full=True)
     merged = merger.run(reader.manifests(latest))

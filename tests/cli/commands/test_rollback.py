@@ -87,6 +87,21 @@ def test_a_second_undo_restores_the_change(partitioned: Table) -> None:
     assert rows_of(partitioned) == rows
 
 
+def test_an_undo_takes_back_a_rollback_that_moved_files(tmp_path: Path) -> None:
+    """Such a rollback is followed by a snapshot that merges the manifests."""
+    table = new_table(tmp_path)
+    table.append(table_of("k v", [(1, "a")]))
+    table.compact(strategy="full")
+    table.append(table_of("k v", [(2, "b")]))
+    run_on(table, "rollback", "--snapshot", "1", "--as-latest")
+    assert (table.history()[0].id, rows_of(table)) == (5, [(1, "a")])
+
+    values = json.loads(run_on(table, "undo", "--yes", "--json"))
+
+    assert values["undone_snapshot_id"] == 4
+    assert rows_of(table) == [(1, "a"), (2, "b")]
+
+
 def test_an_undo_needs_an_older_snapshot_and_a_change_of_rows(tmp_path: Path) -> None:
     table = new_table(tmp_path)
     with pytest.raises(InputError, match=r"db\.t has no snapshot to take back"):

@@ -6,14 +6,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.tables import assert_healthy, new_table, rows_of, table_of
+from support.tables import assert_healthy, levels_of, new_table, rows_of, table_of
 
 from paimon_orch import Catalog
-from paimon_orch.errors import CommitOutcomeUnknownError, InputError, NotFoundError, PaimonError
+from paimon_orch.errors import (
+    CommitOutcomeUnknownError,
+    InputError,
+    NotFoundError,
+    PaimonError,
+    StorageError,
+)
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
 from paimon_orch.steps.inspection.check_table import check
+from paimon_orch.steps.maintenance import rollback_as_latest as step
 from paimon_orch.steps.maintenance.rollback_as_latest import rollback_as_latest
 from paimon_orch.table.commit.commit import TableCommit
 from paimon_orch.table.schema_change.schema_changes import AddColumn
@@ -196,3 +203,62 @@ def interrupt_first_commit(table: Table, monkeypatch: pytest.MonkeyPatch) -> Non
         return original(self, *arguments)
 
     monkeypatch.setattr(TableCommit, "_create_snapshot_file", create)
+
+
+def moved_table(root: Path) -> Table:
+    """Return a table whose only file is on level 5, and was on level 0 in snapshot 1."""
+    table = new_table(root)
+    table.append(table_of("k v", [(k, "a") for k in range(9)]))
+    compact(table, strategy="full")
+    return table
+
+
+def delete_entries_of(table: Table) -> int:
+    snapshot = table.snapshot()
+    assert snapshot is not None
+    return sum(meta.num_deleted_files for meta in table.stores.manifests.manifests(snapshot))
+
+
+def test_a_compaction_keeps_the_files_that_a_rollback_has_moved(tmp_path: Path) -> None:
+    table = moved_table(tmp_path)
+    expected = rows_of(table)
+
+    for number in range(3):  # a compaction moves the file to level 5 again
+        rollback_as_latest(table, 1)
+        assert levels_of(table) == [0], number
+        assert delete_entries_of(table) == 0  # else Java would lose the file in its compaction
+        compact(table, strategy="full")
+        assert levels_of(table) == [5]
+        assert rows_of(table) == expected
+    assert check(table, deep=True).findings == ()
+
+
+def test_a_compaction_keeps_the_files_after_a_rollback_of_java(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Java Paimon leaves DELETE entries of the files that it moves."""
+    table = moved_table(tmp_path)
+    expected = rows_of(table)
+    monkeypatch.setattr(step, "_drop_deleted_entries", lambda _table: None)
+    rollback_as_latest(table, 1)
+    assert delete_entries_of(table) == 1
+
+    compact(table, strategy="full")
+
+    assert rows_of(table) == expected
+    assert check(table, deep=True).findings == ()
+
+
+def test_a_rollback_remains_if_the_merge_of_manifests_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = moved_table(tmp_path)
+
+    def fail(_table: Table) -> None:
+        raise StorageError("no space")
+
+    monkeypatch.setattr(step, "compact_manifests", fail)
+    result = rollback_as_latest(table, 1)
+
+    assert result.snapshot.id == table.stores.snapshots.latest_id() == 3
+    assert "compact its manifests" in caplog.text

@@ -7,7 +7,6 @@ from paimon_orch.errors import CorruptFileError, MissingFileError, raise_unless_
 from paimon_orch.files.data_file_reader import BucketFile, FileReader
 from paimon_orch.format.display import format_count, format_size
 from paimon_orch.format.manifest.manifest_entry import ManifestEntry
-from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.steps.inspection.snapshot_chain import MAX_SNAPSHOTS
 from paimon_orch.table.filter.partition_spec import format_partition
@@ -60,7 +59,7 @@ def find_unreadable_files(
 
 def _try_to_read(state: TableState, entry: ManifestEntry) -> CorruptFileError | None:
     schema = state.schemas.get(entry.file.schema_id)
-    reader = FileReader(state.io, TablePaths(state.paths.root), schema, {schema.id: schema})
+    reader = FileReader(state.io, state.paths, schema, {schema.id: schema})
     fields = [*schema.system_fields, *schema.fields]
     try:
         for _ in reader.read(BucketFile(entry.partition, entry.bucket, entry.file), fields):
