@@ -39,7 +39,6 @@ from paimon_orch.steps.inspection.health import TableHealth
 from paimon_orch.steps.inspection.health_metrics import METRIC_LIMITS, Problem, find_problems
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.metadata.live_buckets import LiveBuckets
-from paimon_orch.table.scan.unseen_rows import Visibility
 from paimon_orch.table.table import Table
 from paimon_orch.table.table_state import TableState
 
@@ -121,7 +120,7 @@ def decide(
             is_overdue=overdue is None or path in overdue,
             is_idle=path in idle,
             may_become_idle=idle_before is not None and path in newest,
-            skips_level_0=Visibility(schema).skips_level_0,
+            skips_level_0=schema.skips_level_0,
             command=state.label.format_command("compact"),
         ).decide(may_be_full=may_be_full)
         for path, metrics in by_path.items()

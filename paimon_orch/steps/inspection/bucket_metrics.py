@@ -64,9 +64,9 @@ class BucketMetrics:
     @cached_property
     def sorted_runs(self) -> Int64Array:
         """The number of sorted runs that readers merge; 0 for buckets that are not merged."""
-        if not self.buckets.schema.primary_keys:
-            return np.zeros(len(self.buckets), np.int64)
-        return np.where(self.buckets.groups.buckets >= 0, self.buckets.levels.sorted_runs, 0)
+        runs = np.zeros(len(self.buckets), np.int64)
+        runs[self.buckets.is_merged] = self.buckets.take_merged().levels.sorted_runs
+        return runs
 
     @cached_property
     def deleted_rows(self) -> Int64Array:
@@ -90,9 +90,7 @@ class BucketMetrics:
 
         Raises :class:`CorruptFileError` if files of a level overlap.
         """
-        groups = self.buckets.groups
-        if self.buckets.schema.primary_keys:
-            self.buckets.take(np.flatnonzero(groups.buckets >= 0)).check_levels()
+        self.buckets.take_merged().check_levels()
         return int(self.sorted_runs.max(initial=0))
 
     @property

@@ -92,12 +92,12 @@ class FileChecker:
             return
         rows = pa.Table.from_batches(batches)
         self._check_text(file, rows)
-        if schema.primary_keys:
+        if schema.system_fields:
             self._check_system_columns(file, rows)
         if entry.bucket == POSTPONE_BUCKET:
             # The rows are in arrival order, and the metadata has the keys of the first and last row.
             return
-        if schema.primary_keys:
+        if schema.key_fields:
             self._check_keys(file, rows, schema)
         self._check_statistics(entry, rows, schema)
         self._check_bucket_hash(entry, rows, schema)

@@ -52,7 +52,7 @@ def check_chain_support(deltas: TableSchema, anchors: TableSchema) -> None:
             f"({', '.join(anchors.primary_keys)})"
         )
     for schema in (deltas, anchors):
-        if schema.typed_options.is_pk_clustering_override or not schema.primary_keys:
+        if not schema.has_runs_sorted_by_key:
             raise UnsupportedError(
                 "chain tables without a primary key or with 'pk-clustering-override' = true are "
                 "not supported"
