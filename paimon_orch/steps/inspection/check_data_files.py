@@ -206,7 +206,9 @@ class FileChecker:
                 self.findings.add("vector", state.version, text)
         if state.version.snapshot.commit_kind is not CommitKind.OVERWRITE:
             for name, before in self._previous_vectors.items():
-                if name in rows and name in vectors and not _is_subset(before, vectors[name]):
+                if name not in rows or name not in vectors:
+                    continue
+                if (before | vectors[name]).cardinality != vectors[name].cardinality:
                     text = f"deleted rows of {name} are live again in {state.version}"
                     self.findings.add("vector", state.version, text)
         self._previous_vectors = dict(vectors)
@@ -286,10 +288,6 @@ def _group_entries(state: SnapshotContents) -> Iterator[list[ManifestEntry]]:
     )
     for _, group in groupby(ordered, key=get_group):
         yield list(group)
-
-
-def _is_subset(vector: DeletionVector, other: DeletionVector) -> bool:
-    return (vector | other).cardinality == other.cardinality
 
 
 def _covers_statistics(expected: ColumnStats, actual: ColumnStats, column_type: DataType) -> bool:

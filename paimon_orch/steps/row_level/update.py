@@ -61,13 +61,11 @@ def update(
     for attempt in attempts:
         with attempt:
             planned = attempts.next_plan()
-            result = _write(table, planned, values) if planned else RowLevelResult()
+            result = RowLevelResult()
+            if planned:
+                changes = _compute_changes(planned, replace(values, schema=planned.schema))
+                result = write_in_process(table, planned, changes, values.expressions)
     return attempts.complete(result)
-
-
-def _write(table: Table, planned: RowLevelPlan, values: NewValues) -> RowLevelResult:
-    changes = _compute_changes(planned, replace(values, schema=planned.schema))
-    return write_in_process(table, planned, changes, values.expressions)
 
 
 def _compute_changes(planned: RowLevelPlan, values: NewValues) -> Iterator[pa.RecordBatch]:

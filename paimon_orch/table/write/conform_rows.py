@@ -39,7 +39,7 @@ def convert_rows(
     """
     columns = {field.name: _convert_column(rows, field, are_new=are_new) for field in schema.fields}
     kinds = None if row_kind is None else parse_row_kinds(rows.column(row_kind).combine_chunks())
-    if schema.primary_keys:
+    if VALUE_KIND in schema.system_fields:
         if kinds is None:
             kinds = to_arrow_array(np.full(rows.num_rows, int(kind), np.int8))
         _check_exact_keys(rows, columns, schema, is_retract(kinds))
