@@ -23,6 +23,7 @@ from paimon_orch.format.options.core_options import (
     BLOB_FIELD,
     BUCKET_FUNCTION_TYPE,
     BUCKET_KEY,
+    CLUSTERING_INCREMENTAL,
     DATA_EVOLUTION_ENABLED,
     PRIMARY_KEY_NULLABLE,
     ROW_TRACKING_ENABLED,
@@ -148,6 +149,11 @@ class TableSchema:
         if level and options.is_pk_clustering_override:
             return self.select(options.clustering_columns)
         return self.key_fields
+
+    @property
+    def has_levels(self) -> bool:
+        """Return whether compactions move rows to levels: by key, or sorted by other columns."""
+        return bool(self.primary_keys) or self.typed_options.get(CLUSTERING_INCREMENTAL)
 
     @property
     def has_runs_sorted_by_key(self) -> bool:
