@@ -442,7 +442,7 @@ class _OpenFile:
         if isinstance(self._writer, ParquetFileWriter):
             footer_bounds = self._writer.find_footer_bounds(rows)
         self._stats.update(rows, footer_bounds)
-        if schema.primary_keys:
+        if schema.system_fields:
             if not self._rows:
                 self._min_key = _serialize_key(rows, 0, self._order)
             self._max_key = _serialize_key(rows, rows.num_rows - 1, self._order)

@@ -294,15 +294,10 @@ class FileIndexEvaluator:
     def _find_stored_columns(self, schema_id: int, is_orc: bool) -> Mapping[str, StoredColumn]:  # noqa: FBT001
         columns, schema = {}, self.schema
         fields = self.schema_of(schema_id).fields
-        # In Java Paimon, a delete of a sequence group can write null to the value column of a key,
-        # and the index contains the values of this column.
-        keys_with_nulls = (
-            schema.primary_keys if schema.typed_options.merge_engine == "partial-update" else []
-        )
         for column in schema.fields:
             stored_column = find_stored_column(column, find_source_field(column, fields))
-            if stored_column is None or column.name in keys_with_nulls:
-                continue
+            if stored_column is None or column.name in schema.keys_with_null_values:
+                continue  # the index has the values of the value column
             if column.name in schema.partition_keys:
                 continue  # the value of the partition is used, not the value in the file
             if stored_column.type.name == TypeRoot.CHAR and is_orc:

@@ -18,8 +18,6 @@ from paimon_orch.format.types.data_types import AtomicType, DataType, TypeRoot
 
 _MASK = 0xFFFFFFFF
 _FIRST_CAPACITY = 16
-_TREE_CAPACITY = 64
-_MAX_CHAIN_LENGTH = 7
 
 
 def compute_java_hash_code(value: object, data_type: DataType) -> int | None:

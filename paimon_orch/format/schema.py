@@ -3,7 +3,7 @@
 See docs/format/schema.md.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, KeysView, Mapping, Sequence
 from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
 from typing import Any
@@ -23,6 +23,7 @@ from paimon_orch.format.options.core_options import (
     BLOB_FIELD,
     BUCKET_FUNCTION_TYPE,
     BUCKET_KEY,
+    CLUSTERING_INCREMENTAL,
     DATA_EVOLUTION_ENABLED,
     PRIMARY_KEY_NULLABLE,
     ROW_TRACKING_ENABLED,
@@ -123,9 +124,9 @@ class TableSchema:
         return [self.field(name) for name in names]
 
     @property
-    def identifying_names(self) -> set[str]:
-        """Return the columns of the primary key and the partition; all versions of a row agree."""
-        return {*self.primary_keys, *self.partition_keys}
+    def identifying_names(self) -> KeysView[str]:
+        """Return the columns of the primary key, then the partition; all versions of a row agree."""
+        return dict.fromkeys((*self.primary_keys, *self.partition_keys)).keys()
 
     @property
     def trimmed_primary_keys(self) -> list[str]:
@@ -148,6 +149,29 @@ class TableSchema:
         if level and options.is_pk_clustering_override:
             return self.select(options.clustering_columns)
         return self.key_fields
+
+    @property
+    def has_levels(self) -> bool:
+        """Return whether compactions move rows to levels: by key, or sorted by other columns."""
+        return bool(self.primary_keys) or self.typed_options.get(CLUSTERING_INCREMENTAL)
+
+    @property
+    def has_runs_sorted_by_key(self) -> bool:
+        """Return whether rows of a key are merged, and files of all levels are sorted by key."""
+        return bool(self.primary_keys) and not self.typed_options.is_pk_clustering_override
+
+    @property
+    def top_level(self) -> int:
+        """Return the level of fully compacted files."""
+        return self.typed_options.num_levels - 1 if self.primary_keys else 0
+
+    @property
+    def keys_with_null_values(self) -> Sequence[str]:
+        """Return the key columns whose value columns in data files may be null.
+
+        In Java Paimon, a delete of a sequence group can write null, and release 0.9 always did.
+        """
+        return self.primary_keys if self.typed_options.merge_engine == "partial-update" else ()
 
     @property
     def partition_fields(self) -> list[Field]:
@@ -222,6 +246,16 @@ class TableSchema:
     def target_file_size(self) -> int:
         """Return the rolling size of data files in bytes."""
         return self.typed_options.target_file_size(primary_key=bool(self.primary_keys))
+
+    def list_properties(self) -> dict[str, str]:
+        """Return the options, with the keys as further options, as Java copies them to metastores."""
+        bucket_key = ",".join(field.name for field in self.bucket_key_fields)
+        keys = {
+            "primary-key": ",".join(self.primary_keys),
+            "partition": ",".join(self.partition_keys),
+            BUCKET_KEY.key: bucket_key,
+        }
+        return {**self.options, **{key: value for key, value in keys.items() if value}}
 
     def to_json(self) -> bytes:
         """Encode as a schema file; the key ``comment`` is omitted if there is no comment."""
@@ -436,7 +470,7 @@ def _validate_blobs(schema: TableSchema) -> None:
             raise InputError(f"'blob-field' names {name!r}, which is not a column of type BLOB")
     if not names:
         return
-    for name in (*schema.primary_keys, *schema.partition_keys):
+    for name in schema.identifying_names:
         if name in names:
             raise InputError(f"key column {name!r} must not be a BLOB")
     options = schema.typed_options

@@ -17,8 +17,8 @@ def build_create_statement(identifier: str, schema: TableSchema) -> str:
     cannot be seen.
     """
     columns = list(map(_format_column, schema.fields))
-    if schema.primary_keys:
-        columns.append(f"PRIMARY KEY ({_quote_names(schema.primary_keys)}) NOT ENFORCED")
+    if key := _quote_names(schema.primary_keys):
+        columns.append(f"PRIMARY KEY ({key}) NOT ENFORCED")
     table = ".".join(map(_quote_name, identifier.split(".", 1)))
     parts = [f"CREATE TABLE {table} (", _indent(columns), ")"]
     if schema.comment is not None:

@@ -146,9 +146,7 @@ def _can_read_natively(scan: Scan) -> bool:
         (scan.predicate is None or collect_columns(scan.predicate) <= partition_keys)
         and not scan.is_audit_log
         and not has_data_evolution(schema)
-        # Java Paimon 0.9 wrote null instead of the key into the value columns of such tables, and
-        # Spark would read the value columns
-        and not (schema.primary_keys and schema.typed_options.merge_engine == "partial-update")
+        and not schema.keys_with_null_values  # Spark would read the value columns
         and all(is_exact(field.type) for field in scan.arrow_schema)
     )
 

@@ -198,14 +198,13 @@ def cluster_by_bucket(source: RowSource, schema: TableSchema) -> ClusteredFrame:
     buckets, so a single task writes a table without partitions. With fixed buckets and without
     partitions, the buckets are distributed evenly over the tasks.
     """
-    bucket_count = schema.typed_options.bucket
     is_assigned_by_task = has_dynamic_buckets(schema) or has_postpone_buckets(schema)
-    if not schema.primary_keys and bucket_count < 1:
+    if schema.is_bucket_unaware:
         return _keep_unclustered(source, schema)
     session = source.frame.sparkSession
     tasks = measure_parallelism(session)
     if not schema.partition_keys:
-        tasks = 1 if is_assigned_by_task else min(tasks, bucket_count)
+        tasks = 1 if is_assigned_by_task else min(tasks, schema.typed_options.bucket)
     rows = shuffle_rows(
         cast_timestamps(source.frame, schema.fields),
         source.prepare,

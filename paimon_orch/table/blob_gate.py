@@ -16,13 +16,15 @@ def require_blob_support(table: str, schema: TableSchema, step: StepKind) -> Non
     if not names:
         return
     column = f"{table}: column {names[0]!r} of type BLOB"
-    if step & (StepKind.WRITE_ROWS | StepKind.COMPACT) and schema.primary_keys:
-        raise UnsupportedError(
-            f"{column}: primary-key tables with BLOB columns cannot be written or compacted, "
-            "because new data files would not list the files of their values; use Java Paimon"
-        )
+    if schema.primary_keys:
+        if step & (StepKind.WRITE_ROWS | StepKind.COMPACT):
+            raise UnsupportedError(
+                f"{column}: primary-key tables with BLOB columns cannot be written or compacted, "
+                "because new data files would not list the files of their values; use Java Paimon"
+            )
+        return
     reads = step & (StepKind.READ | StepKind.DEFAULT_READ)
-    if reads and not schema.primary_keys and not schema.typed_options.get(DATA_EVOLUTION_ENABLED):
+    if reads and not schema.typed_options.get(DATA_EVOLUTION_ENABLED):
         raise UnsupportedError(
             f"{column} needs 'data-evolution.enabled' = true in a table without primary key"
         )

@@ -79,8 +79,8 @@ class CatalogReports:
     def partitions(self) -> CatalogPartitions | None:
         """Return the partitions of the catalog if it lists those of this table, else None."""
         schema = self.schema
-        is_listed = schema.partition_keys and schema.typed_options.get(METASTORE_PARTITIONED_TABLE)
-        return self.environment.partitions if is_listed else None
+        is_listed = schema.typed_options.get(METASTORE_PARTITIONED_TABLE)
+        return self.environment.partitions if is_listed and schema.partition_keys else None
 
     @property
     def tag_partitions(self) -> CatalogPartitions | None:

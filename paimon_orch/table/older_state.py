@@ -148,7 +148,7 @@ def apply_older_options(newest: TableSchema, older: TableSchema) -> TableSchema:
             f"the rows of schema {older.id} are merged by column {', '.join(map(repr, retyped))}, "
             "whose type has changed; read the snapshots of this schema by time travel"
         )
-    merging = {key: value for key, value in _translate(older, newest).items() if _merges(key)}
+    merging = {k: value for k, value in _translate(older, newest).items() if _merges(k, newest)}
     for key, value in merging.items():
         for name in parse_option_columns(key, value):
             if name not in newest.names:
@@ -157,13 +157,16 @@ def apply_older_options(newest: TableSchema, older: TableSchema) -> TableSchema:
                     f"the newest schema has no column {name!r}; read the snapshots of schema "
                     f"{older.id} by time travel"
                 )
-    others = {key: value for key, value in newest.options.items() if not _merges(key)}
+    others = {key: value for key, value in newest.options.items() if not _merges(key, newest)}
     return replace(newest, options=others | merging)
 
 
-def _merges(key: str) -> bool:
+def _merges(key: str, schema: TableSchema) -> bool:
+    """Return whether an option determines the rows that readers of the table see."""
     option = find_option(key)
-    return option is not None and option.key in _MERGE_KEYS
+    if option is None or option.key not in _MERGE_KEYS:
+        return False
+    return bool(schema.primary_keys) or option is DELETION_VECTORS_ENABLED
 
 
 def _translate(older: TableSchema, newest: TableSchema) -> Mapping[str, str]:
@@ -187,11 +190,12 @@ def _find_retyped_columns(older: TableSchema, newest: TableSchema) -> list[str]:
 
     Integers that become wider and texts that may become longer keep their values and their order.
     """
-    if older.id == newest.id or not newest.primary_keys:
+    if older.id == newest.id:
         return []
-    merging = [item for item in older.options.items() if _merges(item[0])]
+    merging = [item for item in older.options.items() if _merges(item[0], newest)]
     names = {name for key, value in merging for name in parse_option_columns(key, value)}
-    if older.typed_options.get(MERGE_ENGINE) == "aggregation":
+    is_merged = _merges(MERGE_ENGINE.key, newest)
+    if is_merged and older.typed_options.get(MERGE_ENGINE) == "aggregation":
         names |= set(older.names)
     types = {field.id: field.type.with_nullable(True) for field in newest.fields}
     return [
@@ -225,9 +229,7 @@ def _find_changed_options(older: TableSchema, newest: TableSchema) -> dict[str, 
     changed = {}
     for key in sorted({*before.values, *after.values} - unchanged):
         option = find_option(key)
-        if option is None or option.key not in _MERGE_KEYS:
-            continue
-        if not newest.primary_keys and option is not DELETION_VECTORS_ENABLED:
+        if option is None or not _merges(key, newest):
             continue
         member, value = replace(option, key=key), before.values.get(key)
         # an explicit false of one name of ``ignore-delete`` overrules the next name

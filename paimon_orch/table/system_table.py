@@ -152,9 +152,7 @@ class SystemTable:
         time_travel = {name: getattr(selector, name) for name in selector.__slots__}
         if self.name == "ro":
             scan = self.table.scan(columns, condition, limit=limit, **time_travel)
-            top = scan.schema.typed_options.num_levels - 1
-            levels = range(top, scan.levels.stop) if scan.schema.primary_keys else scan.levels
-            return replace(scan, levels=levels)
+            return replace(scan, levels=range(scan.schema.top_level, scan.levels.stop))
         if self.name == "row_tracking":
             scan = self.table.scan(columns, condition, limit=limit, **time_travel)
             tracking = row_tracking_fields(scan.schema)

@@ -302,11 +302,9 @@ class Table:
         Returns the new snapshot, or None if there are no rows. Logs a warning if batch readers see
         the rows only after a compaction (deletion vectors, ``first-row``, postpone buckets).
         """
-        state = self.load(with_lists=True)
-        if not state.schema.primary_keys:
-            raise InputError(f"{self.identifier} has no primary key: use append, not upsert")
         from paimon_orch.table.write.write_builder import WriteBuilder
 
+        state = self._load_with_key(": use append, not upsert")
         return WriteBuilder(state, commit_id=commit_id).write(rows, row_kind=row_kind)
 
     def append(
@@ -341,14 +339,18 @@ class Table:
         from paimon_orch.table.write.conform_rows import complete_rows_to_delete
         from paimon_orch.table.write.write_builder import WriteBuilder
 
-        state = self.load(with_lists=True)
-        if not state.schema.primary_keys:
-            raise InputError(
-                f"{self.identifier} has no primary key; its rows can only be deleted by a filter: "
-                'table.delete("id = 3")'
-            )
+        state = self._load_with_key(
+            '; its rows can only be deleted by a filter: table.delete("id = 3")'
+        )
         deletes = complete_rows_to_delete(to_arrow_table(rows), state.schema)
         return WriteBuilder(state, commit_id=commit_id).write(deletes, kind=RowKind.DELETE)
+
+    def _load_with_key(self, advice: str) -> "TableState":
+        """Return the newest state. Raises :class:`InputError` if the table has no primary key."""
+        state = self.load(with_lists=True)
+        if not state.schema.primary_keys:
+            raise InputError(f"{self.identifier} has no primary key{advice}")
+        return state
 
     def _delete_matching(
         self, where: str | Predicate, commit_id: "CommitId | None"

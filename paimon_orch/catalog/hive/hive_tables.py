@@ -121,12 +121,7 @@ def _build_parameters(schema: TableSchema, options: Options) -> dict[str, str]:
             for key, value in schema.options.items()
             if key.startswith(_HIVE_PREFIX)
         }
-    keys = {
-        "primary-key": ",".join(schema.primary_keys),
-        "partition": ",".join(schema.partition_keys),
-        "bucket-key": ",".join(field.name for field in schema.bucket_key_fields),
-    }
-    return {**schema.options, **{key: value for key, value in keys.items() if value}}
+    return schema.list_properties()
 
 
 def set_schema(

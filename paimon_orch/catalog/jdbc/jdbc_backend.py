@@ -44,7 +44,6 @@ from paimon_orch.errors import (
     PaimonError,
 )
 from paimon_orch.format.options import Options
-from paimon_orch.format.options.core_options import BUCKET_KEY
 from paimon_orch.format.options.option_builders import honoured
 from paimon_orch.format.options.value_type import BOOLEAN, INTEGER, TEXT
 from paimon_orch.format.paths import MAIN_BRANCH, TablePaths
@@ -278,7 +277,8 @@ class JdbcBackend:
         def write(connection: sa.Connection) -> None:
             matches = self._match_table(TABLE_PROPERTIES, identifier)
             connection.execute(sa.delete(TABLE_PROPERTIES).where(*matches))
-            names, rows = (identifier.database, identifier.table), _list_properties(schema)
+            names = (identifier.database, identifier.table)
+            rows = list(schema.list_properties().items())
             self._insert_properties(connection, TABLE_PROPERTIES, names, rows)
 
         try:
@@ -366,17 +366,6 @@ class JdbcBackend:
 
     def _get_table_root(self, identifier: TableIdentifier) -> str:
         return f"{self._get_database_root(identifier.database)}/{identifier.table}"
-
-
-def _list_properties(schema: TableSchema) -> list[tuple[str, str]]:
-    """Return the options of a table and its keys, as Java copies them."""
-    bucket_key = schema.options.get(BUCKET_KEY.key) or ",".join(schema.trimmed_primary_keys)
-    keys = {
-        "primary-key": ",".join(schema.primary_keys),
-        "partition": ",".join(schema.partition_keys),
-        BUCKET_KEY.key: bucket_key,
-    }
-    return list({**schema.options, **{name: text for name, text in keys.items() if text}}.items())
 
 
 def open_jdbc_backend(options: Mapping[str, Any]) -> JdbcBackend:

@@ -3,13 +3,13 @@
 See docs/format/catalogs.md#schema-changes-of-a-rest-catalog.
 """
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.data_types import (
     DataType,
-    field_to_json,
     parse_type,
     type_to_json,
 )
@@ -36,13 +36,9 @@ ColumnChange = (
 
 def encode_schema(schema: TableSchema) -> dict[str, Any]:
     """Return the message of a new table's schema."""
-    return {
-        "fields": [field_to_json(field) for field in schema.fields],
-        "partitionKeys": list(schema.partition_keys),
-        "primaryKeys": list(schema.primary_keys),
-        "options": dict(schema.options),
-        "comment": schema.comment,
-    }
+    document = json.loads(schema.to_json())
+    keys = ("fields", "partitionKeys", "primaryKeys", "options", "comment")
+    return {key: document.get(key) for key in keys}
 
 
 def encode_changes(changes: Sequence[SchemaChange]) -> list[dict[str, Any]]:

@@ -89,17 +89,15 @@ class BlobColumn:
                         file = self.files[number].file
                         source = self.reader.open_input(self.paths[number], file)
                         sources[number] = stack.enter_context(source)
-                    parts.append(self._read_values(number, sources[number], part[of_file]))
+                    starts, lengths = self.starts[part[of_file]], self.lengths[part[of_file]]
+                    with wrap_decode_errors(self.paths[number]):
+                        values = read_blobs(sources[number], self.paths[number], starts, lengths)
+                    parts.append(values)
                 values = parts[0]
                 if len(parts) > 1:
                     inverse = np.argsort(np.concatenate(order))
                     values = pa.concat_arrays(parts).take(pa.array(inverse))
                 yield pa.RecordBatch.from_arrays([values], [name])
-
-    def _read_values(self, number: int, source: IO[bytes], rows: Positions) -> pa.Array:
-        path = self.paths[number]
-        with wrap_decode_errors(path):
-            return read_blobs(source, path, self.starts[rows], self.lengths[rows])
 
     def _describe(self, number: int, rows: Positions) -> pa.Array:
         lengths = self.lengths[rows]

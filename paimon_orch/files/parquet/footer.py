@@ -7,7 +7,7 @@ See docs/format/data-files.md#parquet.
 
 import inspect
 import os
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import IO, NamedTuple
@@ -190,9 +190,6 @@ class Footer:
     def _fields(self, value: ValueSpan) -> dict[int, ValueSpan]:
         return decode_struct(self._data, value.start)[0]
 
-    def _chunk_values(self, group: dict[int, ValueSpan]) -> Iterator[ValueSpan]:
-        return decode_list(self._data, group[_CHUNKS].start)
-
     def locate_pages(self, group: int, leaf: int) -> StoredPages:
         """Return where Arrow reads the pages of a leaf column, whose headers may be wrong.
 
@@ -319,7 +316,7 @@ class Footer:
         old = self._get_group(group)
         written = [
             self._encode_chunk(value, chunks[leaf]) if leaf in chunks else self._bytes(value)
-            for leaf, value in enumerate(self._chunk_values(old))
+            for leaf, value in enumerate(decode_list(self._data, old[_CHUNKS].start))
         ]
         new_group = {
             _CHUNKS: (LIST, encode_list(written)),

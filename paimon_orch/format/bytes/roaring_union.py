@@ -220,14 +220,11 @@ def _read_container(source: _ByteReader) -> BitMap | None:
     else:
         head = source.take(2) if form == _RUNS else b""
         size = 4 * struct.unpack("<H", head)[0] if head else 2 * cardinality
-        block = _decode_portable(cardinality, head + source.take(size), is_run=form == _RUNS)
+        body, counts = head + source.take(size), np.array([cardinality])
+        portable = assemble_portable_bitmap(
+            np.array([0]), counts, np.array([form == _RUNS]), [body]
+        )
+        block = BitMap.deserialize(portable)  # checks that the positions ascend
     if len(block) != cardinality:
         raise ValueError(f"a container does not hold {cardinality} positions")
     return block
-
-
-def _decode_portable(cardinality: int, body: bytes, *, is_run: bool) -> BitMap:
-    """Return the positions of an array or of runs; pyroaring checks that they ascend."""
-    return BitMap.deserialize(
-        assemble_portable_bitmap(np.array([0]), np.array([cardinality]), np.array([is_run]), [body])
-    )

@@ -1,5 +1,6 @@
 """Builds table options of each class."""
 
+from functools import partial
 from typing import Any, TypeVar, overload
 
 from paimon_orch.format.options.table_option import (
@@ -55,76 +56,25 @@ def honoured(
     type: ValueType[Any],
     default: str | None = None,
     *,
-    choices: tuple[str, ...] = (),
     steps: StepKind = EVERY_STEP,
     consequence: str = "this value is not implemented",
-    bounds: tuple[float, float] = UNBOUNDED,
+    **settings: Any,
 ) -> AnyOption:
     """Register an option that works as in Java Paimon, at least for the values in ``choices``."""
     return TableOption(
-        bounds=bounds,
-        key=key,
-        type=type,
-        default=default,
+        key,
+        type,
+        default,
         option_class=OptionClass.HONOURED,
         steps=steps,
         consequence=consequence,
-        choices=choices,
+        **settings,
     )
 
 
-def harmless(
-    key: str,
-    type: ValueType[T],
-    default: str | None = None,
-    *,
-    bounds: tuple[float, float] = UNBOUNDED,
-) -> TableOption[T | None]:
-    """Register an option that is ignored without effect on rows and files."""
-    return TableOption(
-        key=key, type=type, default=default, option_class=OptionClass.HARMLESS, bounds=bounds
-    )
-
-
-def external(
-    key: str,
-    type: ValueType[Any],
-    default: str | None = None,
-    *,
-    steps: StepKind,
-    consequence: str,
-    choices: tuple[str, ...] = (),
-    by_catalog: bool = False,
-) -> AnyOption:
-    """Register an option that makes Java Paimon notify another system, for ``choices`` if given."""
-    return TableOption(
-        key=key,
-        type=type,
-        default=default,
-        option_class=OptionClass.EXTERNAL,
-        steps=steps,
-        consequence=consequence,
-        choices=choices,
-        by_catalog=by_catalog,
-    )
-
-
-def changes_format(
-    key: str,
-    type: ValueType[T],
-    default: str | None = None,
-    *,
-    steps: StepKind,
-    consequence: str,
-    choices: tuple[str, ...] = (),
-) -> TableOption[T | None]:
-    """Register an option that changes the meaning of rows or files, for ``choices`` if given."""
-    return TableOption(
-        key=key,
-        type=type,
-        default=default,
-        option_class=OptionClass.CHANGES_FORMAT,
-        steps=steps,
-        consequence=consequence,
-        choices=choices,
-    )
+harmless = partial(TableOption, option_class=OptionClass.HARMLESS)
+"""Registers an option that is ignored without effect on rows and files."""
+external = partial(TableOption, option_class=OptionClass.EXTERNAL)
+"""Registers an option that makes Java Paimon notify another system, for ``choices`` if given."""
+changes_format = partial(TableOption, option_class=OptionClass.CHANGES_FORMAT)
+"""Registers an option that changes the meaning of rows or files, for ``choices`` if given."""

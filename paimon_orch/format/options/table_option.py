@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from enum import Enum, Flag, auto
 from math import inf
 from typing import Any, Generic, TypeVar, cast
@@ -58,14 +58,15 @@ UNBOUNDED = (-inf, inf)
 """The bounds of options that accept any number."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class TableOption(Generic[T_co]):
     """One option, or one family of options, of Paimon 0.9 to 2.1."""
 
     key: str
     """The key; in the key of a family, parts in angle brackets stand for any name."""
     type: ValueType[T_co]
-    default: str | None
+    default: str | None = None
+    _: KW_ONLY
     option_class: OptionClass
     steps: StepKind = StepKind.NONE
     """Steps that a value blocks.

@@ -6,6 +6,7 @@ a test of NaN is false except ``<>`` and ``IS_NAN``, and ``-0.0`` equals ``0.0``
 
 import math
 from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from enum import StrEnum
@@ -252,7 +253,7 @@ def split_conjuncts(predicate: Predicate) -> Iterable[Predicate]:
         yield predicate
 
 
-def restrict_to_columns(predicate: Predicate, columns: set[str]) -> Predicate | None:
+def restrict_to_columns(predicate: Predicate, columns: AbstractSet[str]) -> Predicate | None:
     """Return the conjuncts that use only these columns, or None if no conjunct qualifies.
 
     The result is weaker than the original predicate.

@@ -53,7 +53,7 @@ class BucketLevels:
 
     def find_possible_overlaps(self) -> Indices:
         """Return the buckets for which the key prefixes do not show that no level has overlaps."""
-        if self.schema.typed_options.is_pk_clustering_override:
+        if self.schema.typed_options.is_pk_clustering_override or not len(self.groups):
             return np.zeros(0, np.int64)
         files = self.groups.files
         assert files.min_keys is not None

@@ -107,11 +107,11 @@ def _choose_levels(schema: TableSchema) -> range:
 
     See docs/format/incremental-and-streaming-reads.md#streaming-reads.
     """
-    producer = schema.typed_options.changelog_producer if schema.primary_keys else "none"
+    producer = schema.typed_options.changelog_producer
     if producer == "lookup":
         return range(1, ALL_LEVELS.stop)
     if producer == "full-compaction":
-        return range(schema.typed_options.num_levels - 1, ALL_LEVELS.stop)
+        return range(schema.top_level, ALL_LEVELS.stop)
     return ALL_LEVELS
 
 

@@ -63,7 +63,10 @@ def require_reachable(master: str, timeout: float = CONNECT_SECONDS) -> None:
         try:
             socket.create_connection((host, port), timeout).close()
         except OSError as error:
-            failures.append(f"{host}:{port}: {_describe(error, timeout)}")
+            reason = (error.strerror or str(error)).lower()
+            if isinstance(error, TimeoutError):
+                reason = f"no answer within {timeout:g} seconds"
+            failures.append(f"{host}:{port}: {reason}")
         else:
             return
     if failures:
@@ -116,9 +119,3 @@ def _has_proxy(host: str) -> bool:
     proxies = getproxies_environment()
     has_proxy = any(name in proxies for name in ("grpc", "http", "https", "all"))
     return has_proxy and not proxy_bypass(host)
-
-
-def _describe(error: OSError, timeout: float) -> str:
-    if isinstance(error, TimeoutError):
-        return f"no answer within {timeout:g} seconds"
-    return (error.strerror or str(error)).lower()

@@ -89,21 +89,19 @@ def spark_session(
         return active
     settings = dict(config or {})
     _set_worker_python(settings)
-    submitted = _SUBMIT_VARIABLE in os.environ and remote is None
-    if not submitted:
+    if remote is not None or _SUBMIT_VARIABLE not in os.environ:
         _check_address(master, remote)
-    if not submitted and (remote is None or remote.startswith("local")):
-        require_package(
-            "pyspark.core",
-            f"Spark on {remote or master}",
-            install="paimon-orch[spark]",
-            package="pyspark",
-        )
-        java = find_java(use_vector_module=use_vector_module)
-        os.environ["JAVA_HOME"] = str(java.home)
-        logger.info("Spark runs on %s", java)
+        if remote is None or remote.startswith("local"):
+            _choose_java(remote or master, use_vector_module=use_vector_module)
+    return _start_session(master, remote, settings, ship_package=ship_package)
+
+
+def _start_session(
+    master: str, remote: str | None, settings: dict[str, str], *, ship_package: bool
+) -> SparkSession:
+    """Start a session; stop the processes that an interrupted start leaves."""
     try:
-        if submitted:
+        if remote is None and _SUBMIT_VARIABLE in os.environ:
             session = _start_jvm(SparkSession.builder, _SQL_SETTINGS | settings)
         elif remote is None:
             session = _start_classic(master, settings)
@@ -123,6 +121,16 @@ def spark_session(
             _stop_started_processes(error)
         raise
     return session
+
+
+def _choose_java(address: str, *, use_vector_module: bool) -> None:
+    """Set the Java installation of a JVM that this process starts."""
+    require_package(
+        "pyspark.core", f"Spark on {address}", install="paimon-orch[spark]", package="pyspark"
+    )
+    java = find_java(use_vector_module=use_vector_module)
+    os.environ["JAVA_HOME"] = str(java.home)
+    logger.info("Spark runs on %s", java)
 
 
 def _check_address(master: str, remote: str | None) -> None:

@@ -17,7 +17,6 @@ from paimon_orch.steps.expiration.expire_partitions import find_expired_partitio
 from paimon_orch.steps.inspection.bucket_metrics import BucketMetrics
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.metadata.live_buckets import LiveBuckets
-from paimon_orch.table.scan.unseen_rows import Visibility
 
 NO_UNSEEN_FILE = int(np.iinfo(np.int64).max)
 """The time of the oldest file that readers leave out, if there is none."""
@@ -146,13 +145,11 @@ def _sum_by_partition(numbers: Indices, values: Int64Array, count: int) -> list[
 
 def _compute_merges(buckets: LiveBuckets, numbers: Indices, count: int) -> list[list[list[int]]]:
     """Return the fields of the merges up to each level of the partitions that readers merge."""
-    schema, groups = buckets.schema, buckets.groups
-    options = schema.typed_options
-    if not schema.primary_keys or options.needs_lookup or options.is_pk_clustering_override:
+    schema = buckets.schema
+    if schema.typed_options.needs_lookup or not schema.has_runs_sorted_by_key:
         return [[]] * count
-    is_merged = groups.buckets >= 0
-    merges = _compute_bucket_merges(buckets.take(np.flatnonzero(is_merged)))
-    numbers, shape = numbers[is_merged], (count, merges.files.shape[1])
+    merges = _compute_bucket_merges(buckets.take_merged())
+    numbers, shape = numbers[buckets.is_merged], (count, merges.files.shape[1])
     columns = [np.zeros(shape, np.int64) for _ in range(4)]
     for column, values in zip(
         columns, (merges.files, merges.bytes, merges.files > 0), strict=False
@@ -179,13 +176,12 @@ def _find_oldest_unseen(buckets: LiveBuckets, numbers: Indices, count: int) -> l
     A file without a time counts as older than all others.
     """
     oldest = np.full(count, NO_UNSEEN_FILE)
-    if buckets.schema.primary_keys:
-        groups, rows = buckets.groups, buckets.groups.rows
-        is_unseen = groups.files.buckets[rows] < 0
-        if Visibility(buckets.schema).skips_level_0:
-            is_unseen |= groups.files.levels[rows] == 0
-        row_numbers = np.repeat(numbers, groups.lengths)[is_unseen]
-        np.minimum.at(oldest, row_numbers, groups.files.creation_times[rows[is_unseen]])
+    groups, rows = buckets.groups, buckets.groups.rows
+    is_unseen = groups.files.buckets[rows] < 0
+    if buckets.schema.skips_level_0:
+        is_unseen |= groups.files.levels[rows] == 0
+    row_numbers = np.repeat(numbers, groups.lengths)[is_unseen]
+    np.minimum.at(oldest, row_numbers, groups.files.creation_times[rows[is_unseen]])
     return [*map(int, oldest.tolist())]
 
 

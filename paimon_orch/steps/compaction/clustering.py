@@ -25,7 +25,7 @@ from paimon_orch.table.scan.data_evolution import has_data_evolution
 
 def is_clustered(schema: TableSchema) -> bool:
     """Return whether compactions sort the rows of an append table."""
-    return not schema.primary_keys and schema.typed_options.get(CLUSTERING_INCREMENTAL)
+    return schema.has_levels and not schema.primary_keys
 
 
 def check_not_clustered(schema: TableSchema, operation: str) -> None:

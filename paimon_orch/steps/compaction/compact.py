@@ -8,7 +8,6 @@ from paimon_orch.errors import InputError
 from paimon_orch.format.options.core_options import PK_BITMAP_INDEX_COLUMNS, PK_BTREE_INDEX_COLUMNS
 from paimon_orch.format.partition_path import format_partition_values
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.format.table_kind import TableKind
 from paimon_orch.steps.common.bucket_scan import (
     BucketScan,
     Judge,
@@ -111,9 +110,7 @@ def _check_clustered(identifier: str, schema: TableSchema) -> None:
 
 
 def _check_merges_levels(identifier: str, schema: TableSchema, request: CompactRequest) -> None:
-    is_sorted = not schema.typed_options.is_pk_clustering_override
-    has_runs = schema.kind is TableKind.PRIMARY_KEY and is_sorted
-    if not has_runs or request.strategy != "minor":
+    if not schema.has_runs_sorted_by_key or request.strategy != "minor":
         raise InputError(
             f"{identifier}: sorted runs up to a level are merged only in primary-key tables "
             "without 'pk-clustering-override', by the strategy minor"

@@ -1,12 +1,10 @@
 """What a compaction would change now, and the health of the table after it; reads only metadata."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from paimon_orch.errors import UnsupportedError
-from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.steps.compaction.compact import plan
 from paimon_orch.steps.compaction.plan import CompactionPlan, CompactionUnit, CompactRequest
 from paimon_orch.steps.inspection.bucket_metrics import SMALL_FILE_RATIO, BucketMetrics
@@ -69,7 +67,9 @@ def _predict_health(planned: CompactionPlan, live: LiveBuckets, health: TableHea
         small[number] -= sum(file.file_size < small_size for file in inputs)
         small[number] += sum(unit.bytes < small_size for unit in units)
         level0[number] -= sum(file.level == 0 for file in inputs) if level0[number] else 0
-        runs[number] -= _count_runs(inputs) - 1 if runs[number] else 0
+        if runs[number]:
+            levels = [file.level for file in inputs]
+            runs[number] -= levels.count(0) + len(set(levels) - {0}) - 1
         if has_data_evolution(schema):  # its compactions keep deleted rows
             continue
         keeps_retractions = bool(
@@ -119,9 +119,3 @@ def _group_units(planned: CompactionPlan) -> dict[tuple[bytes, int], list[Compac
     for unit in planned.units:
         grouped.setdefault((unit.partition, unit.bucket), []).append(unit)
     return grouped
-
-
-def _count_runs(files: Iterable[DataFileMeta]) -> int:
-    """Return the number of sorted runs that files of one bucket are in."""
-    levels = [file.level for file in files]
-    return levels.count(0) + len(set(levels) - {0})

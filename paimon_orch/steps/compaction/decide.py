@@ -39,7 +39,6 @@ from paimon_orch.steps.inspection.health import TableHealth
 from paimon_orch.steps.inspection.health_metrics import METRIC_LIMITS, Problem, find_problems
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.metadata.live_buckets import LiveBuckets
-from paimon_orch.table.scan.unseen_rows import Visibility
 from paimon_orch.table.table import Table
 from paimon_orch.table.table_state import TableState
 
@@ -94,12 +93,19 @@ def decide(
     Raises :class:`NotFoundError` for a partition without files.
     """
     state = scan.state if scan is not None else table.load(with_lists=True)
-    policy, schema = policy or CompactionPolicy(), state.schema
-    find_compaction(schema).check_compactable(schema)
-    if scan is None:
-        scan = _scan_partitions(state, partitions, where)
-    if scan is None:
-        return []
+    find_compaction(state.schema).check_compactable(state.schema)
+    scan = scan or _scan_partitions(state, partitions, where)
+    policy = policy or CompactionPolicy()
+    return [] if scan is None else _decide_all(scan, policy, overdue, may_be_full=may_be_full)
+
+
+def _decide_all(
+    scan: BucketScan,
+    policy: CompactionPolicy,
+    overdue: Collection[str] | None,
+    *,
+    may_be_full: bool,
+) -> list[CompactionDecision]:
     judged = scan.judge(PolicyJudge(now=scan.now))
     by_path = _merge_metrics(judged.values)
     minor = _plan_work(scan, judged, "minor")
@@ -109,8 +115,7 @@ def decide(
     hollow = {p for p, metrics in by_path.items() if metrics.deleted_ratio > policy.deleted_ratio}
     # the options leave these partitions as they are, although readers pay for them
     kept = {p for p, metrics in by_path.items() if p not in minor and find_problems_of(metrics)}
-    selected = hollow | idle if may_be_full else set[str]()
-    full = _plan_full_work(scan, frozenset(selected | kept))
+    full = _plan_full_work(scan, frozenset(kept | hollow | idle if may_be_full else kept))
     return [
         _PartitionPolicy(
             path=path,
@@ -121,8 +126,8 @@ def decide(
             is_overdue=overdue is None or path in overdue,
             is_idle=path in idle,
             may_become_idle=idle_before is not None and path in newest,
-            skips_level_0=Visibility(schema).skips_level_0,
-            command=state.label.format_command("compact"),
+            skips_level_0=scan.schema.skips_level_0,
+            command=scan.state.label.format_command("compact"),
         ).decide(may_be_full=may_be_full)
         for path, metrics in by_path.items()
     ]

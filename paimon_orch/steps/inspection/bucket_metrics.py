@@ -6,7 +6,6 @@ from functools import cached_property
 import numpy as np
 
 from paimon_orch.format.arrays import Int64Array
-from paimon_orch.format.options.core_options import CLUSTERING_INCREMENTAL
 from paimon_orch.table.metadata.live_buckets import LiveBuckets
 
 SMALL_FILE_RATIO = 0.7  # files below this share of the target size are small files
@@ -41,22 +40,17 @@ class BucketMetrics:
         counts = groups.sum(is_small.astype(np.int64))
         return np.where(groups.lengths > 1, counts, 0)
 
-    @property
-    def _has_levels(self) -> bool:
-        schema = self.buckets.schema
-        return bool(schema.primary_keys) or schema.typed_options.get(CLUSTERING_INCREMENTAL)
-
     @cached_property
     def level0_files(self) -> Int64Array:
         """The number of files on level 0; 0 for tables without levels."""
-        if not self._has_levels:
+        if not self.buckets.schema.has_levels:
             return np.zeros(len(self.buckets), np.int64)
         return self.buckets.levels.level0_files
 
     @cached_property
     def level0_bytes(self) -> Int64Array:
         """The size of the files on level 0; 0 for tables without levels."""
-        if not self._has_levels:
+        if not self.buckets.schema.has_levels:
             return np.zeros(len(self.buckets), np.int64)
         files = self.buckets.groups.files
         return self.buckets.groups.sum(np.where(files.levels == 0, files.file_sizes, 0))
@@ -64,9 +58,9 @@ class BucketMetrics:
     @cached_property
     def sorted_runs(self) -> Int64Array:
         """The number of sorted runs that readers merge; 0 for buckets that are not merged."""
-        if not self.buckets.schema.primary_keys:
-            return np.zeros(len(self.buckets), np.int64)
-        return np.where(self.buckets.groups.buckets >= 0, self.buckets.levels.sorted_runs, 0)
+        runs = np.zeros(len(self.buckets), np.int64)
+        runs[self.buckets.is_merged] = self.buckets.take_merged().levels.sorted_runs
+        return runs
 
     @cached_property
     def deleted_rows(self) -> Int64Array:
@@ -90,9 +84,7 @@ class BucketMetrics:
 
         Raises :class:`CorruptFileError` if files of a level overlap.
         """
-        groups = self.buckets.groups
-        if self.buckets.schema.primary_keys:
-            self.buckets.take(np.flatnonzero(groups.buckets >= 0)).check_levels()
+        self.buckets.take_merged().check_levels()
         return int(self.sorted_runs.max(initial=0))
 
     @property

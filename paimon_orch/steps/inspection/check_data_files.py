@@ -92,12 +92,12 @@ class FileChecker:
             return
         rows = pa.Table.from_batches(batches)
         self._check_text(file, rows)
-        if schema.primary_keys:
+        if schema.system_fields:
             self._check_system_columns(file, rows)
         if entry.bucket == POSTPONE_BUCKET:
             # The rows are in arrival order, and the metadata has the keys of the first and last row.
             return
-        if schema.primary_keys:
+        if schema.key_fields:
             self._check_keys(file, rows, schema)
         self._check_statistics(entry, rows, schema)
         self._check_bucket_hash(entry, rows, schema)
@@ -204,7 +204,9 @@ class FileChecker:
                 self.findings.add("vector", state.version, text)
         if state.version.snapshot.commit_kind is not CommitKind.OVERWRITE:
             for name, before in self._previous_vectors.items():
-                if name in rows and name in vectors and not _is_subset(before, vectors[name]):
+                if name not in rows or name not in vectors:
+                    continue
+                if (before | vectors[name]).cardinality != vectors[name].cardinality:
                     text = f"deleted rows of {name} are live again in {state.version}"
                     self.findings.add("vector", state.version, text)
         self._previous_vectors = dict(vectors)
@@ -284,10 +286,6 @@ def _group_entries(state: SnapshotContents) -> Iterator[list[ManifestEntry]]:
     )
     for _, group in groupby(ordered, key=get_group):
         yield list(group)
-
-
-def _is_subset(vector: DeletionVector, other: DeletionVector) -> bool:
-    return (vector | other).cardinality == other.cardinality
 
 
 def _covers_statistics(expected: ColumnStats, actual: ColumnStats, column_type: DataType) -> bool:

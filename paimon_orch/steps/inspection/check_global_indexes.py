@@ -232,7 +232,8 @@ class GlobalIndexChecker:
                 self.findings.add("global-index", state.version, str(error))
                 return None
             count = get_row_range(entry).count
-            if _has_other_rows(content, count):
+            rows = np.sort(np.concatenate([content.positions, content.null_positions]))
+            if len(rows) and (rows[-1] >= count or (np.diff(rows) == 0).any()):
                 text = f"{entry.file_name} has a row several times, or rows out of its range"
                 self.findings.add("global-index", state.version, text)
                 return None
@@ -292,11 +293,6 @@ class GlobalIndexChecker:
                     f"{rows[mask][0]}"
                 )
                 self.findings.add("global-index", state.version, text)
-
-
-def _has_other_rows(content: SortedColumn, count: int) -> bool:
-    rows = np.sort(np.concatenate([content.positions, content.null_positions]))
-    return bool(len(rows)) and bool(rows[-1] >= count or (np.diff(rows) == 0).any())
 
 
 def _check_bounds(entry: IndexManifestEntry, content: SortedColumn) -> None:

@@ -28,7 +28,6 @@ from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.options.core_options import LOCAL_SORT_MAX_FILES, WRITE_BUFFER_SIZE
 from paimon_orch.format.row.row_kind import is_retract
 from paimon_orch.format.schema import KEY_PREFIX, VALUE_KIND
-from paimon_orch.format.types.data_types import Field
 from paimon_orch.merge.engine.merge_engine import create_merge_engine
 from paimon_orch.merge.sort.external_sort import ExternalSort
 from paimon_orch.merge.sort.key_order import KeyColumns, KeyOrderChecker
@@ -182,21 +181,18 @@ class DuplicateKeyFinder:
         self, number: int, file: DataFileMeta, batch_rows: int | None = None
     ) -> Iterator[pa.RecordBatch]:
         bucket = self._buckets[number]
+        names = {*self._names, *self._engine.sequence.names}
+        columns = [field for field in self._schema.fields if field.name in names]
         first = self._file_numbers[number, file.file_name] << _FILE_SHIFT
         for batch in self._reader.read(
             BucketFile(*bucket.bucket, file),
-            self._fields,
+            [*SYSTEM_FIELDS, *columns],
             bucket.deletions.get(file.file_name),
             positions=True,
             batch_rows=batch_rows,
         ):
             locations = to_arrow_array(to_numpy(batch.column(ROW_POSITION)) + first)
             yield batch.drop_columns(ROW_POSITION).append_column(_LOCATION, locations)
-
-    @property
-    def _fields(self) -> list[Field]:
-        names = {*self._names, *self._engine.sequence.names}
-        return [*SYSTEM_FIELDS, *(each for each in self._schema.fields if each.name in names)]
 
     def _compare(self, step: MergeBatch) -> None:
         """Add the duplicates of a batch."""

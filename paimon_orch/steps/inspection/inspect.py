@@ -27,7 +27,6 @@ from paimon_orch.steps.inspection.health import (
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.metadata.live_buckets import LiveBuckets
 from paimon_orch.table.scan.bucket_split import BucketSplit, check_cardinality
-from paimon_orch.table.scan.unseen_rows import Visibility
 from paimon_orch.table.table import Table
 from paimon_orch.table.table_state import TableState
 
@@ -162,7 +161,7 @@ class TableReport(Displayable):
             return self.physical_rows - self.deleted_rows
         groups = self.live.groups
         files = groups.files.take(groups.rows)
-        if self.schema.typed_options.should_skip_level0:
+        if self.schema.skips_level_0:
             files = files.take(np.flatnonzero(files.levels > 0))
         elif not self._has_single_levels:
             return None
@@ -186,7 +185,7 @@ class TableReport(Displayable):
         groups = self.live.groups
         files = groups.files.take(groups.rows)
         is_skipped = files.buckets < 0
-        if Visibility(self.schema).skips_level_0:
+        if self.schema.skips_level_0:
             is_skipped |= files.levels == 0
         return int(files.row_counts[is_skipped].sum())
 

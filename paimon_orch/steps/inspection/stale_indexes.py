@@ -32,17 +32,14 @@ def find_stale_indexes(state: TableState) -> Iterator[str]:
         if entry.global_index is not None
     ]
     if entries:
-        of_keys = [entry for entry in entries if state.schema.primary_keys]
-        yield from _find_stale_key_indexes(state, snapshot, of_keys)
-        if not state.schema.primary_keys:
-            yield from _find_rows_without_index(state, snapshot, entries)
+        has_keys = state.schema.primary_keys
+        find = _find_stale_key_indexes if has_keys else _find_rows_without_index
+        yield from find(state, snapshot, entries)
 
 
 def _find_stale_key_indexes(
     state: TableState, snapshot: Snapshot, entries: Sequence[IndexManifestEntry]
 ) -> Iterator[str]:
-    if not entries:
-        return
     buckets = plan_live_buckets(state, state.schema, snapshot, PartitionRequest())
     levels = {
         split.partition_bucket: group_by_level(split.files) for split in buckets.build_splits()

@@ -149,25 +149,21 @@ class AnalyzeResult(StepOutcome):
         rows = [
             [
                 name,
-                *map(
-                    _show,
-                    (
+                *(
+                    "" if value is None else str(value)
+                    for value in (
                         column.distinct_count,
                         column.null_count,
                         column.min,
                         column.max,
                         column.average_length,
                         column.max_length,
-                    ),
+                    )
                 ),
             ]
             for name, column in columns.items()
         ]
         return _HEADER, rows
-
-
-def _show(value: object) -> str:
-    return "" if value is None else str(value)
 
 
 def plan(table: Table, request: AnalyzeRequest) -> AnalyzePlan:

@@ -271,7 +271,7 @@ def run(shared: RescaleIo | None, unit: RescaleUnit) -> bytes:
     assert shared is not None
     schema = shared.factory.schema
     # Each key has only one row, so the files are written to the highest level.
-    level = schema.typed_options.num_levels - 1 if schema.primary_keys else 0
+    level = schema.top_level
     for split in unit.splits:
         shared.reader.check_rewritable(split.partition_bucket, split.files)
     with ExitStack() as written:

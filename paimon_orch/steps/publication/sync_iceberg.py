@@ -137,15 +137,11 @@ def commit(
         return IcebergSyncResult(plan=plan, status=plan.status)
     table.stores.iceberg.publish()
     status = _read_status(table)
-    return IcebergSyncResult(
-        plan=plan, status=status, published_snapshots=_count_new_snapshots(plan.status, status)
+    before, after = (
+        set() if each.metadata is None else each.metadata.manifest_lists
+        for each in (plan.status, status)
     )
-
-
-def _count_new_snapshots(before: IcebergStatus, after: IcebergStatus) -> int:
-    """Return the number of snapshots with a manifest list that readers did not see before."""
-    known = set() if before.metadata is None else before.metadata.manifest_lists
-    return 0 if after.metadata is None else len(after.metadata.manifest_lists - known)
+    return IcebergSyncResult(plan=plan, status=status, published_snapshots=len(after - before))
 
 
 SYNC_ICEBERG = build_metadata_step("publish Iceberg metadata of", plan, commit)

@@ -64,7 +64,7 @@ def find_older_values(
     Rows that a compaction has deleted by deletion vectors stay deleted.
     """
     schema, options = state.schema, state.schema.typed_options
-    if not missing or not schema.primary_keys or options.is_pk_clustering_override:
+    if not missing or not schema.has_runs_sorted_by_key:
         return ()
     lost: dict[PartitionBucket, list[DataFileMeta]] = {}
     for entry in missing:

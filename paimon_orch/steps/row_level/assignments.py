@@ -35,9 +35,8 @@ _OPERATIONS: Mapping[type[exp.Expr], Callable[[Any, Any], Any]] = {
 
 def list_fixed_columns(schema: TableSchema) -> list[str]:
     """Return the columns that determine a row's file and cannot be updated."""
-    keys = (*schema.primary_keys, *schema.partition_keys)
     bucket_keys = [] if schema.is_bucket_unaware else schema.bucket_key_fields
-    return list(dict.fromkeys((*keys, *(field.name for field in bucket_keys))))
+    return list(dict.fromkeys((*schema.identifying_names, *(field.name for field in bucket_keys))))
 
 
 def check_assignable(schema: TableSchema, names: Iterable[str]) -> None:

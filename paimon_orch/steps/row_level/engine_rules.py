@@ -96,20 +96,13 @@ def build_rows_to_write(schema: TableSchema, rows: pa.Table) -> Iterator[pa.Tabl
 def _build_updates(schema: TableSchema, changed: pa.Table, names: list[str]) -> pa.Table:
     # This raises an InputError if a row is changed more than once.
     group_rows_by_file([to_numpy(changed.column(ADDRESS_COLUMN))])
-    old = pa.table(
-        {
-            f.name: _cast_to_field(changed, OLD_VALUE_PREFIX + f.name, f.name, schema)
-            for f in schema.fields
-        }
-    )
+    columns = {}
+    for field in schema.fields:
+        column = changed.column(OLD_VALUE_PREFIX + field.name).combine_chunks()
+        columns[field.name] = convert_to_arrow_type(column, to_arrow_type(field.type))
     new = changed.select([VALUE_KIND.name, *schema.names])
-    updates = compute_update_rows(schema, old, new)
+    updates = compute_update_rows(schema, pa.table(columns), new)
     for name in names:
         if name not in updates.column_names:
             updates = updates.append_column(name, changed.column(name))
     return updates
-
-
-def _cast_to_field(rows: pa.Table, column_name: str, name: str, schema: TableSchema) -> pa.Array:
-    column = rows.column(column_name).combine_chunks()
-    return convert_to_arrow_type(column, to_arrow_type(schema.field(name).type))

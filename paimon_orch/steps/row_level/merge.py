@@ -237,7 +237,12 @@ class _Join:
         for rows in self._read_target():
             target_rows, source_rows = self._match(rows)
             matched[source_rows] = True
-            prefixed = rows.rename_columns([self._prefix(name) for name in rows.column_names])
+            prefixed = rows.rename_columns(
+                [
+                    name if name in (ADDRESS_COLUMN, ROW_ID.name) else f"{TARGET}.{name}"
+                    for name in rows.column_names
+                ]
+            )
             if self.rules.changes_matched:
                 joined = prefixed.take(to_arrow_array(target_rows))
                 for name in self.source.column_names:
@@ -295,9 +300,6 @@ class _Join:
         target_rows, source_rows = (to_numpy(pairs.column(side)) for side in (TARGET, SOURCE))
         order = np.lexsort((source_rows, target_rows))
         return target_rows[order], source_rows[order]
-
-    def _prefix(self, name: str) -> str:
-        return name if name in (ADDRESS_COLUMN, ROW_ID.name) else f"{TARGET}.{name}"
 
     def _change(
         self, rows: pa.Table, delete: pc.Expression | None, update: NewValues | None

@@ -91,7 +91,8 @@ def _compare_columns(
     comparison: type[exp.Expr], left_name: str, right_name: str, schema: TableSchema
 ) -> pc.Expression:
     types = [to_arrow_type(schema.field(name).type) for name in (left_name, right_name)]
-    _check_comparable(*types)
+    if pa.types.is_nested(types[0]) or not (types[0] == types[1] or all(map(is_number, types))):
+        raise UnsupportedError(f"values of {types[0]} and {types[1]} cannot be compared")
     compare, left, right = _COMPARISONS[comparison], pc.field(left_name), pc.field(right_name)
     if not any(map(pa.types.is_floating, types)):
         result: pc.Expression = compare(left, right)
@@ -115,11 +116,6 @@ def _cast_to_double(side: pc.Expression, kind: pa.DataType) -> pc.Expression:
     if pa.types.is_decimal(kind):
         side = side.cast(pa.string())  # Arrow's cast of decimals is not to the nearest number
     return side.cast(pa.float64(), safe=False)
-
-
-def _check_comparable(left: pa.DataType, right: pa.DataType) -> None:
-    if pa.types.is_nested(left) or not (left == right or (is_number(left) and is_number(right))):
-        raise UnsupportedError(f"values of {left} and {right} cannot be compared")
 
 
 def _widen_floats(schema: TableSchema) -> TableSchema:

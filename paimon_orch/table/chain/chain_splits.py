@@ -45,14 +45,14 @@ def check_chain_support(deltas: TableSchema, anchors: TableSchema) -> None:
 
     Raises :class:`InputError` or :class:`UnsupportedError`.
     """
-    if deltas.primary_keys != anchors.primary_keys:
+    delta_key, anchor_key = (", ".join(schema.primary_keys) for schema in (deltas, anchors))
+    if delta_key != anchor_key:
         raise InputError(
             "the branches of a chain table must have the same primary key, but the delta branch "
-            f"has ({', '.join(deltas.primary_keys)}), the snapshot branch "
-            f"({', '.join(anchors.primary_keys)})"
+            f"has ({delta_key}), the snapshot branch ({anchor_key})"
         )
     for schema in (deltas, anchors):
-        if schema.typed_options.is_pk_clustering_override or not schema.primary_keys:
+        if not schema.has_runs_sorted_by_key:
             raise UnsupportedError(
                 "chain tables without a primary key or with 'pk-clustering-override' = true are "
                 "not supported"

@@ -393,7 +393,10 @@ class SnapshotBuilder:
             return drop_deleted_entries(self._reader, self.writer, self._latest, self._schema)
         options, fully = self._schema.typed_options, self.changes.merge_manifests
         merger = ManifestMerger(self._reader, self.writer, options, force_full=fully)
-        if old is None or not _starts_with(before, old.before) or old.base == old.before:
+        if old is None or old.base == old.before:
+            return merger.run(before)
+        names = [meta.file_name for meta in before[: len(old.before)]]
+        if names != [meta.file_name for meta in old.before]:
             return merger.run(before)
         return merger.run_again(old.base, before[len(old.before) :])
 
@@ -452,8 +455,3 @@ class SnapshotBuilder:
         except (FileNotFoundError, CorruptFileError) as error:
             logger.warning("the new snapshot has no statistics: %s", error)
             return False
-
-
-def _starts_with(manifests: Sequence[ManifestFileMeta], first: Sequence[ManifestFileMeta]) -> bool:
-    names = [meta.file_name for meta in manifests[: len(first)]]
-    return names == [meta.file_name for meta in first]

@@ -118,19 +118,14 @@ def _delete_manifests(
         return
     manifests = _list_manifests(store, obsolete)
     neighbors = list(needed.values())
-    if not _have_several_timelines([*removed, *neighbors]):
+    ids = {item.manifest_list: item.id for item in (*removed, *neighbors)}
+    if len(ids) == len(set(ids.values())):  # not after a rollback, which repeats ids
         neighbors = _find_neighbors(obsolete, neighbors)
     used = _list_manifests(store, neighbors)
     for item in obsolete:
         store.delete(item.manifest_list)
     for path in manifests - used:
         store.delete(path)
-
-
-def _have_several_timelines(snapshots: Iterable[IcebergSnapshot]) -> bool:
-    """Return whether different snapshots have the same id, as after a rollback."""
-    lists = {item.manifest_list: item.id for item in snapshots}
-    return len(lists) > len(set(lists.values()))
 
 
 def _find_neighbors(

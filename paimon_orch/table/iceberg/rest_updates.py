@@ -122,11 +122,12 @@ def plan_updates(
     served: TableMetadata, published: IcebergMetadata, properties: Mapping[str, str]
 ) -> tuple[TableUpdate, ...]:
     """Return the changes of a table that :func:`can_extend` holds for; empty if there are none."""
+    changed = {k: v for k, v in properties.items() if served.properties.get(k) != v}
     return (
         *_plan_schemas(served, published),
         *_plan_snapshots(served, published),
         *_plan_tags(served, published),
-        *_plan_properties(served, properties),
+        *([SetPropertiesUpdate(updates=changed)] if changed else ()),
     )
 
 
@@ -187,8 +188,3 @@ def _plan_tags(served: TableMetadata, published: IcebergMetadata) -> list[TableU
 def _set_ref(name: str, kind: SnapshotRefType, snapshot_id: int) -> TableUpdate:
     value = {"ref-name": name, "type": kind, "snapshot-id": snapshot_id}
     return SetSnapshotRefUpdate.model_validate(value)
-
-
-def _plan_properties(served: TableMetadata, properties: Mapping[str, str]) -> list[TableUpdate]:
-    changed = {k: v for k, v in properties.items() if served.properties.get(k) != v}
-    return [SetPropertiesUpdate(updates=changed)] if changed else []

@@ -37,8 +37,7 @@ def find_visible_levels(schema: TableSchema) -> range:
         return ALL_LEVELS
     if publishes_vectors(schema):
         return range(1, ALL_LEVELS.stop)
-    top = schema.typed_options.num_levels - 1
-    return range(top, top + 1)
+    return range(schema.top_level, schema.top_level + 1)
 
 
 def describe_visible_levels(schema: TableSchema) -> str:

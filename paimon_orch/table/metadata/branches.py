@@ -152,15 +152,14 @@ class Branches:
 
     def _is_partially_created(self, paths: TablePaths, files: dict[str, bytes]) -> bool:
         """Return whether the creation of a branch was interrupted."""
-        existing = set(self._list_files(paths.branch_root))
+        existing = {
+            info.path
+            for info in walk(self.io, paths.branch_root)
+            if not info.is_dir and not info.name.endswith(".tmp")
+        }
         return existing < set(files) and all(
             self.io.read_bytes(path) == files[path] for path in existing
         )
-
-    def _list_files(self, directory: str) -> Iterator[str]:
-        for info in walk(self.io, directory):
-            if not info.is_dir and not info.name.endswith(".tmp"):
-                yield info.path
 
     def delete(self, name: str) -> None:
         """Delete a branch. Files that only it referred to are deleted as orphan files later."""

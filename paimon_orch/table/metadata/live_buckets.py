@@ -53,6 +53,15 @@ class LiveBuckets:
         """Return some of the buckets."""
         return replace(self, groups=self.groups.take(buckets))
 
+    @property
+    def is_merged(self) -> Mask:
+        """Return the buckets whose sorted runs readers merge by key: not the postponed ones."""
+        return (self.groups.buckets >= 0) & bool(self.schema.primary_keys)
+
+    def take_merged(self) -> "LiveBuckets":
+        """Return the buckets whose sorted runs readers merge by key."""
+        return self.take(np.flatnonzero(self.is_merged))
+
     def with_files(self, rows: Mask) -> "LiveBuckets":
         """Return the buckets with only some of their files, given as a mask of all files."""
         kept = rows[self.groups.rows]

@@ -163,6 +163,9 @@ def is_file_raw_convertible(
     """Return whether all rows of the file, except deleted ones, are rows of the table."""
     if schema.typed_options.get(DATA_EVOLUTION_ENABLED):
         return False
-    return not schema.primary_keys or (
-        is_raw_convertible(files, schema) and file.delete_row_count is not None
-    )
+    return is_raw_convertible(files, schema) and has_known_retracts((file,), schema)
+
+
+def has_known_retracts(files: Iterable[DataFileMeta], schema: TableSchema) -> bool:
+    """Return whether the retracts of all files are counted, which old releases do not do."""
+    return not schema.primary_keys or all(file.delete_row_count is not None for file in files)

@@ -14,6 +14,7 @@ from paimon_orch.table.scan.bucket_split import (
     BucketSplit,
     count_deleted_rows,
     count_visible_rows,
+    has_known_retracts,
 )
 from paimon_orch.table.scan.data_evolution import (
     find_anchor_file,
@@ -43,7 +44,7 @@ def count_rows(scan: "Scan") -> int:
 def _select_fields(scan: "Scan") -> tuple[Field, ...]:
     """Return the fields to read: a column that is small, or read in any case."""
     schema = scan.schema
-    names = [*schema.primary_keys, *schema.partition_keys]
+    names = [*schema.identifying_names]
     if scan.predicate is not None:
         names = [
             *(name for name in schema.names if name in collect_columns(scan.predicate)),
@@ -77,9 +78,7 @@ def _count_split(scan: "Scan", split: BucketSplit) -> int | None:
     schema = scan.schema
     if has_data_evolution(schema):
         return _count_row_ids(split)
-    if schema.primary_keys and any(file.delete_row_count is None for file in split.files):
-        return None  # old releases do not count the retracts of a file
-    return count_visible_rows(split, schema)
+    return count_visible_rows(split, schema) if has_known_retracts(split.files, schema) else None
 
 
 def _count_row_ids(split: BucketSplit) -> int | None:

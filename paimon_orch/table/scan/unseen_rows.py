@@ -40,12 +40,10 @@ class Visibility:
     @property
     def skips_level_0(self) -> bool:
         """Return whether level 0 is left out."""
-        options = self.schema.typed_options
-        if not self.schema.primary_keys or self.merge_level_0:
-            return False
         if self.merge_level_0 is None:
-            return options.should_skip_level0
-        return options.shows_compacted_rows
+            return self.schema.skips_level_0
+        is_merged = self.merge_level_0 or not self.schema.primary_keys
+        return not is_merged and self.schema.typed_options.shows_compacted_rows
 
     @property
     def can_merge_more(self) -> bool:

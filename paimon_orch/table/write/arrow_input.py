@@ -29,8 +29,9 @@ def to_arrow_table(rows: Any) -> pa.Table:
         if kind == "pandas.DataFrame":
             return pa.Table.from_pandas(rows, preserve_index=False)
         if hasattr(rows, "__arrow_c_stream__"):
-            if kind.startswith("polars."):
-                _refuse_object_columns(rows)
+            for name, dtype in dict(rows.schema).items() if kind.startswith("polars.") else ():
+                if str(dtype) == "Object":  # Polars exports the memory addresses of Python objects
+                    raise TypeError(f"column {name!r} contains Python objects")
             return pa.table(rows)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         reason = "; ".join(str(argument) for argument in error.args)
@@ -42,10 +43,3 @@ def to_arrow_table(rows: Any) -> pa.Table:
         f"rows must be a pyarrow.Table, or a data frame of pandas or Polars, not {kind}; nothing "
         "was written. Build one, for example pyarrow.Table.from_pylist(rows)"
     )
-
-
-def _refuse_object_columns(rows: Any) -> None:
-    """Refuse columns of Python objects: Polars exports their memory addresses."""
-    for name, kind in dict(rows.schema).items():
-        if str(kind) == "Object":
-            raise TypeError(f"column {name!r} contains Python objects")

@@ -39,7 +39,7 @@ def convert_rows(
     """
     columns = {field.name: _convert_column(rows, field, are_new=are_new) for field in schema.fields}
     kinds = None if row_kind is None else parse_row_kinds(rows.column(row_kind).combine_chunks())
-    if schema.primary_keys:
+    if VALUE_KIND in schema.system_fields:
         if kinds is None:
             kinds = to_arrow_array(np.full(rows.num_rows, int(kind), np.int8))
         _check_exact_keys(rows, columns, schema, is_retract(kinds))
@@ -57,8 +57,7 @@ def convert_rows(
 
 def _list_optional_columns(schema: TableSchema) -> list[str]:
     """Return the columns that rows need not have: nullable or with a default, not part of keys."""
-    required = schema.identifying_names
-    required |= {field.name for field in schema.bucket_key_fields}
+    required = schema.identifying_names | {field.name for field in schema.bucket_key_fields}
     required |= set(schema.typed_options.get(SEQUENCE_FIELD))
     return [
         field.name
@@ -162,7 +161,7 @@ def complete_rows_to_delete(rows: pa.Table, schema: TableSchema) -> pa.Table:
     ``sequence.field`` is missing.
     """
     sequence_fields = schema.typed_options.get(SEQUENCE_FIELD)
-    needed = dict.fromkeys((*schema.primary_keys, *schema.partition_keys, *sequence_fields))
+    needed = dict.fromkeys((*schema.identifying_names, *sequence_fields))
     missing = [name for name in needed if name not in rows.column_names]
     if missing:
         raise InputError(

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest.manifest_entry import ManifestEntry
-from paimon_orch.format.options.core_options import OVERWRITE_UPGRADE, PK_CLUSTERING_OVERRIDE
+from paimon_orch.format.options.core_options import OVERWRITE_UPGRADE
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.merge.sort.key_order import decode_key_bounds
 
@@ -30,7 +30,7 @@ def upgrade_after_overwrite(
     buckets: dict[PartitionBucket, list[ManifestEntry]] = {}
     for entry in entries:
         buckets.setdefault(entry.partition_bucket, []).append(entry)
-    top = schema.typed_options.num_levels - 1
+    top = schema.top_level
     upgraded = list[ManifestEntry]()
     for files in buckets.values():
         if len(files) > 1 and _has_overlap(files, schema):
@@ -41,11 +41,9 @@ def upgrade_after_overwrite(
 
 
 def _can_upgrade(entries: Sequence[ManifestEntry], schema: TableSchema) -> bool:
-    options = schema.typed_options
     return (
-        bool(schema.primary_keys)
-        and options.get(OVERWRITE_UPGRADE)
-        and not options.get(PK_CLUSTERING_OVERRIDE)
+        schema.has_runs_sorted_by_key
+        and schema.typed_options.get(OVERWRITE_UPGRADE)
         and all(entry.bucket >= 0 and entry.file.level == 0 for entry in entries)
     )
 

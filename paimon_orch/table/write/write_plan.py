@@ -51,7 +51,7 @@ class WritePlan:
         self, batches: Iterable[pa.RecordBatch], first_row: int | None = None
     ) -> Iterator[pa.Table]:
         """Convert rows; with ``first_row``, number rows of primary-key tables from this number."""
-        is_numbered = first_row is not None and bool(self.schema.primary_keys)
+        is_numbered = first_row is not None and SEQUENCE_NUMBER in self.schema.system_fields
         row_number = first_row or 0
         for batch in batches:
             rows = pa.Table.from_batches([batch])

@@ -13,7 +13,6 @@ from paimon_orch.safe_text import clean_line
 from paimon_orch.steps.inspection.doctor.doctor_findings import (
     DoctorFinding,
     DoctorReport,
-    ExaminedTable,
     Severity,
 )
 
@@ -85,18 +84,13 @@ def _build_plots(report: DoctorReport) -> Iterable[str]:
     bars = [(rule.value, count, f"{count:,}", _COLORS[severities[rule]]) for rule, count in rules]
     yield from _build_plot("Findings by rule", bars)
     largest = sorted(report.tables, key=lambda table: -table.bytes)[:_MAX_BARS]
+    colors = {each.table: _COLORS[each.severity] for each in reversed(report.findings)}
     tables = [
-        (table.name, table.bytes, format_size(table.bytes), _find_color(table, report.findings))
+        (table.name, table.bytes, format_size(table.bytes), colors.get(table.name, _SOUND_COLOR))
         for table in largest
         if table.bytes
     ]
     yield from _build_plot("Largest tables, by their worst finding", tables)
-
-
-def _find_color(table: ExaminedTable, findings: Sequence[DoctorFinding]) -> str:
-    """Return the color of a table's first finding, which is the most important one."""
-    own = (_COLORS[finding.severity] for finding in findings if finding.table == table.name)
-    return next(own, _SOUND_COLOR)
 
 
 def _build_plot(title: str, bars: Sequence[tuple[str, int, str, str]]) -> Iterable[str]:

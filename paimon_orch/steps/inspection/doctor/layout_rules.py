@@ -3,8 +3,6 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from paimon_orch.errors import (
     CorruptFileError,
 )
@@ -76,9 +74,9 @@ def check_layout(
 def _describe_problem(context: RuleContext, report: TableReport, problem: str) -> DoctorFinding:
     """Return the finding of files that contradict each other."""
     rule, command = DoctorRule.INCONSISTENT_METADATA, None
-    if report.live is not None and report.schema.primary_keys:
+    if report.live is not None:
         try:
-            report.live.take(np.flatnonzero(report.live.groups.buckets >= 0)).check_levels()
+            report.live.take_merged().check_levels()
         except CorruptFileError:
             rule, command = DoctorRule.OVERLAPPING_FILES, "repair"
             problem += ": compactions fail, and readers may see several rows of a key"

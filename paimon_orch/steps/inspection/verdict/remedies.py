@@ -33,7 +33,6 @@ from paimon_orch.steps.inspection.health_metrics import (
 from paimon_orch.steps.inspection.inspect import TableReport
 from paimon_orch.steps.maintenance import compact_manifests, rewrite_file_index
 from paimon_orch.steps.maintenance.rewrite_file_index import RewriteFileIndexRequest
-from paimon_orch.table.scan.unseen_rows import Visibility
 from paimon_orch.table.table import Table
 from paimon_orch.table.table_state import TableState
 
@@ -65,13 +64,12 @@ class ScanCost(Displayable):
     @classmethod
     def of(cls, health: TableHealth, schema: TableSchema, vector_files: int) -> "ScanCost":
         """Return the cost of a table with these metrics."""
-        skips_level_0 = Visibility(schema).skips_level_0
         return cls(
-            files=health.files - (health.level0_files if skips_level_0 else 0),
-            bytes=health.bytes - (health.level0_bytes if skips_level_0 else 0),
+            files=health.files - (health.level0_files if schema.skips_level_0 else 0),
+            bytes=health.bytes - (health.level0_bytes if schema.skips_level_0 else 0),
             manifests=health.manifests,
             vector_files=vector_files if health.deleted_ratio else 0,
-            max_sorted_runs=0 if skips_level_0 else health.max_sorted_runs,
+            max_sorted_runs=0 if schema.skips_level_0 else health.max_sorted_runs,
         )
 
 
