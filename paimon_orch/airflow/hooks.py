@@ -9,6 +9,7 @@ from paimon_orch.airflow.provider import CONNECTION_TYPE, build_form
 from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.errors import NotFoundError, PaimonError
 from paimon_orch.format.display import format_count
+from paimon_orch.format.options.secret_options import hide_secrets
 from paimon_orch.safe_text import clean_line
 from paimon_orch.table.table import Table
 
@@ -73,14 +74,17 @@ class PaimonHook(BaseHook):
         return True
 
     def get_table_schema(self, table: str) -> dict[str, Any]:
-        """Return the columns, the keys and the options of a table as JSON values."""
+        """Return the columns, the keys and the options of a table as JSON values.
+
+        Credentials are masked, because a task keeps what it returns.
+        """
         schema = self.load_table(table).load().schema
         return {
             "id": schema.id,
             "columns": [{"name": field.name, "type": str(field.type)} for field in schema.fields],
             "partition_keys": list(schema.partition_keys),
             "primary_keys": list(schema.primary_keys),
-            "options": dict(schema.options),
+            "options": hide_secrets(schema.options),
             "comment": schema.comment,
         }
 

@@ -13,13 +13,15 @@ from airflow.sdk import BaseHook, Connection
 from paimon_orch import Catalog, InputError, NotFoundError
 from paimon_orch.airflow.catalog_connection import open_connection
 from paimon_orch.airflow.hooks import PaimonHook
+from paimon_orch.table.schema_change.schema_changes import SetOption
 from paimon_orch.table.table import Table
 
 
 def test_the_hook_lists_tables_and_describes_one(
-    orders: Table, upsert: Callable[..., None]
+    catalog: Catalog, orders: Table, upsert: Callable[..., None]
 ) -> None:
     upsert(orders, "2026-01-01")
+    catalog.alter_table("lake.orders", [SetOption("s3.secret-key", "hidden-key-1")])
     hook = PaimonHook()
 
     assert hook.list_namespaces() == ["lake"]
@@ -29,6 +31,7 @@ def test_the_hook_lists_tables_and_describes_one(
     schema, [snapshot] = hook.get_table_schema("lake.orders"), hook.get_snapshots("lake.orders")
     assert [column["name"] for column in schema["columns"]] == ["dt", "id", "amount"]
     assert schema["partition_keys"] == ["dt"]
+    assert schema["options"]["s3.secret-key"] == "***"
     assert snapshot["snapshot_id"] == 1
     assert snapshot["commit_kind"] == "APPEND"
     json.dumps([schema, snapshot])
