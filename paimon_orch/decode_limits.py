@@ -82,6 +82,25 @@ def check_batch_bytes(needed_bytes: float, stored_bytes: int, content: str) -> N
     _check_limit(needed_bytes, get_allowed_batch_bytes(stored_bytes), stored_bytes, content)
 
 
+class DecodeBudget:
+    """The memory that all parts of one file may need that are decoded.
+
+    Limits of each part do not limit a file, in which many names can stand for the same bytes.
+    """
+
+    def __init__(self, stored_bytes: int) -> None:
+        self._stored_bytes, self._needed_bytes = stored_bytes, 0
+
+    def spend(self, needed_bytes: int, content: str) -> None:
+        """Raise ``ValueError`` if one more part exceeds the budget.
+
+        ``content`` describes the part.
+        """
+        self._needed_bytes += needed_bytes
+        content = f"{content} besides other parts of the file"
+        check_batch_bytes(self._needed_bytes, self._stored_bytes, content)
+
+
 def _check_limit(needed_bytes: float, allowed: int, stored_bytes: int, content: str) -> None:
     if needed_bytes > allowed:
         raise build_limit_error(content, allowed, stored_bytes)
