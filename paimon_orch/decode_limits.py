@@ -17,6 +17,7 @@ _MIN_BATCH_ROWS = 1_024
 _MAX_WHOLE_FILE_BYTES = 1 << 30
 _BASE_BYTES, _BYTES_PER_STORED_BYTE = 512 << 20, 5_000
 _SMALL_FILE_BYTES, _MAX_SMALL_FILE_GROWTH = 1 << 20, 384 << 20
+_MAX_NAMES = 8 << 20
 _BASE_DECOMPRESSED_BYTES, _MAX_COMPRESSION = 256 << 20, 256
 
 
@@ -133,6 +134,19 @@ def check_nesting(depth: int) -> None:
     """Raise ``ValueError`` for types or values that are nested too deeply."""
     if depth > MAX_NESTING:
         raise ValueError(f"more than {MAX_NESTING} types or values are nested in each other")
+
+
+def check_names(count: int) -> None:
+    """Raise ``ValueError`` for too many names in the metadata of variants that are read at once.
+
+    Each name is an object, however few bytes its file has for it.
+    """
+    limit = int(_read_factor() * _MAX_NAMES)
+    if count > limit:
+        raise DecodeLimitError(
+            f"the metadata of variants that are read at once has {count} names, but at most {limit} "
+            f"are decoded; the environment variable {LIMIT_FACTOR_VARIABLE} multiplies this limit"
+        )
 
 
 def _read_factor() -> float:

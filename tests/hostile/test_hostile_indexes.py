@@ -18,7 +18,7 @@ from support.tables import new_table, rows_of, table_of
 from support.tables_with_deletion_vectors import EXECUTOR
 
 from paimon_orch.decode_limits import DecodeBudget, check_row_count
-from paimon_orch.errors import CorruptFileError, wrap_decode_errors
+from paimon_orch.errors import CorruptFileError, DecodeLimitError, wrap_decode_errors
 from paimon_orch.files.parquet.thrift_compact import STRUCT, ValueSpan, find_values
 from paimon_orch.format.bytes.varint import encode_varint
 from paimon_orch.format.deletion_vector import (
@@ -46,6 +46,7 @@ from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.orc.orc_metadata import OrcStripe, OrcTail
 from paimon_orch.format.types.data_types import AtomicType, TypeRoot
 from paimon_orch.format.types.predicate import Leaf, Operator
+from paimon_orch.format.variant.shredding import TYPED_VALUE, assemble_variants
 from paimon_orch.format.variant.value import decode_value, to_json_text
 from paimon_orch.steps import check, compact, delete
 from paimon_orch.steps.inspection.inspect import inspect
@@ -265,6 +266,29 @@ def test_members_of_a_variant_do_not_repeat_a_long_name_without_limit() -> None:
             return len(to_json_text(value + starts + member * 20_000, metadata))
 
     assert "characters of JSON" in refuse(decode)
+
+
+def encode_empty_names(count: int, number: int) -> bytes:
+    """Return metadata whose names are empty, and whose last bytes differ by ``number``."""
+    return b"\xc1" + struct.pack("<I", count) + bytes(4 * (count + 1)) + struct.pack("<I", number)
+
+
+@pytest.mark.parametrize(("count", "rows"), [(1 << 23, 1), (30_000, 280)])
+def test_names_of_variants_are_limited_although_they_have_no_bytes(count: int, rows: int) -> None:
+    typed = pa.array([1] * rows, pa.int64())
+    metadata = pa.array([encode_empty_names(count + 1, number) for number in range(rows)])
+    column = pa.StructArray.from_arrays([metadata, typed], ["metadata", TYPED_VALUE])
+
+    def assemble() -> int:
+        with wrap_decode_errors(FILE):
+            return len(assemble_variants(column))
+
+    assert "names, but at most 8388608 are decoded" in refuse(assemble)
+
+
+def test_names_of_a_single_variant_are_limited() -> None:
+    with pytest.raises(DecodeLimitError, match="has 8388609 names"):
+        decode_value(b"\0", encode_empty_names((1 << 23) + 1, 0))
 
 
 def field(number: int, value: bytes | int) -> bytes:
