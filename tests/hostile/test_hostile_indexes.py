@@ -198,6 +198,21 @@ def test_a_small_index_of_gigabytes_is_refused(name: str, *, is_query: bool) -> 
     assert message in refuse(read)
 
 
+def test_an_index_file_has_one_entry(tmp_path: Path) -> None:
+    table = table_with_vector(tmp_path, DeletionVector.of([1]))
+
+    def repeat(entries: list[IndexManifestEntry]) -> Sequence[IndexManifestEntry]:
+        [entry] = entries
+        [stored] = entry.ranges or ()
+        others = (replace(stored, data_file=f"data-{number}.parquet") for number in range(3_000))
+        return [entry, *(replace(entry, ranges=(other,)) for other in others)]
+
+    edit_index(table, 2, repeat)
+    for action in (lambda: rows_of(table), lambda: compact(table, EXECUTOR)):
+        with pytest.raises(CorruptFileError, match="has different entries in the index manifest"):
+            action()
+
+
 def test_data_files_do_not_share_the_bytes_of_a_deletion_vector() -> None:
     data, [stored] = encode_deletion_vector_file({"a": DeletionVector.of(range(0, 9_000, 2))})
     ranges = [replace(stored, data_file=str(number)) for number in range(3)]
