@@ -3,8 +3,10 @@
 See docs/storage.md#limits-of-decoders.
 """
 
+import errno
 import math
 import os
+from typing import IO
 
 from paimon_orch.errors import CorruptFileError, DecodeLimitError, InputError
 
@@ -18,6 +20,7 @@ _MAX_WHOLE_FILE_BYTES = 1 << 30
 _BASE_BYTES, _BYTES_PER_STORED_BYTE = 512 << 20, 5_000
 _SMALL_FILE_BYTES, _MAX_SMALL_FILE_GROWTH = 1 << 20, 384 << 20
 _MAX_NAMES = 8 << 20
+_MAX_EXTENTS = 1_000
 _BASE_DECOMPRESSED_BYTES, _MAX_COMPRESSION = 256 << 20, 256
 
 
@@ -105,6 +108,43 @@ class DecodeBudget:
 def _check_limit(needed_bytes: float, allowed: int, stored_bytes: int, content: str) -> None:
     if needed_bytes > allowed:
         raise build_limit_error(content, allowed, stored_bytes)
+
+
+def check_read(size: int, content: str) -> None:
+    """Raise ``ValueError`` for a part of a file that is too large to be read into memory at once.
+
+    ``content`` describes what the file declares.
+    """
+    limit = get_max_whole_file_bytes()
+    if size > limit:
+        raise DecodeLimitError(
+            f"{content}, but at most {limit} are read at once; the environment variable "
+            f"{LIMIT_FACTOR_VARIABLE} multiplies this limit"
+        )
+
+
+def measure_stored_bytes(source: IO[bytes], size: int) -> int:
+    """Return the size of an open file without its holes, on which no limit may depend.
+
+    A sparse file on a disk has any size for free.
+    """
+    try:
+        descriptor = source.fileno()
+        position = os.lseek(descriptor, 0, os.SEEK_CUR)
+    except (AttributeError, OSError):  # a file of a store, or in memory
+        return size
+    stored = end = 0
+    try:
+        for _ in range(_MAX_EXTENTS):
+            start = os.lseek(descriptor, end, os.SEEK_DATA)
+            end = os.lseek(descriptor, start, os.SEEK_HOLE)
+            stored += end - start
+    except OSError as error:
+        if error.errno != errno.ENXIO:  # there is no more data
+            return size
+    finally:
+        os.lseek(descriptor, position, os.SEEK_SET)
+    return stored
 
 
 def check_row_count(row_count: int, file_size: int, path: str) -> None:

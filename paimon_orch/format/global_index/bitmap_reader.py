@@ -60,7 +60,7 @@ class BitmapReader:
 
     def __init__(self, source: ByteSource, data_type: AtomicType, row_count: int) -> None:
         self._source, self._type, self._row_count = source, data_type, row_count
-        self._budget = DecodeBudget(source.length)
+        self._budget = DecodeBudget(source.stored_bytes)
         footer = source.bytes(source.length - _FOOTER_BYTES, _FOOTER_BYTES)
         (*places, _, version, magic) = unpack(_FOOTER, footer)
         if magic != BITMAP_MAGIC:

@@ -37,7 +37,7 @@ class BTreeReader:
 
     def __init__(self, source: ByteSource, data_type: AtomicType, row_count: int) -> None:
         self._source, self._type, self._row_count = source, data_type, row_count
-        self._budget = DecodeBudget(source.length)
+        self._budget = DecodeBudget(source.stored_bytes)
         footer = source.bytes(source.length - _FOOTER_BYTES, _FOOTER_BYTES)
         *_, index_offset, index_size, null_offset, null_size, version, magic = unpack(
             _FOOTER, footer
