@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -172,7 +172,7 @@ def build_repeated_rows() -> bytes:
     return rows * keys + block + directory + struct.pack(">qiqiqiiii", *footer)
 
 
-INDEX_BOMBS = {
+INDEX_BOMBS: dict[str, tuple[Callable[[], bytes], type[BitmapReader | BTreeReader], str]] = {
     "repeated entries": (build_repeated_entries, BitmapReader, "declares 524288004 bytes"),
     "short entries": (build_short_entries, BTreeReader, "declares 524288005 bytes"),
     "repeated rows": (build_repeated_rows, BitmapReader, "a bitmap has 20000000 rows"),

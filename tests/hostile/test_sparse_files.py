@@ -151,7 +151,7 @@ def build_btree(block: bytes, hole: int) -> list[Part]:
 
 def build_index_bomb() -> bytes:
     content = bytes(500 * MIB) + struct.pack("<iB", 1, 0)
-    return encode_varint(len(content)) + pa.compress(content, "zstd", asbytes=True) + b"\1"
+    return encode_varint(len(content)) + bytes(pa.compress(content, "zstd", asbytes=True)) + b"\1"
 
 
 def build_index_of_a_hole() -> bytes:
