@@ -3,8 +3,10 @@
 See docs/storage.md#limits-of-decoders.
 """
 
+import errno
 import math
 import os
+from typing import IO
 
 from paimon_orch.errors import CorruptFileError, DecodeLimitError, InputError
 
@@ -17,6 +19,8 @@ _MIN_BATCH_ROWS = 1_024
 _MAX_WHOLE_FILE_BYTES = 1 << 30
 _BASE_BYTES, _BYTES_PER_STORED_BYTE = 512 << 20, 5_000
 _SMALL_FILE_BYTES, _MAX_SMALL_FILE_GROWTH = 1 << 20, 384 << 20
+_MAX_NAMES = 8 << 20
+_MAX_EXTENTS = 1_000
 _BASE_DECOMPRESSED_BYTES, _MAX_COMPRESSION = 256 << 20, 256
 
 
@@ -82,9 +86,65 @@ def check_batch_bytes(needed_bytes: float, stored_bytes: int, content: str) -> N
     _check_limit(needed_bytes, get_allowed_batch_bytes(stored_bytes), stored_bytes, content)
 
 
+class DecodeBudget:
+    """The memory that all parts of one file may need that are decoded.
+
+    Limits of each part do not limit a file, in which many names can stand for the same bytes.
+    """
+
+    def __init__(self, stored_bytes: int) -> None:
+        self._stored_bytes, self._needed_bytes = stored_bytes, 0
+
+    def spend(self, needed_bytes: int, content: str) -> None:
+        """Raise ``ValueError`` if one more part exceeds the budget.
+
+        ``content`` describes the part.
+        """
+        self._needed_bytes += needed_bytes
+        content = f"{content} besides other parts of the file"
+        check_batch_bytes(self._needed_bytes, self._stored_bytes, content)
+
+
 def _check_limit(needed_bytes: float, allowed: int, stored_bytes: int, content: str) -> None:
     if needed_bytes > allowed:
         raise build_limit_error(content, allowed, stored_bytes)
+
+
+def check_read(size: int, content: str) -> None:
+    """Raise ``ValueError`` for a part of a file that is too large to be read into memory at once.
+
+    ``content`` describes what the file declares.
+    """
+    limit = get_max_whole_file_bytes()
+    if size > limit:
+        raise DecodeLimitError(
+            f"{content}, but at most {limit} are read at once; the environment variable "
+            f"{LIMIT_FACTOR_VARIABLE} multiplies this limit"
+        )
+
+
+def measure_stored_bytes(source: IO[bytes], size: int) -> int:
+    """Return the size of an open file without its holes, on which no limit may depend.
+
+    A sparse file on a disk has any size for free.
+    """
+    try:
+        descriptor = source.fileno()
+        position = os.lseek(descriptor, 0, os.SEEK_CUR)
+    except (AttributeError, OSError):  # a file of a store, or in memory
+        return size
+    stored = end = 0
+    try:
+        for _ in range(_MAX_EXTENTS):
+            start = os.lseek(descriptor, end, os.SEEK_DATA)
+            end = os.lseek(descriptor, start, os.SEEK_HOLE)
+            stored += end - start
+    except OSError as error:
+        if error.errno != errno.ENXIO:  # there is no more data
+            return size
+    finally:
+        os.lseek(descriptor, position, os.SEEK_SET)
+    return stored
 
 
 def check_row_count(row_count: int, file_size: int, path: str) -> None:
@@ -114,6 +174,19 @@ def check_nesting(depth: int) -> None:
     """Raise ``ValueError`` for types or values that are nested too deeply."""
     if depth > MAX_NESTING:
         raise ValueError(f"more than {MAX_NESTING} types or values are nested in each other")
+
+
+def check_names(count: int) -> None:
+    """Raise ``ValueError`` for too many names in the metadata of variants that are read at once.
+
+    Each name is an object, however few bytes its file has for it.
+    """
+    limit = int(_read_factor() * _MAX_NAMES)
+    if count > limit:
+        raise DecodeLimitError(
+            f"the metadata of variants that are read at once has {count} names, but at most {limit} "
+            f"are decoded; the environment variable {LIMIT_FACTOR_VARIABLE} multiplies this limit"
+        )
 
 
 def _read_factor() -> float:

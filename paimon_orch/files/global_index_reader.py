@@ -13,6 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
+from paimon_orch.decode_limits import measure_stored_bytes
 from paimon_orch.errors import CorruptFileError, UnsupportedError, wrap_decode_errors
 from paimon_orch.format.arrays import Positions
 from paimon_orch.format.file_index.container import ByteSource
@@ -72,7 +73,8 @@ def open_global_index(
             source.seek(position)
             return source.read(count)
 
-        content = ByteSource(read, size)
+        stored = measure_stored_bytes(source, size)
+        content = ByteSource(read, size, stored_bytes=stored)
         if size <= _WHOLE_FILE_BYTES:
             content = ByteSource.of(content.bytes())
         rows = meta.row_range_end - meta.row_range_start + 1

@@ -21,7 +21,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import orc
 
-from paimon_orch.decode_limits import build_limit_error, fit_batch_rows, get_allowed_batch_bytes
+from paimon_orch.decode_limits import (
+    build_limit_error,
+    fit_batch_rows,
+    get_allowed_batch_bytes,
+    measure_stored_bytes,
+)
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.files.nested_arrays import (
     build_map_entries,
@@ -155,7 +160,7 @@ class OrcFileReader:
         with self._source.reraise_failure():
             check_postscript(self._source)
             self._file = orc.ORCFile(self._source)
-        self._size = source.seek(0, os.SEEK_END)
+        self._size = measure_stored_bytes(source, source.seek(0, os.SEEK_END))
         self._tail.check_types()
         self._types = {field.name: field.type for field in fields}
         self.num_rows: int | None = self._file.nrows

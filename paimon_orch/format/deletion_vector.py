@@ -7,7 +7,7 @@ See docs/format/deletion-vectors.md.
 
 import struct
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -174,7 +174,7 @@ def encode_deletion_vector_file(
 
 
 def decode_deletion_vector_file(
-    data: bytes, ranges: Iterable[DeletionVectorRange], path: str
+    data: bytes, ranges: Sequence[DeletionVectorRange], path: str
 ) -> dict[str, DeletionVector]:
     """Return the deletion vectors of an index file by data file; checksums are verified."""
     if data[:1] != bytes([FILE_VERSION]):
@@ -182,6 +182,12 @@ def decode_deletion_vector_file(
             path,
             f"the first byte of a deletion vector file must be {FILE_VERSION}, its version, but "
             f"is {data[0] if data else 'missing'}",
+        )
+    total = sum(entry.length for entry in ranges)
+    if total > len(data):  # many data files could share a few bytes
+        raise CorruptFileError(
+            path,
+            f"has {len(ranges)} deletion vectors of {total} bytes, but the file has {len(data)}",
         )
     return {entry.data_file: decode_deletion_vector(data, entry, path) for entry in ranges}
 

@@ -10,7 +10,7 @@ from io import BufferedWriter, FileIO
 from typing import IO, TYPE_CHECKING, Self, TypeVar
 from uuid import uuid4
 
-from paimon_orch.decode_limits import check_whole_file
+from paimon_orch.decode_limits import check_whole_file, measure_stored_bytes
 from paimon_orch.errors import (
     CorruptFileError,
     FileNotCreatedError,
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 T = TypeVar("T")
+
+_MAX_HOLES = 128 << 10
 
 
 class LocalFileIO:
@@ -112,7 +114,10 @@ class LocalFileIO:
         """Return the whole content."""
         with self.open_input(path) as file:
             # a sparse file of any size needs almost no space on the disk
-            check_whole_file(os.fstat(file.fileno()).st_size, path)
+            size = os.fstat(file.fileno()).st_size
+            check_whole_file(size, path)
+            if size > _MAX_HOLES and size - measure_stored_bytes(file, size) > _MAX_HOLES:
+                raise CorruptFileError(path, "is sparse, as no writer of metadata leaves a file")
             return file.read()
 
     def create(self, path: str, data: bytes) -> bool:

@@ -107,6 +107,17 @@ def test_the_dag_of_the_page_compacts_the_due_partitions(airflow: Airflow, order
     }
 
 
+def test_names_of_due_partitions_are_not_rendered_as_templates(
+    airflow: Airflow, orders: Table
+) -> None:
+    upsert(orders, "{{ 6 * 7 }}", "{% raw %}{# {{", "{", "{{ conn.paimon_default.host }}")
+
+    states = run_dag(airflow, save_example(airflow, "maintain_orders"))
+
+    assert set(states.values()) == {"success"}
+    assert orders.scan().rows_not_visible == 0
+
+
 def test_the_dag_of_a_catalog_maintains_the_selected_tables(
     airflow: Airflow, orders: Table, tmp_path: Path
 ) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyroaring import BitMap
@@ -16,23 +17,43 @@ from support.limited_process import refuse, run_limited
 from support.tables import new_table, rows_of, table_of
 from support.tables_with_deletion_vectors import EXECUTOR
 
-from paimon_orch.decode_limits import check_row_count
-from paimon_orch.errors import CorruptFileError, wrap_decode_errors
+from paimon_orch.decode_limits import DecodeBudget, check_row_count
+from paimon_orch.errors import CorruptFileError, DecodeLimitError, wrap_decode_errors
 from paimon_orch.files.parquet.thrift_compact import STRUCT, ValueSpan, find_values
-from paimon_orch.format.deletion_vector import DeletionVector, encode_deletion_vector_file
+from paimon_orch.format.bytes.varint import encode_varint
+from paimon_orch.format.deletion_vector import (
+    DeletionVector,
+    decode_deletion_vector_file,
+    encode_deletion_vector_file,
+)
+from paimon_orch.format.file_index.batch_evaluation import evaluate_batch
 from paimon_orch.format.file_index.bitmap import BitmapIndex
-from paimon_orch.format.file_index.container import ByteSource
-from paimon_orch.format.global_index.index_blocks import decode_bitmap64, read_block
+from paimon_orch.format.file_index.container import ByteSource, encode_container
+from paimon_orch.format.file_index.index_keys import encode_column
+from paimon_orch.format.file_index.index_query import IndexFilter, StoredColumn
+from paimon_orch.format.file_index.range_bitmap import encode_range_bitmap_index
+from paimon_orch.format.global_index.bitmap_file import BITMAP_MAGIC
+from paimon_orch.format.global_index.bitmap_reader import BitmapReader
+from paimon_orch.format.global_index.btree_file import BTREE_MAGIC
+from paimon_orch.format.global_index.btree_reader import BTreeReader
+from paimon_orch.format.global_index.index_blocks import (
+    decode_bitmap64,
+    encode_bitmap64,
+    read_block,
+)
+from paimon_orch.format.global_index.key_ranges import KeyRange
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.orc.orc_metadata import OrcStripe, OrcTail
 from paimon_orch.format.types.data_types import AtomicType, TypeRoot
-from paimon_orch.format.types.predicate import Operator
+from paimon_orch.format.types.predicate import Leaf, Operator
+from paimon_orch.format.variant.shredding import TYPED_VALUE, assemble_variants
 from paimon_orch.format.variant.value import decode_value, to_json_text
 from paimon_orch.steps import check, compact, delete
 from paimon_orch.steps.inspection.inspect import inspect
 from paimon_orch.table.table import Table
 
 FILE = "t/index/index-1"
+BIGINT = AtomicType(True, TypeRoot.BIGINT)
 
 
 def table_with_vector(root: Path, vector: DeletionVector) -> Table:
@@ -94,7 +115,7 @@ def test_more_deleted_rows_than_rows_are_not_counted(tmp_path: Path) -> None:
 def decode_bitmap(data: bytes, limit: int) -> int:
     """Return the number of positions of a 64-bit bitmap."""
     with wrap_decode_errors(FILE):
-        return len(decode_bitmap64(data, limit))
+        return len(decode_bitmap64(data, limit, DecodeBudget(len(data))))
 
 
 @pytest.mark.slow
@@ -112,9 +133,105 @@ def test_a_block_of_a_global_index_is_not_decompressed_to_any_size() -> None:
 
     def read() -> int:
         with wrap_decode_errors(FILE):
-            return len(read_block(ByteSource.of(data), 0, len(block)))
+            return len(read_block(ByteSource.of(data), 0, len(block), DecodeBudget(len(data))))
 
     assert "declares 34359738367 bytes" in refuse(read)
+
+
+def build_block(content: bytes) -> bytes:
+    """Return a compressed block with its trailer."""
+    block = encode_varint(len(content)) + bytes(pa.compress(content, codec="zstd", asbytes=True))
+    return block + b"\1" + struct.pack("<I", zlib.crc32(block + b"\1"))
+
+
+def build_repeated_entries() -> bytes:
+    """Return a bitmap file of 16 KB whose directory has 170 million entries."""
+    size = 500 << 20
+    block = build_block(encode_varint(size // 3) + bytes(size))
+    return block + struct.pack(">qiqiqiiii", *[0] * 5, len(block) - 5, 1, 1, BITMAP_MAGIC)
+
+
+def build_short_entries() -> bytes:
+    """Return a btree file of 16 KB whose index has 500 million entries of one byte."""
+    block = build_block(bytes(500 << 20) + struct.pack("<iB", 1, 0))
+    return block + struct.pack("<qiqqiqiii", *[0] * 4, len(block) - 5, 0, 0, 1, BTREE_MAGIC)
+
+
+def build_repeated_rows() -> bytes:
+    """Return a bitmap file of 900 KB in which each of 200 keys has 20 million rows."""
+    keys, rows = 200, encode_bitmap64(np.arange(20_000_000))
+    entries = encode_varint(keys) + b"".join(
+        encode_varint(8) + struct.pack("<q", key) + encode_varint(key * len(rows))
+        + encode_varint(len(rows))
+        for key in range(keys)
+    )  # fmt: skip
+    block, offset = build_block(entries), keys * len(rows)
+    places = encode_varint(offset) + encode_varint(len(block) - 5)
+    directory = build_block(encode_varint(1) + encode_varint(8) + bytes(8) + places)
+    footer = (0, len(rows), 0, 0, offset + len(block), len(directory) - 5, keys, 1, BITMAP_MAGIC)
+    return rows * keys + block + directory + struct.pack(">qiqiqiiii", *footer)
+
+
+INDEX_BOMBS: dict[str, tuple[Callable[[], bytes], type[BitmapReader | BTreeReader], str]] = {
+    "repeated entries": (build_repeated_entries, BitmapReader, "declares 524288004 bytes"),
+    "short entries": (build_short_entries, BTreeReader, "declares 524288005 bytes"),
+    "repeated rows": (build_repeated_rows, BitmapReader, "a bitmap has 20000000 rows"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", INDEX_BOMBS)
+@pytest.mark.parametrize("is_query", [True, False])
+def test_a_small_index_of_gigabytes_is_refused(name: str, *, is_query: bool) -> None:
+    build, open_index, message = INDEX_BOMBS[name]
+    data = build()
+    assert len(data) < 1 << 20
+
+    def read() -> None:
+        with wrap_decode_errors(FILE):
+            reader = open_index(ByteSource.of(data), BIGINT, 1 << 40)
+            if is_query:
+                reader.find_rows([KeyRange(low=0)])
+            else:
+                reader.read_column()
+
+    assert message in refuse(read)
+
+
+def test_an_index_file_has_one_entry(tmp_path: Path) -> None:
+    table = table_with_vector(tmp_path, DeletionVector.of([1]))
+
+    def repeat(entries: list[IndexManifestEntry]) -> Sequence[IndexManifestEntry]:
+        [entry] = entries
+        [stored] = entry.ranges or ()
+        others = (replace(stored, data_file=f"data-{number}.parquet") for number in range(3_000))
+        return [entry, *(replace(entry, ranges=(other,)) for other in others)]
+
+    edit_index(table, 2, repeat)
+    for action in (lambda: rows_of(table), lambda: compact(table, EXECUTOR)):
+        with pytest.raises(CorruptFileError, match="has different entries in the index manifest"):
+            action()
+
+
+def test_data_files_do_not_share_the_bytes_of_a_deletion_vector() -> None:
+    data, [stored] = encode_deletion_vector_file({"a": DeletionVector.of(range(0, 9_000, 2))})
+    ranges = [replace(stored, data_file=str(number)) for number in range(3)]
+    with pytest.raises(CorruptFileError, match="has 3 deletion vectors of"):
+        decode_deletion_vector_file(data, ranges, FILE)
+
+
+def test_a_negative_length_of_a_text_in_a_range_bitmap_excludes_no_file() -> None:
+    text, column = AtomicType(True, TypeRoot.VARCHAR, (9,)), pa.array(["a", "b", "c"])
+    index = encode_range_bitmap_index(encode_column([column], text), text)
+    damaged = index.replace(struct.pack(">i", 1) + b"b", struct.pack(">i", -4) + b"b")
+    assert damaged != index
+    equal = IndexFilter(Leaf("c", Operator.EQUAL, (pa.scalar("bb"),)))
+    columns = {"c": StoredColumn("c", text)}
+
+    for blob, is_excluded in ((index, True), (damaged, False)):
+        container = encode_container([("c", [("range-bitmap", blob)])])
+        answer = evaluate_batch(equal, [container], columns.get, np.array([3]))
+        assert answer.excluded.tolist() == [is_excluded]
 
 
 def test_a_key_that_a_bitmap_block_repeats_is_found_in_linear_time() -> None:
@@ -164,6 +281,29 @@ def test_members_of_a_variant_do_not_repeat_a_long_name_without_limit() -> None:
             return len(to_json_text(value + starts + member * 20_000, metadata))
 
     assert "characters of JSON" in refuse(decode)
+
+
+def encode_empty_names(count: int, number: int) -> bytes:
+    """Return metadata whose names are empty, and whose last bytes differ by ``number``."""
+    return b"\xc1" + struct.pack("<I", count) + bytes(4 * (count + 1)) + struct.pack("<I", number)
+
+
+@pytest.mark.parametrize(("count", "rows"), [(1 << 23, 1), (30_000, 280)])
+def test_names_of_variants_are_limited_although_they_have_no_bytes(count: int, rows: int) -> None:
+    typed = pa.array([1] * rows, pa.int64())
+    metadata = pa.array([encode_empty_names(count + 1, number) for number in range(rows)])
+    column = pa.StructArray.from_arrays([metadata, typed], ["metadata", TYPED_VALUE])
+
+    def assemble() -> int:
+        with wrap_decode_errors(FILE):
+            return len(assemble_variants(column))
+
+    assert "names, but at most 8388608 are decoded" in refuse(assemble)
+
+
+def test_names_of_a_single_variant_are_limited() -> None:
+    with pytest.raises(DecodeLimitError, match="has 8388609 names"):
+        decode_value(b"\0", encode_empty_names((1 << 23) + 1, 0))
 
 
 def field(number: int, value: bytes | int) -> bytes:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.damage import edit_files, edit_snapshot
+from support.damage import edit_files, edit_index, edit_snapshot
 from support.limited_process import refuse, run_limited
 from support.special_files import SPECIAL_FILES
 from support.tables import new_table, rows_of, table_of
 from support.tables_with_deletion_vectors import EXECUTOR
 
 from paimon_orch import Catalog
-from paimon_orch.errors import CorruptFileError, InputError
+from paimon_orch.errors import CorruptFileError, InputError, UnsupportedError
 from paimon_orch.format.options import Options
 from paimon_orch.format.partition_time import PartitionTimes
 from paimon_orch.format.schema import TableSchema
@@ -90,6 +91,28 @@ def test_a_negative_number_of_rows_is_not_counted(tmp_path: Path) -> None:
     edit_files(table, 1, row_count=-(2**63))
     with pytest.raises(CorruptFileError, match="has -9223372036854775808 rows"):
         table.scan().count()
+
+
+@pytest.mark.parametrize("number", [(1 << 63) - 1, (1 << 63) - 2])
+def test_no_row_is_added_after_the_last_sequence_number(tmp_path: Path, number: int) -> None:
+    table = new_table(tmp_path)
+    table.upsert(table_of("k v", [(1, "a")]))
+    edit_files(table, 1, max_sequence_number=number)
+
+    with pytest.raises(UnsupportedError, match=f"bucket 0 has files with .* number {number}"):
+        table.upsert(table_of("k v", [(1, "b"), (2, "b")]))
+    assert rows_of(table) == [(1, "a")]
+
+
+@pytest.mark.parametrize("bucket", [-7, -2, (1 << 31) - 1])
+def test_no_key_is_assigned_to_a_bucket_that_no_writer_uses(tmp_path: Path, bucket: int) -> None:
+    table = new_table(tmp_path, bucket="-1")
+    table.upsert(table_of("k v", [(1, "a")]))
+    edit_index(table, 1, lambda entries: [replace(entry, bucket=bucket) for entry in entries])
+
+    with pytest.raises(CorruptFileError, match=f"a file belongs to the bucket {bucket}, but"):
+        table.upsert(table_of("k v", [(2, "b")]))
+    assert rows_of(table) == [(1, "a")]
 
 
 def test_a_file_with_a_longer_name_than_a_file_can_have_does_not_stop_expiration(

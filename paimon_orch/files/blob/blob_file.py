@@ -10,6 +10,7 @@ from typing import IO
 import numpy as np
 import pyarrow as pa
 
+from paimon_orch.decode_limits import check_read
 from paimon_orch.errors import CorruptFileError, UnsupportedError
 from paimon_orch.format.arrays import Indices, Int64Array, Mask, UInt8Array
 from paimon_orch.format.types.arrow import build_record_batch
@@ -29,6 +30,7 @@ VERSION = 1
 MAX_BLOB_BYTES = (1 << 31) - 1
 """The size of the values in one array of Arrow."""
 _BATCH_BYTES = 32 << 20
+_BYTES_PER_INDEX_BYTE = 48
 
 
 class BlobFileReader:
@@ -71,6 +73,9 @@ def read_blob_lengths(source: IO[bytes], path: str) -> Int64Array:
     if index_size < 0 or records_size < 0:
         raise CorruptFileError(path, f"an index of {index_size} bytes in a file of {size} bytes")
     source.seek(records_size)
+    check_read(
+        _BYTES_PER_INDEX_BYTE * index_size, f"an index has {index_size} bytes, which need 48 each"
+    )
     lengths = np.cumsum(_decode_varints(source.read(index_size), path))
     is_record = lengths >= 0
     if (

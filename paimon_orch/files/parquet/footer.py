@@ -15,7 +15,7 @@ from typing import IO, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from paimon_orch.decode_limits import check_batch_bytes
+from paimon_orch.decode_limits import check_batch_bytes, check_read, measure_stored_bytes
 from paimon_orch.files.parquet.byte_ranges import ByteRange
 from paimon_orch.files.parquet.thrift_compact import (
     BINARY,
@@ -108,9 +108,10 @@ class Footer:
         end = _read_tail(source, size, _REMOTE_TAIL_BYTES if remote else _TAIL_BYTES)
         length = int.from_bytes(end[-_TAIL_BYTES:-4], "little") + _TAIL_BYTES
         if len(end) < length <= size:
+            check_read(length, f"a footer has {length} bytes")
             end = _read_tail(source, size, length)
         self._tail, self._start = end[-length:], size - length
-        self.file_size = size
+        self.file_size, self.stored_bytes = size, measure_stored_bytes(source, size)
         self._data = self._tail[:-_TAIL_BYTES]
         self._chunks_by_group = dict[int, list[_ChunkFields]]()
 
@@ -141,7 +142,7 @@ class Footer:
         metadata = pq.read_metadata(pa.BufferReader(PARQUET_MAGIC + self._tail))
         columns = metadata.num_columns
         content = f"a Parquet file has {columns} columns"
-        check_batch_bytes(columns * _BYTES_PER_COLUMN, self.file_size, content)
+        check_batch_bytes(columns * _BYTES_PER_COLUMN, self.stored_bytes, content)
         return metadata
 
     def _check_depth(self) -> None:

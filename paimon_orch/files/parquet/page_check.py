@@ -88,11 +88,11 @@ class _Column:
 
 @dataclass(frozen=True, slots=True)
 class PageCheck:
-    """Checks the pages of one open file of ``file_size`` bytes."""
+    """Checks the pages of one open file of ``stored_bytes``."""
 
     source: IO[bytes]
     footer: Footer
-    file_size: int
+    stored_bytes: int
 
     def plan(self, groups: Sequence[int], leaves: Sequence[int], batch_rows: int) -> ReadPlan:
         """Return how to read leaf columns of row groups in batches of at most ``batch_rows``.
@@ -103,13 +103,13 @@ class PageCheck:
         columns = [self._read_column(leaf, groups, batch_rows) for leaf in leaves]
         size, limit = (
             sum(column.page_bytes for column in columns),
-            get_max_decompressed_bytes(self.file_size),
+            get_max_decompressed_bytes(self.stored_bytes),
         )
         if size > limit:
             content = f"the pages of {len(columns)} columns have up to {size} bytes in sum"
-            raise build_limit_error(content, limit, self.file_size)
+            raise build_limit_error(content, limit, self.stored_bytes)
         size = sum(column.batch_bytes for column in columns)
-        check_batch_bytes(size, self.file_size, f"a batch of {batch_rows} rows has {size} bytes")
+        check_batch_bytes(size, self.stored_bytes, f"a batch of {batch_rows} rows has {size} bytes")
         texts = [column for column in columns if column.metadata.physical_type in _TEXT_TYPES]
         return self._plan_texts(texts, batch_rows)
 
@@ -133,7 +133,7 @@ class PageCheck:
                 sum(map(_count_text_bytes, batch.columns)) if plan.dictionary_paths else 0
             )
             content = f"{rows} rows have {size} bytes"
-            check_batch_bytes(size, self.file_size, content)
+            check_batch_bytes(size, self.stored_bytes, content)
             if plan.dictionary_paths:
                 yield from _expand_dictionaries(batch, size, kept)
             else:
@@ -151,7 +151,7 @@ class PageCheck:
 
     def _plan_texts(self, columns: Sequence[_Column], batch_rows: int) -> ReadPlan:
         """Plan text columns, in which each row can repeat a long text of a page."""
-        allowed = get_allowed_batch_bytes(self.file_size)
+        allowed = get_allowed_batch_bytes(self.stored_bytes)
         longest = sum(map(self._find_longest_difference, columns))
         if longest * batch_rows > allowed:
             batch_rows = max(1, _MAX_DELTA_BYTES // longest)
@@ -242,7 +242,7 @@ def read_batches(
     footer = Footer(source)
     metadata = footer.metadata
     numbers = range(metadata.num_row_groups) if groups is None else groups
-    check = PageCheck(source, footer, footer.file_size)
+    check = PageCheck(source, footer, footer.stored_bytes)
     plan = check.plan(numbers, range(metadata.num_columns), batch_rows)
     file = pq.ParquetFile(
         source,

@@ -252,7 +252,7 @@ class PageReader:
     def _check_pages(self, plan: RowGroupPages, data: bytearray) -> None:
         """Raise :class:`PageIndexError` for pages that must be read in parts, if at all."""
         source = io.BytesIO(data)
-        limits = PageCheck(source, Footer(source), self._footer.file_size)
+        limits = PageCheck(source, Footer(source), self._footer.stored_bytes)
         rows = max(column.rows for column in plan.columns)
         leaves = [selected.leaf.number for selected in plan.leaves]
         if limits.plan([0], leaves, rows) != ReadPlan(rows):

@@ -107,7 +107,7 @@ class ParquetFileReader:
         # memory, because a merge of many files does not hold whole column chunks of all files.
         self._source, self._remote = source, remote
         self._footer = Footer(source, remote=remote)
-        self._check = PageCheck(source, self._footer, self._footer.file_size)
+        self._check = PageCheck(source, self._footer, self._footer.stored_bytes)
         self._dictionaries: list[str] = []
         self._file = self._open()
         self._costs = costs or (REMOTE_COSTS if remote else LOCAL_COSTS)
@@ -153,7 +153,7 @@ class ParquetFileReader:
         """Yield the named columns of all rows or of some row groups, in file order."""
         numbers = list(range(self.num_row_groups)) if groups is None else list(groups)
         leaves = self._find_leaves(columns)
-        batch_rows = fit_batch_rows(batch_rows, len(leaves), self._check.file_size, copies=2)
+        batch_rows = fit_batch_rows(batch_rows, len(leaves), self._check.stored_bytes, copies=2)
         # with pre_buffer, a call for several row groups keeps all of them in memory
         calls = [[number] for number in numbers] if self._remote else [numbers]
         for number, row_groups in enumerate(calls):

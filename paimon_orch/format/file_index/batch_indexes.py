@@ -152,7 +152,8 @@ class _StoredKeys:
     def is_inside_index(self, offsets: Indices, files: Indices | slice = slice(None)) -> Mask:
         """Return which keys are inside the index of their file."""
         size, ends = self.size(offsets), self._ends[files]
-        is_inside: Mask = (offsets + 4 <= ends) & (size >= 0) & (offsets + size <= ends)
+        least = 1 if self.is_fixed else 4  # the length of a text
+        is_inside: Mask = (offsets + 4 <= ends) & (size >= least) & (offsets + size <= ends)
         return is_inside
 
     def is_equal(self, offsets: Indices, key: Key) -> Mask:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import accumulate
 from typing import NamedTuple
 
+from paimon_orch.decode_limits import check_read
 from paimon_orch.errors import InputError, UnsupportedError
 
 CONTAINER_MAGIC = 1493475289347502
@@ -23,17 +24,25 @@ _MAX_HEAD_BYTES = 64 << 20
 class ByteSource:
     """Bytes that are read on demand, in an embedded index or in a file."""
 
-    __slots__ = ("_data", "_read", "_start", "length")
+    __slots__ = ("_data", "_read", "_start", "length", "stored_bytes")
 
     def __init__(
-        self, read: Callable[[int, int], bytes] | bytes, length: int, start: int = 0
+        self,
+        read: Callable[[int, int], bytes] | bytes,
+        length: int,
+        start: int = 0,
+        stored_bytes: int | None = None,
     ) -> None:
-        """Create a source of ``length`` bytes, given a function that reads them."""
+        """Create a source of ``length`` bytes, given a function that reads them.
+
+        ``stored_bytes`` is the length without holes.
+        """
         if isinstance(read, bytes):
             self._data: bytes | None = read
         else:
             self._data, self._read = None, read
         self.length, self._start = length, start
+        self.stored_bytes = length if stored_bytes is None else stored_bytes
 
     @classmethod
     def of(cls, data: bytes) -> "ByteSource":
@@ -49,6 +58,8 @@ class ByteSource:
                 f"{size} bytes at {position} exceed the {self.length} bytes of the index"
             )
         content = self._data
+        if content is None:
+            check_read(size, f"a part of an index has {size} bytes")
         data = self._read(start, size) if content is None else content[start : start + size]
         if len(data) != size:
             raise ValueError(f"the file ends after {len(data)} of the {size} bytes at {start}")

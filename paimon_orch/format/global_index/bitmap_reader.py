@@ -11,12 +11,12 @@ from struct import unpack
 import numpy as np
 import pyarrow as pa
 
+from paimon_orch.decode_limits import DecodeBudget
 from paimon_orch.errors import UnsupportedError
 from paimon_orch.format.arrays import Positions
 from paimon_orch.format.file_index.container import ByteSource
 from paimon_orch.format.global_index.bitmap_file import BITMAP_MAGIC, BITMAP_VERSION
 from paimon_orch.format.global_index.index_blocks import (
-    check_block_lengths,
     decode_bitmap64,
     read_block,
     read_varint,
@@ -60,6 +60,7 @@ class BitmapReader:
 
     def __init__(self, source: ByteSource, data_type: AtomicType, row_count: int) -> None:
         self._source, self._type, self._row_count = source, data_type, row_count
+        self._budget = DecodeBudget(source.stored_bytes)
         footer = source.bytes(source.length - _FOOTER_BYTES, _FOOTER_BYTES)
         (*places, _, version, magic) = unpack(_FOOTER, footer)
         if magic != BITMAP_MAGIC:
@@ -70,7 +71,7 @@ class BitmapReader:
 
     def find_null_rows(self) -> Positions:
         """Return the ascending positions of rows without a value."""
-        return decode_bitmap64(self._source.bytes(*self._nulls), self._row_count)
+        return decode_bitmap64(self._source.bytes(*self._nulls), self._row_count, self._budget)
 
     def find_rows(self, ranges: Sequence[KeyRange]) -> Positions | None:
         """Return the ascending positions of rows with these keys; None if these are many keys."""
@@ -90,7 +91,6 @@ class BitmapReader:
     def read_column(self) -> SortedColumn:
         """Return the whole content. Raises ``ValueError`` if its parts contradict each other."""
         parts = []
-        check_block_lengths((length for _, length in self._directory.places), self._source)
         for number in range(len(self._directory.keys)):
             entries = self._read_entries(number)
             rows = list(self._read_bitmaps(entries.places)) if entries.places else []
@@ -98,7 +98,7 @@ class BitmapReader:
             positions = np.concatenate([np.empty(0, np.int64), *rows])
             parts.append((pa.array(entries.keys, pa.large_binary()), counts, positions))
         column = SortedColumn.join(parts, self.find_null_rows())
-        values = decode_bitmap64(self._source.bytes(*self._values), self._row_count)
+        values = decode_bitmap64(self._source.bytes(*self._values), self._row_count, self._budget)
         if not np.array_equal(np.sort(column.positions), values):
             raise ValueError("the bitmap of rows with a value differs from the bitmaps of the keys")
         return column
@@ -120,7 +120,9 @@ class BitmapReader:
         return keys.find(len(entries.keys), lambda n: decode_key(entries.keys[n], self._type))
 
     def _read_entries(self, number: int) -> _Entries:
-        return _Entries.decode(read_block(self._source, *self._directory.places[number]))
+        return _Entries.decode(
+            read_block(self._source, *self._directory.places[number], self._budget)
+        )
 
     def _read_bitmaps(self, places: Sequence[tuple[int, int]]) -> Iterator[Positions]:
         """Yield the rows of each bitmap; they follow each other in the file."""
@@ -131,8 +133,8 @@ class BitmapReader:
         data = self._source.bytes(begin, end - begin)
         for offset, size in places:
             start = offset - begin
-            yield decode_bitmap64(data[start : start + size], self._row_count)
+            yield decode_bitmap64(data[start : start + size], self._row_count, self._budget)
 
     @cached_property
     def _directory(self) -> _Entries:
-        return _Entries.decode(read_block(self._source, *self._index))
+        return _Entries.decode(read_block(self._source, *self._index, self._budget))

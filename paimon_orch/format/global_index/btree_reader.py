@@ -10,12 +10,12 @@ from zlib import crc32
 
 import numpy as np
 
+from paimon_orch.decode_limits import DecodeBudget
 from paimon_orch.errors import UnsupportedError
 from paimon_orch.format.arrays import Positions
 from paimon_orch.format.file_index.container import ByteSource
 from paimon_orch.format.global_index.btree_file import BTREE_MAGIC, BTREE_VERSION
 from paimon_orch.format.global_index.index_blocks import (
-    check_block_lengths,
     decode_bitmap64,
     read_block,
     read_varint,
@@ -37,6 +37,7 @@ class BTreeReader:
 
     def __init__(self, source: ByteSource, data_type: AtomicType, row_count: int) -> None:
         self._source, self._type, self._row_count = source, data_type, row_count
+        self._budget = DecodeBudget(source.stored_bytes)
         footer = source.bytes(source.length - _FOOTER_BYTES, _FOOTER_BYTES)
         *_, index_offset, index_size, null_offset, null_size, version, magic = unpack(
             _FOOTER, footer
@@ -56,7 +57,7 @@ class BTreeReader:
         data = self._source.bytes(offset, size + _CRC_BYTES)
         if unpack("<I", data[size:]) != (crc32(data[:size]),):
             raise ValueError("the bitmap of nulls does not match its checksum")
-        return decode_bitmap64(data[:size], self._row_count)
+        return decode_bitmap64(data[:size], self._row_count, self._budget)
 
     def find_rows(self, ranges: Sequence[KeyRange]) -> Positions | None:
         """Return the ascending positions of rows with these keys; None if these are most rows."""
@@ -79,8 +80,6 @@ class BTreeReader:
     def read_column(self) -> SortedColumn:
         """Return the whole content."""
         parts = []
-        places = [self._find_block(number) for number in range(len(self._index_block))]
-        check_block_lengths((length for _, length in places), self._source)
         for number in range(len(self._index_block)):
             block = self._read_block(number)
             parts.append((block.read_keys(), *block.read_counted_positions(0, len(block))))
@@ -100,7 +99,7 @@ class BTreeReader:
                 yield block.read_counted_positions(start, end)[1]
 
     def _read_block(self, number: int) -> SortedBlock:
-        return SortedBlock.decode(read_block(self._source, *self._find_block(number)))
+        return SortedBlock.decode(read_block(self._source, *self._find_block(number), self._budget))
 
     def _find_block(self, number: int) -> tuple[int, int]:
         """Return the offset and the length of a block."""
@@ -113,4 +112,4 @@ class BTreeReader:
 
     @cached_property
     def _index_block(self) -> SortedBlock:
-        return SortedBlock.decode(read_block(self._source, *self._index))
+        return SortedBlock.decode(read_block(self._source, *self._index, self._budget))

@@ -3,14 +3,13 @@
 See docs/format/global-index-files.md#blocks.
 """
 
-from collections.abc import Iterable
 from struct import pack, unpack, unpack_from
 from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
 
-from paimon_orch.decode_limits import check_decoded_bytes
+from paimon_orch.decode_limits import DecodeBudget
 from paimon_orch.errors import UnsupportedError
 from paimon_orch.format.arrays import Int64Array, Positions
 from paimon_orch.format.bytes.roaring import (
@@ -26,6 +25,8 @@ MAX_ROWS = 1 << 32
 _NOT_COMPRESSED, _ZSTD = b"\0", b"\1"
 _BLOCK_TRAILER_BYTES = 5
 _MAX_VARINT_BYTES = 9
+_BYTES_PER_BLOCK_BYTE = 64  # an entry of a few bytes becomes objects or several numbers of 8 bytes
+_BYTES_PER_POSITION = 16
 _BITMAP_64 = pack("<qi", 1, 0)  # one 32-bit bitmap, with high bits 0
 
 
@@ -48,31 +49,26 @@ def append_block(file: bytearray, block: bytes) -> tuple[int, int]:
     return offset, len(block)
 
 
-def read_block(source: ByteSource, offset: int, length: int) -> bytes:
+def read_block(source: ByteSource, offset: int, length: int, budget: DecodeBudget) -> bytes:
     """Return the content of a block. Raises ``ValueError`` if it does not match its checksum.
 
-    Raises :class:`UnsupportedError` for a compression other than zstd.
+    ``budget`` is that of all blocks and bitmaps of the file. Raises :class:`UnsupportedError` for a compression other than zstd.
     """
     data = source.bytes(offset, length + _BLOCK_TRAILER_BYTES)
     block, compression = data[:length], data[length : length + 1]
     if unpack_from("<I", data, length + 1) != (crc32(data[: length + 1]),):
         raise ValueError(f"the block at {offset} does not match its checksum")
     if compression == _NOT_COMPRESSED:
+        budget.spend(_BYTES_PER_BLOCK_BYTE * length, f"a block has {length} bytes")
         return block
     if compression != _ZSTD:
         raise UnsupportedError(
             f"index blocks with compression {compression[0]} are not supported, only zstd"
         )
     size, start = read_varint(block, 0)
-    check_decoded_bytes(size, length, f"a block of {length} bytes declares {size} bytes")
+    content = f"a block of {length} bytes declares {size} bytes"
+    budget.spend(_BYTES_PER_BLOCK_BYTE * size, content)
     return bytes(pa.decompress(block[start:], size, codec="zstd", asbytes=True))
-
-
-def check_block_lengths(lengths: Iterable[int], source: ByteSource) -> None:
-    """Raise ``ValueError`` for blocks that overlap: a few entries could name one block often."""
-    total = sum(lengths)
-    if total > source.length:
-        raise ValueError(f"the blocks have {total} bytes in a file of {source.length} bytes")
 
 
 def read_varint(data: bytes, position: int) -> tuple[int, int]:
@@ -86,13 +82,13 @@ def read_varint(data: bytes, position: int) -> tuple[int, int]:
     raise ValueError("a number has more than 63 bits")
 
 
-def decode_bitmap64(data: bytes, limit: int) -> Positions:
+def decode_bitmap64(data: bytes, limit: int, budget: DecodeBudget) -> Positions:
     """Return the ascending positions of a 64-bit bitmap.
 
-    Raises ``ValueError`` for positions of ``limit`` and above.
+    ``budget`` is that of all blocks and bitmaps of the file. Raises ``ValueError`` for positions of ``limit`` and above.
     """
     (count,) = unpack("<q", data[:8])
-    parts, position, next_word, total = list[Positions](), 8, 0, 0
+    parts, position, next_word = list[Positions](), 8, 0
     for _ in range(count):
         (word,) = unpack_from("<I", data, position)
         size = read_serialized_size(data, position + 4)
@@ -101,8 +97,7 @@ def decode_bitmap64(data: bytes, limit: int) -> Positions:
         if word < next_word or first >= limit:
             raise ValueError(f"a bitmap has the high bits {word} for {limit} rows")
         bitmap = deserialize_bitmap(part, min(limit - first, MAX_ROWS))
-        total += len(bitmap)
-        check_decoded_bytes(16 * total, len(data), f"a bitmap has {total} rows or more")
+        budget.spend(_BYTES_PER_POSITION * len(bitmap), f"a bitmap has {len(bitmap)} rows or more")
         parts.append(np.asarray(bitmap.to_array(), np.int64) + first)
         position, next_word = position + 4 + size, word + 1
     if position != len(data):

@@ -22,9 +22,11 @@ import pyarrow as pa
 
 from paimon_orch.decode_limits import (
     build_limit_error,
+    check_read,
     get_allowed_batch_bytes,
     get_allowed_bytes,
     get_max_decompressed_bytes,
+    measure_stored_bytes,
 )
 from paimon_orch.errors import wrap_library_errors
 from paimon_orch.format.manifest.additional_fields import check_avro_schema
@@ -68,6 +70,17 @@ def _parse_schema(text: bytes) -> tuple[Any, Any, AvroMemory]:
 _parse_schema_cached = lru_cache(maxsize=64)(_parse_schema)  # callers do not change the schema
 
 
+@dataclass(frozen=True, slots=True)
+class _PartReader:
+    """A file whose parts have lengths that it declares."""
+
+    source: IO[bytes]
+
+    def read(self, size: int) -> bytes:
+        check_read(size, f"a part of an Avro file has {size} bytes")
+        return self.source.read(size)
+
+
 class AvroContainer:
     """One open Avro file; its blocks can be read once.
 
@@ -80,9 +93,11 @@ class AvroContainer:
     def __init__(self, source: IO[bytes]) -> None:
         self._source = source
         self._size = source.seek(0, os.SEEK_END)
+        self._stored_bytes = measure_stored_bytes(source, self._size)
         source.seek(0)
         with wrap_library_errors():
-            header: Any = fastavro.schemaless_reader(source, HEADER_SCHEMA)
+            reader = cast(IO[bytes], _PartReader(source))
+            header: Any = fastavro.schemaless_reader(reader, HEADER_SCHEMA)
         if header["magic"] != AVRO_MAGIC:
             raise ValueError("the file is not an Avro file")
         self._sync: bytes = header["sync"]
@@ -97,7 +112,7 @@ class AvroContainer:
         ``together``: the records of all blocks are held in memory at the same time. Otherwise the
         limits apply to each block.
         """
-        needed, held_bytes, stored_bytes = 0.0, 0, self._size
+        needed, held_bytes, stored_bytes = 0.0, 0, self._stored_bytes
         while (count := self._read_long(at_end=True)) is not None:
             size = cast(int, self._read_long())
             if count < 0 or not 0 <= size <= self._size - self._source.tell() - _SYNC_BYTES:
@@ -105,11 +120,11 @@ class AvroContainer:
                     f"a block declares {count} records in {size} bytes, but the file has "
                     f"{self._size} bytes"
                 )
-            stored = self._source.read(size)
+            stored = _PartReader(self._source).read(size)
             if self._source.read(_SYNC_BYTES) != self._sync:
                 raise ValueError("a block does not end with the sync marker of the file")
             if not together:
-                needed, held_bytes, stored_bytes = 0, 0, size
+                needed, held_bytes, stored_bytes = 0, 0, min(size, self._stored_bytes)
             allowed = (get_allowed_bytes if together else get_allowed_batch_bytes)(stored_bytes)
             content = self._decompress(stored, stored_bytes, held_bytes, allowed)
             held_bytes += len(content)

@@ -12,6 +12,7 @@ import pyarrow as pa
 from paimon_orch.decode_limits import (
     build_limit_error,
     check_batch_bytes,
+    check_read,
     get_allowed_bytes,
     get_max_decompressed_bytes,
 )
@@ -132,7 +133,7 @@ class OrcTail:
         footer_size, size = (_decode_number(self._postscript, number) for number in (1, 5))
         end = source.seek(0, os.SEEK_END) - 1 - self._postscript_size - footer_size
         source.seek(end - size)
-        message = _decompress_metadata(source.read(size), self._codec, self._block_size)
+        message = _decompress_metadata(_read_part(source, size), self._codec, self._block_size)
         counts = dict[int, list[int | None]]()
         for stripe, statistics in zip(self.stripes, _decode_messages(message, 1), strict=False):
             columns = _decode_messages(statistics, 1)
@@ -159,7 +160,7 @@ class OrcTail:
     def read_footer(self, source: Any, stripe: OrcStripe) -> StripeFooter:
         """Read the footer of a stripe from the open file."""
         source.seek(stripe.offset + stripe.index_size + stripe.data_size)
-        data = source.read(stripe.footer_size)
+        data = _read_part(source, stripe.footer_size)
         message = _decompress_metadata(data, self._codec, self._block_size)
         streams, offset = list[OrcStream](), stripe.offset
         for encoded in _decode_messages(message, 1):
@@ -176,7 +177,7 @@ class OrcTail:
     def read_stream(self, source: Any, stream: OrcStream) -> bytes:
         """Read and decompress a stream from the open file."""
         source.seek(stream.offset)
-        data, limit = source.read(stream.size), get_max_decompressed_bytes(stream.size)
+        data, limit = _read_part(source, stream.size), get_max_decompressed_bytes(stream.size)
         return _decompress_limited(
             data, self._codec, self._block_size, limit, "a stream of the file is too large"
         )
@@ -197,7 +198,7 @@ class OrcTail:
         size = 0  # blocks can be smaller than declared
         for stream in streams:
             source.seek(stream.offset)
-            blocks = _decompress(source.read(stream.size), self._codec, self._block_size)
+            blocks = _decompress(_read_part(source, stream.size), self._codec, self._block_size)
             size += max(map(len, blocks), default=0)
             if size > limit:
                 content = f"the blocks of {len(streams)} streams have {size} bytes or more in sum"
@@ -260,12 +261,19 @@ def check_postscript(source: Any) -> None:
     if footer + metadata + length >= size:
         raise ValueError(f"a footer of {footer + metadata} bytes is larger than the file")
     source.seek(size - 1 - length - footer)
-    data = source.read(footer)
+    data = _read_part(source, footer)
     source.seek(0)
     message = _decompress_metadata(data, _find_codec(postscript), block or _DEFAULT_BLOCK_SIZE)
     types = len(_decode_messages(message, 4))
     stored = min(size, _MAX_SCHEMA_BYTES)
     check_batch_bytes(types * _BYTES_PER_TYPE, stored, f"an ORC file has {types} columns")
+
+
+def _read_part(source: Any, size: int) -> bytes:
+    """Return the next bytes of a file, whose number the file declares."""
+    check_read(size, f"a part of an ORC file has {size} bytes")
+    data: bytes = source.read(size)
+    return data
 
 
 def _find_codec(postscript: bytes) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from paimon_orch.decode_limits import check_names
 from paimon_orch.errors import UnsupportedError
 from paimon_orch.format.arrays import AnyArray, Indices, Int64Array, UInt8Array
 from paimon_orch.format.bytes.binary_batch import BinaryBatch
@@ -22,6 +23,7 @@ from paimon_orch.format.variant.value import (
     VERSION,
     BasicType,
     Primitive,
+    count_names,
     decode_names,
     encode_names,
     header,
@@ -118,6 +120,7 @@ class NameDictionaries:
         """Decode the distinct metadata of a column without nulls."""
         encoded = metadata.dictionary_encode()
         distinct = encoded.dictionary.to_pylist()
+        check_names(sum(map(count_names, distinct)))
         names = [list(decode_names(item)) for item in distinct]
         ids = [{name: number for number, name in enumerate(item)} for item in names]
         return cls(encoded.indices.to_numpy().astype(np.int64), distinct, names, ids)
@@ -138,22 +141,23 @@ class NameDictionaries:
         return np.array([ids.get(name, -1) for ids in self._ids], np.int64)
 
     def rank(self, ids: Int64Array, codes: Int64Array) -> Int64Array:
-        """Return numbers that order the names of each dictionary."""
+        """Return numbers that order the names that are used of each dictionary."""
         counts = np.array([len(names) for names in self.names], np.int64)
         if (ids >= counts[codes]).any():
             raise_malformed("an object has a name that its metadata does not have")
-        starts, ranks = np.cumsum(counts) - counts, [np.zeros(0, np.int64)]
-        for names in self.names:
-            order = sorted(range(len(names)), key=lambda number: name_order(names[number]))
-            ranks.append(np.empty(len(names), np.int64))
-            ranks[-1][order] = np.arange(len(names))
-        found: Int64Array = np.concatenate(ranks)[starts[codes] + ids]
+        starts = np.cumsum(counts) - counts
+        used, places = np.unique(starts[codes] + ids, return_inverse=True)
+        dictionaries = np.searchsorted(starts, used, "right") - 1
+        numbers = used - starts[dictionaries]
+        names = [self.names[d][n] for d, n in np.stack([dictionaries, numbers], axis=1).tolist()]
+        ranks = {name: rank for rank, name in enumerate(sorted(set(names), key=name_order))}
+        found: Int64Array = np.array([ranks[name] for name in names], np.int64)[places]
         return found
 
     def encode(self) -> pa.Array:
         """Return the metadata of the rows, with the added names."""
         distinct = [
-            item if len(decode_names(item)) == len(names) else encode_names(names)
+            item if count_names(item) == len(names) else encode_names(names)
             for item, names in zip(self.metadata, self.names, strict=True)
         ]
         return pa.array(distinct, pa.binary()).take(pa.array(self.codes))

@@ -18,7 +18,9 @@ from itertools import pairwise
 from typing import Any, NoReturn
 from uuid import UUID
 
-from paimon_orch.decode_limits import build_limit_error, get_max_decompressed_bytes
+import numpy as np
+
+from paimon_orch.decode_limits import build_limit_error, check_names, get_max_decompressed_bytes
 from paimon_orch.format.partition_path import format_java_double
 
 VERSION = 1
@@ -104,28 +106,36 @@ def read_unsigned(data: bytes, position: int, width: int) -> int:
 def decode_names(metadata: bytes) -> tuple[str, ...]:
     """Return the names of a metadata dictionary, by id."""
     if len(metadata) > _MAX_CACHED_BYTES:
-        return _decode_names(metadata)
-    return _decode_names_cached(metadata)
+        return _decode_long_names(metadata)
+    return _decode_short_names(metadata)
+
+
+def count_names(metadata: bytes) -> int:
+    """Return the number of names that a metadata dictionary declares."""
+    if not metadata or metadata[0] & 0x0F != VERSION:
+        raise_malformed("the metadata has no version 1")
+    return read_unsigned(metadata, 1, (metadata[0] >> 6) + 1)
 
 
 def _decode_names(metadata: bytes) -> tuple[str, ...]:
-    if not metadata or metadata[0] & 0x0F != VERSION:
-        raise_malformed("the metadata has no version 1")
-    width = (metadata[0] >> 6) + 1
-    count = read_unsigned(metadata, 1, width)
+    count, width = count_names(metadata), (metadata[0] >> 6) + 1
+    check_names(count)
     start = 1 + width * (count + 2)
     if start > len(metadata):
         raise_malformed(f"the metadata has {len(metadata)} bytes for {count} names")
-    ends = [read_unsigned(metadata, 1 + width * (index + 1), width) for index in range(count + 1)]
-    names = []
-    for first, last in pairwise(ends):
-        if not 0 <= first <= last <= len(metadata) - start:
-            raise_malformed("the names of the metadata are outside of its bytes")
-        names.append(metadata[start + first : start + last].decode(errors="surrogateescape"))
-    return tuple(names)
+    stored = np.frombuffer(metadata, np.uint8, width * (count + 1), 1 + width)
+    widened = np.pad(stored.reshape(-1, width), ((0, 0), (0, 8 - width)))
+    ends = widened.view("<i8")[:, 0]
+    if (np.diff(ends) < 0).any() or ends[-1] > len(metadata) - start:
+        raise_malformed("the names of the metadata are outside of its bytes")
+    return tuple(
+        metadata[first:last].decode(errors="surrogateescape")
+        for first, last in pairwise((start + ends).tolist())
+    )
 
 
-_decode_names_cached = lru_cache(maxsize=1024)(_decode_names)
+_decode_short_names = lru_cache(maxsize=1024)(_decode_names)
+_decode_long_names = lru_cache(maxsize=1)(_decode_names)  # many values can share long metadata
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ See docs/format/deletion-vectors-in-compaction.md#vectors-of-a-bucket.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from paimon_orch.errors import wrap_decode_errors
+from paimon_orch.errors import CorruptFileError, wrap_decode_errors
 from paimon_orch.files.data_file_reader import FileReader
 from paimon_orch.format.deletion_vector import (
     DeletionVector,
@@ -34,15 +34,20 @@ def read_deletion_vectors(
 
     ``inputs`` has the files that :func:`open_vectors_ahead` has started to open.
     """
-
-    def read(entry: IndexManifestEntry) -> dict[str, DeletionVector]:
+    by_path: dict[str, IndexManifestEntry] = {}
+    for entry in entries:
         path = paths.index_file(schema, entry)
+        if entry.ranges and by_path.setdefault(path, entry) != entry:
+            raise CorruptFileError(path, "has different entries in the index manifest")
+
+    def read(item: tuple[str, IndexManifestEntry]) -> dict[str, DeletionVector]:
+        path, entry = item
         with wrap_decode_errors(path):
             data = (inputs or RecentInputs()).read_bytes(io, path, entry.file_size)
         return decode_deletion_vector_file(data, entry.ranges or (), path)
 
     vectors: dict[str, DeletionVector] = {}
-    for of_file in map_concurrently(io, read, (entry for entry in entries if entry.ranges)):
+    for of_file in map_concurrently(io, read, by_path.items()):
         vectors |= of_file
     return vectors
 

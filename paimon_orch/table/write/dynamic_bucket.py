@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from paimon_orch.errors import InputError, UnsupportedError
+from paimon_orch.errors import CorruptFileError, InputError, UnsupportedError
 from paimon_orch.files.data_file_reader import BucketFile, FileReader
 from paimon_orch.files.uncommitted_files import UncommittedFiles
 from paimon_orch.format.arrays import Int16Array, Int32Array
@@ -178,6 +178,13 @@ class HashIndex:
         for bucket in self.unindexed_files:
             if bucket.partition == partition:
                 hashes_by_bucket[bucket.bucket] = self.read_keys(bucket)
+        for number in hashes_by_bucket:
+            if not 0 <= number <= MAX_BUCKETS:
+                raise CorruptFileError(
+                    self.reader.paths.root,
+                    f"a file belongs to the bucket {number}, but dynamic buckets have numbers from "
+                    f"0 to {MAX_BUCKETS}",
+                )
         options = self.reader.schema.typed_options
         target = options.get(DYNAMIC_BUCKET_TARGET_ROW_NUM)
         return BucketAssigner(hashes_by_bucket, target, options.get(DYNAMIC_BUCKET_MAX_BUCKETS))

@@ -6,12 +6,15 @@ See docs/format/data-files.md#order-and-sequence-numbers.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from paimon_orch.errors import UnsupportedError
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest.live_files import BucketGroups
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.scan.partition_pruner import build_partition_manifest_selector
+
+_MAX_SEQUENCE = (1 << 63) - (1 << 40)
 
 
 @dataclass(slots=True)
@@ -54,8 +57,16 @@ class PartitionSequences(Mapping[PartitionBucket, int]):
 
 
 def compute_next_sequences(groups: BucketGroups) -> dict[PartitionBucket, int]:
-    """Return the next sequence number of each bucket with files."""
+    """Return the next sequence number of each bucket with files.
+
+    Raises :class:`UnsupportedError` if new rows would need a number of more than 64 bits.
+    """
+    buckets = groups.list_buckets()
     numbers = groups.max(groups.files.max_sequence_numbers).tolist()
-    return {
-        bucket: 1 + number for bucket, number in zip(groups.list_buckets(), numbers, strict=True)
-    }
+    for bucket, number in zip(buckets, numbers, strict=True):
+        if number > _MAX_SEQUENCE:
+            raise UnsupportedError(
+                f"bucket {bucket.bucket} has files with the sequence number {number}; few or no "
+                "numbers are greater, so no rows can be added"
+            )
+    return {bucket: 1 + number for bucket, number in zip(buckets, numbers, strict=True)}

@@ -102,7 +102,7 @@ def leaves(data_type: AtomicType) -> st.SearchStrategy[Predicate]:
         array = column(literals, data_type)
         return Leaf("c", Operator.IN, tuple(array[index] for index in range(len(array))))
 
-    value = values(data_type)
+    value = values(data_type).filter(lambda item: item == item)  # noqa: PLR0124 - NaN is refused
     return st.one_of(
         st.builds(
             build_comparison,

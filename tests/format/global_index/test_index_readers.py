@@ -18,6 +18,7 @@ from support.btree_files import read_bitmaps, read_btree
 from support.golden import GOLDEN
 
 from paimon_orch import Catalog
+from paimon_orch.decode_limits import DecodeBudget
 from paimon_orch.errors import CorruptFileError, UnsupportedError
 from paimon_orch.files.global_index_reader import open_global_index
 from paimon_orch.format.file_index.container import ByteSource
@@ -166,10 +167,12 @@ def test_compressed_blocks_are_read() -> None:
     compressed = bytes((250 & 0x7F | 0x80, 1)) + pa.compress(content, "zstd", asbytes=True)
     block = compressed + b"\x01"
 
-    assert read_block(ByteSource.of(block + pack("<I", crc32(block))), 0, len(block) - 1) == content
+    budget, source = DecodeBudget(1), ByteSource.of(block + pack("<I", crc32(block)))
+    assert read_block(source, 0, len(block) - 1, budget) == content
     unknown = compressed + b"\x03"
+    source = ByteSource.of(unknown + pack("<I", crc32(unknown)))
     with pytest.raises(UnsupportedError, match="compression 3"):
-        read_block(ByteSource.of(unknown + pack("<I", crc32(unknown))), 0, len(compressed))
+        read_block(source, 0, len(compressed), budget)
 
 
 def test_bitmaps_with_more_rows_than_the_index_are_refused() -> None:
@@ -179,4 +182,4 @@ def test_bitmaps_with_more_rows_than_the_index_are_refused() -> None:
     with pytest.raises(ValueError, match="contains position 4"):
         reader.find_null_rows()
     with pytest.raises(ValueError, match="high bits 1"):
-        decode_bitmap64(pack("<qi", 1, 1) + BitMap([0]).serialize(), 10)
+        decode_bitmap64(pack("<qi", 1, 1) + BitMap([0]).serialize(), 10, DecodeBudget(1))
