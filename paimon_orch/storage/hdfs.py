@@ -44,7 +44,7 @@ from paimon_orch.storage.hdfs_settings import HdfsSettings
 from paimon_orch.storage.object_store_options import StorageOptions
 from paimon_orch.storage.store_operation import (
     begin_operation,
-    get_elapsed_seconds,
+    describe_attempts,
     give_up,
     may_repeat,
 )
@@ -450,9 +450,7 @@ def _wrap_errors(path: str, action: str) -> Iterator[None]:
 
 
 def _build_error(text: str) -> StorageError:
-    failure = StorageError(text)
-    failure.retry_seconds = get_elapsed_seconds()
-    return failure
+    return describe_attempts(StorageError(text))
 
 
 def _build_directory_error(path: str) -> CorruptFileError:
