@@ -58,6 +58,7 @@ from paimon_orch.storage.s3_compatible import (
 )
 from paimon_orch.storage.store_operation import may_repeat
 from paimon_orch.storage.streams import ObjectInput, ObjectOutput, find_end_start
+from paimon_orch.store_schemes import normalize_scheme
 
 T = TypeVar("T")
 
@@ -69,7 +70,6 @@ PACKAGE_BY_SCHEME = (
     | dict.fromkeys(("abfs", "abfss", "az"), "adlfs")
 )
 _EXTRA_BY_PACKAGE = {"s3fs": "s3", "gcsfs": "gcs", "adlfs": "azure"}
-_ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "az": "abfs"}
 _MEMORY_SCHEME = "memory"  # of fsspec, for tests
 # Stores that return the bytes up to the end for a range that ends after it. OSS returns the object.
 _SHORTENS_RANGES = {*_AMAZON_SCHEMES, "gs", "gcs", "abfs", "abfss", "az", "memory", "local", "file"}
@@ -390,7 +390,7 @@ class FsspecFileIO:
     def _check_path(self, path: str) -> str:
         scheme, separator, _ = path.partition("://")
         mine = self._scheme
-        if not separator or _ALIASES.get(scheme, scheme) != _ALIASES.get(mine, mine):
+        if not separator or normalize_scheme(scheme) != normalize_scheme(mine):
             raise UnsupportedError(
                 f"{path} is in a different store from the table, which is below {self.root}; a "
                 "table in several stores is not supported"
