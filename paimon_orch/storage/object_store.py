@@ -281,7 +281,7 @@ class FsspecFileIO:
         """Return all objects whose names begin with the path and a slash."""
         base = self._check_path(path).rstrip("/")
         own_name = self._fs._strip_protocol(base)  # noqa: SLF001 - fsspec compares names in this form
-        entries = self._retry_read(path, "listed", lambda: self._fs.find(base, detail=True))
+        entries = self._retry_read(path, "listed", lambda: _find_objects(self._fs, base))
         below = {name.removeprefix(f"{own_name}/"): entry for name, entry in entries.items()}
         # a name with an empty component is a marker object, or cannot be a path
         return [
@@ -514,6 +514,14 @@ def _delete_in_one_request(fs: Any, names: Sequence[str]) -> list[str]:
 def _strip_scheme(path: str) -> str:
     """Return bucket and name, because the schemes of a store are aliases."""
     return path.partition("://")[2]
+
+
+def _find_objects(fs: Any, path: str) -> Mapping[str, Mapping[str, Any]]:
+    """Return the entries of all objects below a path by their names."""
+    entries = fs.find(path, detail=True)
+    if not isinstance(entries, Mapping):  # adlfs does not list what is below the name of an object
+        raise OSError("there is an object with the name of the directory")
+    return entries
 
 
 def _list_directory(fs: Any, path: str) -> Sequence[Mapping[str, Any]]:

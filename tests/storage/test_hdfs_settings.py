@@ -219,7 +219,7 @@ def test_a_creation_that_sent_no_rename_is_no_unknown_outcome(
     monkeypatch.setattr(hdfs, "STORE_CALL", RetryPolicy(attempts=2))
     io = open_io("hdfs://127.0.0.1:1/wh")
 
-    with pytest.raises(FileNotCreatedError, match="was not created: .*StandbyException") as caught:
+    with pytest.raises(FileNotCreatedError, match=r"was not created: .*StandbyException") as caught:
         io.create("hdfs://127.0.0.1:1/wh/snapshot-1", b"mine")
 
     assert is_temporary(caught.value)
