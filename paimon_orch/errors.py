@@ -78,7 +78,13 @@ class CatalogUnavailableError(TransientError):
 
 
 class StorageError(TransientError):
-    """A file system or object store call failed."""
+    """A file system or object store call failed.
+
+    :ivar is_unavailable: whether the store refused the call for the moment or was not reachable,
+        until the call was not repeated any more
+    """
+
+    is_unavailable: bool = False
 
 
 class FileNotCreatedError(StorageError):
@@ -206,6 +212,8 @@ def wrap_decode_errors(path: str) -> Iterator[None]:
 
 def is_temporary(error: BaseException) -> bool:
     """Return whether the same call may succeed later, without a change of the table or options."""
+    if isinstance(error, StorageError) and error.is_unavailable:
+        return True
     cause = error.__cause__ if isinstance(error, StorageError) else error
     is_lost = isinstance(cause, ConnectionError | TimeoutError)
     if isinstance(cause, OSError) and cause.errno is not None and not is_lost:

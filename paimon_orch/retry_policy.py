@@ -160,6 +160,12 @@ STORE_RETRY_SECONDS = 10.0
 A unit is not run again after this time. Another NameNode of HDFS takes over within some seconds.
 """
 
+STORE_CONNECT_SECONDS = 5
+"""The time that a remote store has to accept a connection."""
+
+STORE_ANSWER_SECONDS = 15
+"""The time without a byte of an answer of an object store, after which a request has failed."""
+
 STORE_CALL = RetryPolicy(attempts=12, min_wait=0.1, max_wait=2.0, timeout=STORE_RETRY_SECONDS)
 """Calls of any remote store that it refuses for the moment, or that break off.
 

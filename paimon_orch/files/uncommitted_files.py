@@ -6,10 +6,15 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
-from paimon_orch.errors import StorageError, is_temporary
+from paimon_orch.errors import PaimonError, StorageError, is_temporary
 from paimon_orch.storage import FileIO
+from paimon_orch.storage.store_operation import try_once
 
 _NOTE = "nothing of this write was committed, and its new files were deleted"
+_NOTE_OF_OUTAGE = (
+    "nothing of this write was committed; remove-orphan-files deletes those of its new files that "
+    "remain, because the store is unavailable"
+)
 
 
 class UncommittedFiles(ABC):
@@ -35,9 +40,12 @@ class UncommittedFiles(ABC):
     ) -> None:
         if kind is None:
             return
-        self.delete_files()
-        if isinstance(error, StorageError) and _NOTE not in getattr(error, "__notes__", ()):
-            error.add_note(_NOTE)
+        with try_once():
+            self.delete_files()
+        if isinstance(error, StorageError):
+            note = _NOTE_OF_OUTAGE if error.is_unavailable else _NOTE
+            if note not in getattr(error, "__notes__", ()):
+                error.add_note(note)
 
 
 @dataclass(slots=True)
@@ -55,11 +63,12 @@ class UncommittedPaths(UncommittedFiles):
 def delete_unused_files(io: FileIO, paths: Iterable[str]) -> None:
     """Delete files that no commit will name; the orphan cleanup deletes those that remain.
 
-    Stops if the store is unavailable, because each further call would also wait for it.
+    No call is repeated, and none follows one that failed because the store is unavailable.
     """
     for path in paths:
         try:
-            io.delete(path)
-        except (OSError, StorageError) as error:
+            with try_once():
+                io.delete(path)
+        except (OSError, PaimonError) as error:
             if is_temporary(error):
                 return

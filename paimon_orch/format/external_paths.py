@@ -17,6 +17,7 @@ from paimon_orch.format.options.core_options import (
     DATA_FILE_EXTERNAL_PATHS_STRATEGY,
     DATA_FILE_EXTERNAL_PATHS_WEIGHTS,
 )
+from paimon_orch.store_schemes import normalize_scheme
 
 _NONE, _ROUND_ROBIN, _SPECIFIC_FS, _ENTROPY, _WEIGHTED = _STRATEGIES = (
     "none",
@@ -25,7 +26,6 @@ _NONE, _ROUND_ROBIN, _SPECIFIC_FS, _ENTROPY, _WEIGHTED = _STRATEGIES = (
     "entropy-inject",
     "weight-robin",
 )
-_SCHEME_ALIASES = {"s3a": "s3"}
 _FILE_SCHEME = re.compile("^file:(?://)?", re.IGNORECASE)
 _MASK = 0xFFFFFFFF
 
@@ -38,7 +38,7 @@ def strip_file_scheme(uri: str) -> str:
 def parse_store_scheme(path: str) -> str:
     """Return the scheme of a path, or an empty string for local paths."""
     scheme, separator, _ = strip_file_scheme(path).partition("://")
-    return _SCHEME_ALIASES.get(scheme.lower(), scheme.lower()) if separator else ""
+    return normalize_scheme(scheme) if separator else ""
 
 
 def normalize_external_uri(key: str, uri: str, root: str) -> str:

@@ -2,15 +2,17 @@
 
 The library sees only the last answer, and an upload in parts can be repeated only part by part. So
 the packages repeat requests, but the waits and the time are those of the operation. With their
-defaults, botocore repeats a request for 10 seconds, gcsfs for 34 and azure-storage-blob for 83.
+defaults, botocore repeats a request for 10 seconds, gcsfs for 34 and azure-storage-blob for 83. For
+a server that does not answer, gcsfs would wait without end, and azure-storage-blob for 60 seconds.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
 from typing import Any
 
-from paimon_orch.retry_policy import STORE_CALL
+from paimon_orch.retry_policy import STORE_ANSWER_SECONDS, STORE_CALL, STORE_CONNECT_SECONDS
+from paimon_orch.storage.s3_answers import check_answers
 from paimon_orch.storage.store_operation import FailedRequest
 
 NO_BOTOCORE_RETRIES = {"mode": "standard", "total_max_attempts": 1}
@@ -36,16 +38,40 @@ _BUSY_CODES = frozenset(
 )
 
 
+def add_time_limits(package: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options of a package with limits of a connection and of an answer, if it has any.
+
+    An answer that has begun may take any time, as long as some of it arrives.
+    """
+    if package == "s3fs":
+        config = options.get("config_kwargs") or {}
+        if not isinstance(config, Mapping):  # s3fs refuses it
+            return dict(options)
+        limits = {"connect_timeout": STORE_CONNECT_SECONDS, "read_timeout": STORE_ANSWER_SECONDS}
+        return {**options, "config_kwargs": limits | dict(config)}
+    if package == "gcsfs":
+        from aiohttp import ClientTimeout
+
+        timeout = ClientTimeout(
+            total=None, sock_connect=STORE_CONNECT_SECONDS, sock_read=STORE_ANSWER_SECONDS
+        )
+        return {"requests_timeout": timeout} | dict(options)  # the default is none
+    return dict(options)
+
+
 def limit_retries(fs: Any) -> None:
     """Let the client of an opened store repeat requests by the policy."""
     package = type(fs).__module__.partition(".")[0]
     if package == "s3fs":
         _limit_s3(fs)
     elif package == "adlfs":
-        # adlfs has no option for it; all clients of blobs share the policy of this one
+        # adlfs has no options for all requests; all clients of blobs share these parts of this one
         policy = getattr(getattr(fs.service_client, "_config", None), "retry_policy", None)
         if policy is not None:
             _limit_azure(policy)
+        transport = getattr(getattr(fs.service_client, "_pipeline", None), "_transport", None)
+        if (limits := getattr(transport, "connection_config", None)) is not None:
+            limits.timeout, limits.read_timeout = STORE_CONNECT_SECONDS, STORE_ANSWER_SECONDS
 
 
 def _limit_s3(fs: Any) -> None:
@@ -53,15 +79,16 @@ def _limit_s3(fs: Any) -> None:
     if fs.retries == 1:  # the store was opened before
         return
     fs.retries = 1  # s3fs would repeat all attempts of botocore
-    if (fs.config_kwargs or {}).get("retries") != NO_BOTOCORE_RETRIES:
-        return
+    repeats_by_policy = (fs.config_kwargs or {}).get("retries") == NO_BOTOCORE_RETRIES
 
     def ask_before(open_client: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
         async def open_and_register(*args: Any, **kwargs: Any) -> Any:
             client = await open_client(*args, **kwargs)
-            client.meta.events.register_first(
-                "needs-retry.s3", _decide_on_s3, unique_id="paimon-orch-retries"
-            )
+            if repeats_by_policy:
+                client.meta.events.register_first(
+                    "needs-retry.s3", _decide_on_s3, unique_id="paimon-orch-retries"
+                )
+            check_answers(client.meta.events)
             return client
 
         return open_and_register
@@ -138,5 +165,16 @@ def find_gcs_class(cls: Any) -> Any:
                     raise
                 await asyncio.sleep(wait)
 
-    names = {"_request": repeat_request, "__module__": GCSFileSystem.__module__}
+    async def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        answer = await GCSFileSystem._call(self, *args, **kwargs)  # noqa: SLF001
+        token = kwargs.get("pageToken")
+        if token is not None and isinstance(answer, dict) and answer.get("nextPageToken") == token:
+            raise ConnectionError("the store returned the same page of a listing again")
+        return answer
+
+    names = {
+        "_request": repeat_request,
+        "_call": call,
+        "__module__": GCSFileSystem.__module__,
+    }
     return type(GCSFileSystem.__name__, (GCSFileSystem,), names)

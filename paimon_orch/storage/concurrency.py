@@ -8,11 +8,11 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import suppress
 from typing import TypeVar
 
-from paimon_orch.errors import InputError, PaimonError
+from paimon_orch.errors import InputError, PaimonError, StorageError
 from paimon_orch.storage.base import FileIO
+from paimon_orch.storage.store_operation import continue_operation
 
 CONCURRENCY_VARIABLE = "PAIMON_ORCH_CONCURRENT_REQUESTS"
 """The environment variable with the number of requests that a process sends at the same time."""
@@ -84,7 +84,7 @@ def overlap_calls(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]
     pending = deque[Future[R]]()
     try:
         for item in items:
-            pending.append(pool.submit(function, item))
+            pending.append(pool.submit(continue_operation(function), item))
             if len(pending) == limit:
                 yield pending.popleft().result()
         while pending:
@@ -104,14 +104,18 @@ def run_concurrently(io: FileIO, function: Callable[[T], object], items: Iterabl
 def read_ahead(io: FileIO, reads: Iterable[Callable[[], object]]) -> None:
     """Run reads whose results are kept for later, several at the same time; none of local files.
 
-    Files that cannot be read are left to the later reads, which raise their errors.
+    Files that cannot be read are left to the later reads, which raise their errors. If the store is
+    unavailable, its error is raised at once, because the later reads would also wait for it.
     """
     if not io.capabilities.has_slow_requests:
         return
 
     def try_read(read: Callable[[], object]) -> None:
-        with suppress(PaimonError):
+        try:
             read()
+        except PaimonError as error:
+            if isinstance(error, StorageError) and error.is_unavailable:
+                raise
 
     run_concurrently(io, try_read, reads)
 
@@ -129,4 +133,4 @@ def start_call(io: FileIO, function: Callable[[], R]) -> Callable[[], R]:
     if not can_overlap(io):
         result = function()
         return lambda: result
-    return _pool.get().submit(function).result
+    return _pool.get().submit(continue_operation(function)).result

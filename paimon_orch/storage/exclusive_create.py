@@ -12,11 +12,16 @@ from threading import Barrier, BrokenBarrierError
 from typing import Any
 from uuid import uuid4
 
-from paimon_orch.errors import StorageError, UnsupportedError
+from paimon_orch.errors import FileNotCreatedError, StorageError, UnsupportedError
 from paimon_orch.retry_policy import STORE_CALL
 from paimon_orch.storage.base import ExclusiveCreation, FileIO
 from paimon_orch.storage.object_store_options import LOCK_PATH, StorageOptions
-from paimon_orch.storage.store_operation import begin_operation, get_elapsed_seconds, may_repeat
+from paimon_orch.storage.store_operation import (
+    begin_operation,
+    continue_operation,
+    describe_attempts,
+    may_repeat,
+)
 
 # These are the first releases that create files exclusively by a conditional request: s3fs and adlfs
 # by If-None-Match, gcsfs by ifGenerationMatch=0.
@@ -72,7 +77,11 @@ class ExclusiveCreator:
         with begin_operation():
             if self.options.lock_path is not None:
                 return self._create_under_lock(self.options.lock_path, path, data)
-            self._verify_store(path)
+            try:
+                self._verify_store(path)
+            except StorageError as error:
+                failure = FileNotCreatedError(f"{path} was not created: {error}")
+                raise describe_attempts(failure) from error
             try:
                 STORE_CALL.call(
                     lambda: self.fs.pipe_file(path, data, mode="create"),
@@ -117,8 +126,7 @@ class ExclusiveCreator:
                 f"({self.options.describe_error(error)}). Check whether it exists before you try "
                 "again."
             )
-            failure.retry_seconds = get_elapsed_seconds()
-            raise failure from self.options.redact_cause(error)
+            raise describe_attempts(failure) from self.options.redact_cause(error)
 
     def _verify_store(self, path: str) -> None:
         """Test once per process and bucket whether the server creates objects exclusively."""
@@ -130,7 +138,7 @@ class ExclusiveCreator:
         head, tail = path.rsplit("/", 1)
         # listings ignore files with such a name (docs/format/table-layout.md#atomic-writes)
         probe = f"{head}/.{tail}.{uuid4()}.tmp"
-        with self.options.wrap_errors(probe, "created"):
+        with self.options.wrap_write_errors(probe, "created"):
             try:
                 _create_probe(fs, probe, bucket)
                 with suppress(Exception):  # this write should fail; the stored object decides
@@ -139,10 +147,14 @@ class ExclusiveCreator:
             finally:
                 _remove(fs, probe)
             # a store that checks first and writes later refuses only puts that are not concurrent
-            is_exclusive = is_exclusive and all(
-                _count_winners(fs, f"{head}/.{tail}.{uuid4()}.tmp") <= 1
-                for _ in range(_CONCURRENT_PROBES)
-            )
+            for _ in range(_CONCURRENT_PROBES if is_exclusive else 0):
+                winners = _count_winners(fs, f"{head}/.{tail}.{uuid4()}.tmp")
+                if winners == 0:
+                    raise StorageError(
+                        f"all requests failed that test whether the store at {bucket} creates "
+                        "objects exclusively. Try again."
+                    )
+                is_exclusive = is_exclusive and winners == 1
         if not is_exclusive:
             raise UnsupportedError(
                 f"{path} was not written: the store at {bucket} ignores the condition that the "
@@ -167,7 +179,7 @@ def _count_winners(fs: Any, path: str) -> int:
 
     try:
         with ThreadPoolExecutor(_PROBE_THREADS) as threads:
-            return sum(threads.map(create, range(_PROBE_THREADS)))
+            return sum(threads.map(continue_operation(create), range(_PROBE_THREADS)))
     finally:
         _remove(fs, path)
 

@@ -18,6 +18,7 @@ from uuid import uuid4
 from paimon_orch.decode_limits import check_whole_file
 from paimon_orch.errors import (
     CorruptFileError,
+    FileNotCreatedError,
     InputError,
     PaimonError,
     StorageError,
@@ -44,7 +45,7 @@ from paimon_orch.storage.hdfs_settings import HdfsSettings
 from paimon_orch.storage.object_store_options import StorageOptions
 from paimon_orch.storage.store_operation import (
     begin_operation,
-    get_elapsed_seconds,
+    describe_attempts,
     give_up,
     may_repeat,
 )
@@ -142,7 +143,10 @@ class HdfsFileIO:
         Raises :class:`StorageError` if there is no such file, because it may have been deleted.
         """
         with begin_operation():
-            temporary = self._write_temporary(path, data)
+            try:
+                temporary = self._write_temporary(path, data)
+            except StorageError as error:
+                raise _build_not_created_error(path, error) from error
             try:
                 self._rename(temporary, path, overwrite=False)
                 return True
@@ -256,7 +260,7 @@ class HdfsFileIO:
         with suppress(OSError, PaimonError):
             was_deleted = self._delete_name(temporary)
         if was_deleted:
-            raise _build_error(f"{path} was not created: {error}") from error
+            raise _build_not_created_error(path, error) from error
         try:
             return self.read_bytes(path) == data
         except (OSError, PaimonError):
@@ -450,9 +454,11 @@ def _wrap_errors(path: str, action: str) -> Iterator[None]:
 
 
 def _build_error(text: str) -> StorageError:
-    failure = StorageError(text)
-    failure.retry_seconds = get_elapsed_seconds()
-    return failure
+    return describe_attempts(StorageError(text))
+
+
+def _build_not_created_error(path: str, error: Exception) -> StorageError:
+    return describe_attempts(FileNotCreatedError(f"{path} was not created: {error}."))
 
 
 def _build_directory_error(path: str) -> CorruptFileError:

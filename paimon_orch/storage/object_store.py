@@ -34,6 +34,7 @@ from paimon_orch.storage.base import (
 )
 from paimon_orch.storage.client_retries import (
     NO_BOTOCORE_RETRIES,
+    add_time_limits,
     find_gcs_class,
     limit_retries,
 )
@@ -48,6 +49,7 @@ from paimon_orch.storage.exclusive_create import (
     ExclusiveCreator,
     check_trusted,
 )
+from paimon_orch.storage.lost_requests import ignore_unsent_requests
 from paimon_orch.storage.object_store_options import StorageCredentials, StorageOptions
 from paimon_orch.storage.s3_compatible import (
     COMPATIBLE_SCHEMES,
@@ -56,6 +58,7 @@ from paimon_orch.storage.s3_compatible import (
 )
 from paimon_orch.storage.store_operation import may_repeat
 from paimon_orch.storage.streams import ObjectInput, ObjectOutput, find_end_start
+from paimon_orch.store_schemes import normalize_scheme
 
 T = TypeVar("T")
 
@@ -67,7 +70,6 @@ PACKAGE_BY_SCHEME = (
     | dict.fromkeys(("abfs", "abfss", "az"), "adlfs")
 )
 _EXTRA_BY_PACKAGE = {"s3fs": "s3", "gcsfs": "gcs", "adlfs": "azure"}
-_ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "az": "abfs"}
 _MEMORY_SCHEME = "memory"  # of fsspec, for tests
 # Stores that return the bytes up to the end for a range that ends after it. OSS returns the object.
 _SHORTENS_RANGES = {*_AMAZON_SCHEMES, "gs", "gcs", "abfs", "abfss", "az", "memory", "local", "file"}
@@ -144,6 +146,7 @@ class FsspecFileIO:
         options = self.options.resolve() | {"use_listings_cache": False}
         if scheme in _S3_SCHEMES:
             options = _add_s3_defaults(add_compatible_defaults(scheme, options))
+        options = add_time_limits(PACKAGE_BY_SCHEME.get(scheme), options)
         try:
             if scheme in (*COMPATIBLE_SCHEMES, "s3n"):
                 fs = add_protocol(fsspec.get_filesystem_class("s3"), scheme)(**options)
@@ -162,6 +165,8 @@ class FsspecFileIO:
                 f"{self.root}: the store cannot be opened with these options: {text}"
             ) from cause
         limit_retries(fs)
+        if fs.async_impl:
+            ignore_unsent_requests(fs.loop)
         return fs
 
     def confine(self, roots: Sequence[str], anchors: Sequence[str] = ()) -> Self:  # noqa: ARG002 - no links
@@ -219,9 +224,9 @@ class FsspecFileIO:
     def open_output(self, path: str) -> IO[bytes]:
         """Open a new object for writing; it becomes visible when it is closed."""
         fs = self._get_writable_fs(path)
-        with self.options.wrap_errors(path, "written"):
+        with self.options.wrap_write_errors(path):
             sink = fs.open(path, "wb", block_size=_PART_BYTES)
-        return ObjectOutput(sink, lambda: self.options.wrap_errors(path, "written"))  # type: ignore[return-value]
+        return ObjectOutput(sink, lambda: self.options.wrap_write_errors(path))  # type: ignore[return-value]
 
     def read_bytes(self, path: str) -> bytes:
         """Return the whole content."""
@@ -255,7 +260,7 @@ class FsspecFileIO:
     def write(self, path: str, data: bytes) -> None:
         """Replace the object."""
         fs = self._get_writable_fs(path)
-        with self.options.wrap_errors(path, "written"):
+        with self.options.wrap_write_errors(path):
             fs.pipe_file(path, data)
 
     def list_dir(self, path: str) -> Iterator[FileInfo]:
@@ -276,7 +281,7 @@ class FsspecFileIO:
         """Return all objects whose names begin with the path and a slash."""
         base = self._check_path(path).rstrip("/")
         own_name = self._fs._strip_protocol(base)  # noqa: SLF001 - fsspec compares names in this form
-        entries = self._retry_read(path, "listed", lambda: self._fs.find(base, detail=True))
+        entries = self._retry_read(path, "listed", lambda: _find_objects(self._fs, base))
         below = {name.removeprefix(f"{own_name}/"): entry for name, entry in entries.items()}
         # a name with an empty component is a marker object, or cannot be a path
         return [
@@ -385,7 +390,7 @@ class FsspecFileIO:
     def _check_path(self, path: str) -> str:
         scheme, separator, _ = path.partition("://")
         mine = self._scheme
-        if not separator or _ALIASES.get(scheme, scheme) != _ALIASES.get(mine, mine):
+        if not separator or normalize_scheme(scheme) != normalize_scheme(mine):
             raise UnsupportedError(
                 f"{path} is in a different store from the table, which is below {self.root}; a "
                 "table in several stores is not supported"
@@ -450,7 +455,8 @@ def open_object_store(
             "options"
         )
     root = uri.rstrip("/")
-    if "://" not in root or "::" in root or check_path(root).endswith(":"):
+    has_bucket = parsed.netloc or parsed.scheme not in PACKAGE_BY_SCHEME
+    if "://" not in root or "::" in root or check_path(root).endswith(":") or not has_bucket:
         raise InputError(f"warehouse {uri!r} must look like {parsed.scheme}://bucket/path")
     try:
         import fsspec
@@ -467,8 +473,9 @@ def open_object_store(
         if package is not None:
             install = f"paimon-orch[{_EXTRA_BY_PACKAGE[package]}]"
             require_package(package, f"warehouse {uri!r}", install=install)
+        reason = error.__cause__ or error  # fsspec replaces it
         raise InputError(
-            f"warehouse {uri!r}: the package for {parsed.scheme}:// cannot be imported: {error}"
+            f"warehouse {uri!r}: the package for {parsed.scheme}:// cannot be imported: {reason}"
         ) from error
     return FsspecFileIO(root, StorageOptions.of(options, credentials)), root
 
@@ -507,6 +514,14 @@ def _delete_in_one_request(fs: Any, names: Sequence[str]) -> list[str]:
 def _strip_scheme(path: str) -> str:
     """Return bucket and name, because the schemes of a store are aliases."""
     return path.partition("://")[2]
+
+
+def _find_objects(fs: Any, path: str) -> Mapping[str, Mapping[str, Any]]:
+    """Return the entries of all objects below a path by their names."""
+    entries = fs.find(path, detail=True)
+    if not isinstance(entries, Mapping):  # adlfs does not list what is below the name of an object
+        raise OSError("there is an object with the name of the directory")
+    return entries
 
 
 def _list_directory(fs: Any, path: str) -> Sequence[Mapping[str, Any]]:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -10,9 +11,11 @@ from typing import Any, Protocol
 
 from paimon_orch.errors import InputError, PaimonError, StorageError
 from paimon_orch.safe_text import MASK, mask_values, note_secret_options
-from paimon_orch.storage.store_operation import begin_operation, get_elapsed_seconds
+from paimon_orch.storage.error_advice import describe_store_error
+from paimon_orch.storage.store_operation import begin_operation, describe_attempts
 
 STORAGE_OPTIONS_ENV = "PAIMON_STORAGE_OPTIONS"
+_UNKNOWN_OPTION = re.compile(r"__init__\(\) got an unexpected keyword argument (\S+)")
 LOCK_PATH = "lock_path"  # our own option: a lock file for stores without exclusive creation
 # options whose values may appear in messages; values of other options may be secret
 _PUBLIC_OPTIONS = {
@@ -105,8 +108,8 @@ class StorageOptions:
         return mask_values(text, values)
 
     def describe_error(self, error: Exception) -> str:
-        """Return the type and message of an error without secrets."""
-        return self.redact(f"{type(error).__name__}: {error}")
+        """Return the type and message of an error without secrets, and what to do."""
+        return self.redact(describe_store_error(error))
 
     def redact_cause(self, error: Exception) -> Exception | None:
         """Return the error, or None if its traceback would show a secret."""
@@ -122,9 +125,22 @@ class StorageOptions:
             except (FileNotFoundError, NotADirectoryError, PaimonError):
                 raise
             except Exception as error:  # noqa: BLE001 - each package has its own errors
+                if isinstance(error, TypeError) and (match := _UNKNOWN_OPTION.search(str(error))):
+                    raise InputError(
+                        f"{path} cannot be {action}: the package of the store has no option {match[1]}"
+                    ) from None
                 failure = StorageError(f"{path} cannot be {action}: {self.describe_error(error)}")
-                failure.retry_seconds = get_elapsed_seconds()
-                raise failure from self.redact_cause(error)
+                raise describe_attempts(failure) from self.redact_cause(error)
+
+    @contextmanager
+    def wrap_write_errors(self, path: str, action: str = "written") -> Iterator[None]:
+        """Convert errors as :meth:`wrap_errors`, also those of a missing bucket or upload."""
+        with self.wrap_errors(path, action):
+            try:
+                yield
+            except FileNotFoundError as error:
+                text = f"{path} cannot be {action}: {self.describe_error(error)}"
+                raise StorageError(text) from self.redact_cause(error)
 
     def __repr__(self) -> str:
         names = (f"{name}={MASK}" for name in sorted({*self.explicit, *self.inherited}))

@@ -20,14 +20,14 @@ _HOSTS_WITH_REGION = re.compile(
 
 def add_compatible_defaults(scheme: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return options of s3fs with the defaults of a store for those that the user does not set."""
-    if scheme not in COMPATIBLE_SCHEMES:
-        return dict(options)
     result = dict(options)
-    if endpoint := result.pop("endpoint", None):  # as Paimon and ossfs call it
-        result.setdefault("endpoint_url", endpoint)
+    if scheme in COMPATIBLE_SCHEMES and (endpoint := result.pop("endpoint", None)):
+        result.setdefault("endpoint_url", endpoint)  # Paimon and ossfs call it endpoint
     url = str(result.get("endpoint_url") or "")
     if url and "://" not in url:
         result["endpoint_url"] = url = f"https://{url}"
+    if scheme not in COMPATIBLE_SCHEMES:
+        return result
     # Trailers with checksums are newer than the protocol that these stores speak.
     config: dict[str, Any] = {
         "request_checksum_calculation": "when_required",

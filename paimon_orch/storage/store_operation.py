@@ -6,12 +6,16 @@ attempts, the operation has given up, so that it ends within the time of one cal
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
+from paimon_orch.errors import StorageError
 from paimon_orch.retry_policy import STORE_CALL
+
+R = TypeVar("R")
 
 
 @dataclass(slots=True)
@@ -39,10 +43,39 @@ def begin_operation() -> Iterator[None]:
         _current.reset(token)
 
 
-def get_elapsed_seconds() -> float:
-    """Return the time since the current operation began."""
+@contextmanager
+def try_once() -> Iterator[None]:
+    """Repeat no failed call in this block, such as those that clean up after a failure."""
+    token = _current.set(StoreOperation(has_given_up=True))
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def continue_operation(function: Callable[..., R]) -> Callable[..., R]:
+    """Return a function that continues the operation of this thread in another one."""
     operation = _current.get()
-    return 0.0 if operation is None else time.monotonic() - operation.start
+    if operation is None:
+        return function
+
+    def run(*arguments: Any) -> R:
+        token = _current.set(operation)
+        try:
+            return function(*arguments)
+        finally:
+            _current.reset(token)
+
+    return run
+
+
+def describe_attempts(failure: StorageError) -> StorageError:
+    """Return an error with what the current operation has tried."""
+    operation = _current.get()
+    if operation is not None:
+        failure.retry_seconds = time.monotonic() - operation.start
+        failure.is_unavailable = operation.has_given_up
+    return failure
 
 
 def may_repeat() -> bool:

@@ -131,4 +131,10 @@ def test_the_scheme_of_a_local_path_is_found_in_any_case(uri: str) -> None:
     assert paths is not None
     assert paths.roots == ("file:/a/t",)
     assert strip_file_scheme(uri) == "/a/t"
-    assert parse_store_scheme("S3A://b/t") == parse_store_scheme("s3://b/t")
+
+
+@pytest.mark.parametrize(
+    "schemes", [("s3", "S3A", "s3n"), ("gs", "gcs"), ("abfs", "abfss", "az"), ("oss",), ("hdfs",)]
+)
+def test_schemes_of_one_store_are_equal(schemes: tuple[str, ...]) -> None:
+    assert {parse_store_scheme(f"{scheme}://b/t") for scheme in schemes} == {schemes[0]}

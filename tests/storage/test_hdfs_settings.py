@@ -12,9 +12,18 @@ import pytest
 from support.hdfs.cluster import write_settings
 
 from paimon_orch.catalog.store_options import open_location
-from paimon_orch.errors import CorruptFileError, InputError, MissingPackageError, UnsupportedError
-from paimon_orch.storage import ExclusiveCreation, FileIO, resolve_warehouse
+from paimon_orch.errors import (
+    CorruptFileError,
+    FileNotCreatedError,
+    InputError,
+    MissingPackageError,
+    UnsupportedError,
+    is_temporary,
+)
+from paimon_orch.retry_policy import RetryPolicy
+from paimon_orch.storage import ExclusiveCreation, FileIO, hdfs, resolve_warehouse
 from paimon_orch.storage.hdfs import HdfsFileIO
+from paimon_orch.storage.hdfs_client import HdfsClient, RefusedForNowError
 from paimon_orch.storage.hdfs_settings import HdfsSettings
 
 pytest.importorskip("hdfs_native")
@@ -198,3 +207,19 @@ def test_a_task_is_the_user_of_the_driver(
         return
     io.client._set_user()
     assert os.environ.get("HADOOP_USER_NAME") == expected
+
+
+def test_a_creation_that_sent_no_rename_is_no_unknown_outcome(
+    config_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise RefusedForNowError("StandbyException")
+
+    monkeypatch.setattr(HdfsClient, "call", refuse)
+    monkeypatch.setattr(hdfs, "STORE_CALL", RetryPolicy(attempts=2))
+    io = open_io("hdfs://127.0.0.1:1/wh")
+
+    with pytest.raises(FileNotCreatedError, match=r"was not created: .*StandbyException") as caught:
+        io.create("hdfs://127.0.0.1:1/wh/snapshot-1", b"mine")
+
+    assert is_temporary(caught.value)

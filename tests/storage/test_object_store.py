@@ -359,3 +359,12 @@ def test_a_forked_process_opens_its_own_connections(s3: Bucket) -> None:
     """
     command = [sys.executable, "-c", textwrap.dedent(program), s3.root, json.dumps(s3.options)]
     assert subprocess.run(command, check=False, timeout=60).returncode == 0
+
+
+def test_a_listing_that_names_only_the_directory_itself_is_an_error(
+    io: FsspecFileIO, store: type[FakeS3], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "find", lambda _self, path, **_: [path])
+
+    with pytest.raises(StorageError, match="an object with the name of the directory"):
+        io.list_tree(f"{io.root}/d")

@@ -76,7 +76,7 @@ def run_faulty_server() -> Iterator[FaultyServer]:
             )
             _send(self, faulty.answer(request))
 
-        do_GET = do_POST = do_DELETE = handle_any  # noqa: N815
+        do_DELETE = do_GET = do_HEAD = do_POST = do_PUT = handle_any  # noqa: N815
 
         def log_message(self, format: str, *args: object) -> None:
             pass
@@ -116,5 +116,7 @@ def _send(handler: BaseHTTPRequestHandler, answer: Answer) -> None:
         handler.send_header("Connection", "close")
     handler.send_header("Content-Length", str(len(content)))
     handler.end_headers()
+    if handler.command == "HEAD":
+        return
     with suppress(OSError):  # the client may refuse the rest
         handler.wfile.write(content[: len(content) // 2] if answer.cut else content)

@@ -23,10 +23,11 @@ from paimon_orch.spark.datasource.session_settings import (
 )
 from paimon_orch.spark.shuffle import first_row_number
 from paimon_orch.steps import ingest
+from paimon_orch.steps.common.conflict_retry import discard_messages
 from paimon_orch.steps.ingest import IngestResult
 from paimon_orch.table.scan.unseen_rows import describe_unseen_rows_after_write
 from paimon_orch.table.table import Table
-from paimon_orch.table.write.commit_message import CommitMessage, discard_written_files
+from paimon_orch.table.write.commit_message import CommitMessage
 from paimon_orch.table.write.dynamic_bucket import has_dynamic_buckets
 from paimon_orch.table.write.postpone_bucket import has_postpone_buckets
 from paimon_orch.table.write.table_write import write_rows
@@ -113,7 +114,7 @@ def discard_unless_all_finished(
     even if Spark reports a failure, and after a conflict, it has already deleted the files.
     """
     if any(message is None for message in messages):
-        discard_written_files(table.stores.reader(), _decode_messages(messages))
+        discard_messages(table, _decode_messages(messages))
 
 
 def _decode_messages(messages: Sequence[WriterCommitMessage | None]) -> list[CommitMessage]:

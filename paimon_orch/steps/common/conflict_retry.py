@@ -1,14 +1,20 @@
 """Handles conflicts with other commits: deletes the new files and retries."""
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from tenacity import Retrying
 
-from paimon_orch.errors import REFUSED_COMMIT_ERRORS, CommitConflictError, UnsupportedError
+from paimon_orch.errors import (
+    REFUSED_COMMIT_ERRORS,
+    CommitConflictError,
+    PaimonError,
+    UnsupportedError,
+)
 from paimon_orch.retry_policy import STEP_ON_CONFLICT
 from paimon_orch.safe_text import get_logger
+from paimon_orch.storage.store_operation import try_once
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage, discard_written_files
 
@@ -48,7 +54,7 @@ def discard_files_on_conflict(table: Table, messages: Iterable[CommitMessage]) -
                 raise UnsupportedError(message.refusal)
         yield
     except REFUSED_COMMIT_ERRORS:
-        discard_written_files(table.stores.reader(), messages)
+        discard_messages(table, messages)
         raise
 
 
@@ -58,5 +64,9 @@ def discard_results(table: Table, results: Iterable[bytes]) -> None:
 
 
 def discard_messages(table: Table, messages: Iterable[CommitMessage]) -> None:
-    """Delete the files that finished tasks wrote."""
-    discard_written_files(table.stores.reader(), messages)
+    """Delete the files that finished tasks wrote, unless the store is unavailable."""
+    messages = list(messages)
+    if not messages:
+        return
+    with suppress(PaimonError, OSError), try_once():  # the error that came before is raised
+        discard_written_files(table.stores.reader(), messages)

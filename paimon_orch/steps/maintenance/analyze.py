@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from paimon_orch.errors import REFUSED_COMMIT_ERRORS, InputError
 from paimon_orch.files.stats.analyze_columns import ColumnStatsBuilder, can_collect_stats
+from paimon_orch.files.uncommitted_files import delete_unused_files
 from paimon_orch.format.display import Displayable, format_count, format_size
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.paths import FileNameGenerator
@@ -252,7 +253,7 @@ def commit(table: Table, plan: AnalyzePlan, results: Sequence[_UnitStatistics]) 
             CommitChanges(kind=CommitKind.ANALYZE, statistics=name)
         )
     except REFUSED_COMMIT_ERRORS:
-        table.io.delete(path)
+        delete_unused_files(table.io, [path])
         raise
     return AnalyzeResult(snapshot_id=snapshot.id, statistics=statistics)
 

@@ -5,12 +5,13 @@ docs/how-to/recover-from-a-bad-commit.md.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
-from paimon_orch.errors import REFUSED_COMMIT_ERRORS
+from paimon_orch.errors import REFUSED_COMMIT_ERRORS, PaimonError
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.steps.cleanup.quarantine import Quarantine
 from paimon_orch.storage.concurrency import map_concurrently
+from paimon_orch.storage.store_operation import try_once
 from paimon_orch.table.table import Table
 from paimon_orch.table.table_label import TableLabel
 
@@ -44,7 +45,8 @@ def tagged_before_repair(table: Table, snapshot: Snapshot) -> Iterator[str]:
         yield name
     except REFUSED_COMMIT_ERRORS:
         if name not in before:
-            table.tags.delete(name)
+            with suppress(PaimonError, OSError), try_once():
+                table.tags.delete(name)
         raise
 
 

@@ -21,7 +21,7 @@ from paimon_orch.format.types.predicate import (
     Predicate,
 )
 from paimon_orch.steps import ingest
-from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict
+from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict, discard_messages
 from paimon_orch.steps.common.executor import Executor, InProcessExecutor, Progress
 from paimon_orch.steps.common.partition_selection import open_reader
 from paimon_orch.steps.common.step import Step, StepOutcome, WorkUnits, run_step
@@ -238,7 +238,7 @@ def plan_column_update(
 
 def discard_changes(table: Table, results: Sequence[RowLevelTaskResult]) -> None:
     """Delete the files that tasks wrote for changes that are not committed."""
-    discard_written_files(table.stores.reader(), [result.message for result in results])
+    discard_messages(table, [result.message for result in results])
 
 
 def discard_encoded_changes(table: Table, results: Sequence[bytes]) -> None:
@@ -269,7 +269,7 @@ def commit(
         if deleted_rows:
             messages += _delete_rows_of_files(table, executor, planned, deleted_rows)
     except BaseException:
-        discard_written_files(table.stores.reader(), messages)
+        discard_messages(table, messages)
         raise
     with discard_files_on_conflict(table, messages):
         changes = _build_changes(

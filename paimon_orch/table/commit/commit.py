@@ -35,6 +35,7 @@ from paimon_orch.format.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Sna
 from paimon_orch.retry_policy import STEP_ON_CONFLICT, STORE_RETRY_SECONDS, RetryPolicy
 from paimon_orch.safe_text import get_logger
 from paimon_orch.storage.concurrency import start_call
+from paimon_orch.storage.store_operation import try_once
 from paimon_orch.table.catalog_environment import (
     NO_CATALOG,
     CatalogEnvironment,
@@ -145,7 +146,8 @@ class _CommitState:
     def remove_files(self) -> None:
         """Delete the manifests of attempts that certainly created no snapshot."""
         if self.builder is not None and not self.is_creating:
-            self.builder.writer.remove()
+            with try_once():
+                self.builder.writer.remove()
 
     def leave_files(self) -> None:
         """Start anew after an attempt whose snapshot exists, or may exist; its files remain."""

@@ -25,6 +25,7 @@ from paimon_orch.format.iceberg.iceberg_manifest_list import (
 from paimon_orch.format.iceberg.iceberg_metadata import IcebergMetadata, IcebergSnapshot
 from paimon_orch.safe_text import get_logger
 from paimon_orch.storage import FileIO
+from paimon_orch.store_schemes import normalize_scheme
 from paimon_orch.table.metadata.metadata_io import list_metadata_directory, read_metadata_file
 from paimon_orch.table.metadata.snapshot_store import read_hint
 
@@ -33,7 +34,6 @@ VERSION_HINT = "version-hint.text"
 UNREADABLE = (CorruptFileError, MissingFileError, FileNotFoundError, UnsupportedError)
 """Errors of a file that is missing, damaged, or written by a later release."""
 _VERSION_FILE = re.compile(r"v(\d{1,18})\.metadata\.json")
-_SCHEME_ALIAS = re.compile(r"^(?:s3a|s3n)://")
 _FILE_SCHEME = re.compile(r"^file:(?://)?(?=/)")
 
 
@@ -50,7 +50,8 @@ def get_file_name(path: str) -> str:
 
 def normalize_path(path: str) -> str:
     """Return a path without differences of spelling: ``s3a://`` is ``s3://``, ``file:`` is none."""
-    return _FILE_SCHEME.sub("", _SCHEME_ALIAS.sub("s3://", path))
+    scheme, separator, rest = path.partition("://")
+    return _FILE_SCHEME.sub("", f"{normalize_scheme(scheme)}://{rest}" if separator else path)
 
 
 @dataclass(frozen=True, slots=True)

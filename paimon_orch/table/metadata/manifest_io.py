@@ -418,18 +418,21 @@ class ManifestWriter:
 
     def remove_superseded(self) -> None:
         """Delete the files that the commit does not use; log a warning if that fails."""
-        try:
-            self._delete(self._superseded)
-        except (OSError, PaimonError) as error:
-            logger.warning("%s: unused manifests remain: %s", self._paths.root, error)
+        self._delete(self._superseded)
 
     def remove(self) -> None:
-        """Delete all written files. Call this only if the commit certainly failed."""
+        """Delete all written files; log a warning if that fails.
+
+        Call this only if the commit certainly failed.
+        """
         self._pending, self._pending_bytes = {}, 0
-        self._delete(self._written)
-        self._delete(self._superseded)
+        self._delete(self._written | self._superseded)
 
     def _delete(self, names: set[str]) -> None:
         paths = [f"{self._paths.manifest_dir}/{name}" for name in names]
-        run_concurrently(self._io, self._io.delete, paths)
-        names.clear()
+        try:
+            run_concurrently(self._io, self._io.delete, paths)
+        except (OSError, PaimonError) as error:
+            logger.warning("%s: unused manifests remain: %s", self._paths.root, error)
+        else:
+            names.clear()

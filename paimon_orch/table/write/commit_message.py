@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from paimon_orch.errors import UnsupportedError
 from paimon_orch.files.data_file_reader import BucketFile, FileReader
 from paimon_orch.files.file_index_reader import sibling_path
+from paimon_orch.files.uncommitted_files import delete_unused_files
 from paimon_orch.format.deletion_vector import DeletionVector, decode_deletion_vector_payload
 from paimon_orch.format.manifest.columnar_manifest import open_manifest
 from paimon_orch.format.manifest.index_manifest import (
@@ -125,19 +126,21 @@ def combine_messages(messages: Iterable[CommitMessage]) -> CommitMessage:
 def discard_written_files(reader: FileReader, messages: Iterable[CommitMessage]) -> None:
     """Delete the files that tasks wrote for a commit that certainly failed.
 
-    Keeps files that were only moved to another level or whose index was replaced.
+    Keeps files that were only moved to another level or whose index was replaced. A file that cannot
+    be deleted is left to the orphan cleanup: the error of the commit matters more.
     """
+    paths = list[str]()
     for message in messages:
         existing = {entry.file.file_name: entry.file.extra_files for entry in message.deleted}
         for entry in (*message.added, *message.changelog):
             path = reader.path(BucketFile(entry.partition, entry.bucket, entry.file))
             if entry.file.file_name not in existing:
-                reader.io.delete(path)
+                paths.append(path)
             for name in set(entry.file.extra_files).difference(
                 existing.get(entry.file.file_name, ())
             ):
-                reader.io.delete(sibling_path(path, name))
+                paths.append(sibling_path(path, name))
         for item in message.index:
             if item.kind is FileKind.ADD:
-                path = reader.paths.index_file(reader.schema, item)
-                reader.io.delete(path)
+                paths.append(reader.paths.index_file(reader.schema, item))
+    delete_unused_files(reader.io, paths)

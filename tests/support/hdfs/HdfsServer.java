@@ -49,6 +49,8 @@ public class HdfsServer {
             .nnTopology(topology)
             .format(isNew)
             .manageNameDfsSharedDirs(isNew) // it would delete the edits
+            // A standby stays in safe mode until the last edits of a killed NameNode are recovered.
+            .waitSafeMode(isNew)
             .numDataNodes(1)
             .build();
     cluster.waitActive();
