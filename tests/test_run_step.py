@@ -131,6 +131,7 @@ def test_every_step_reports_json_or_a_refusal(step: str, tmp_path: Path, table: 
         "create-global-index": {"column": "v"},
         "create-branch": {"name": "dev", "tag": "kept"},
         "create-tag": {"name": "new"},
+        "delete": {"where": "k >= 1"},
         "delete-branch": {"name": "old"},
         "delete-tag": {"name": "kept"},
         "drop-partitions": {"partitions": ["p=a", "p=b"]},
@@ -144,6 +145,7 @@ def test_every_step_reports_json_or_a_refusal(step: str, tmp_path: Path, table: 
         "rescale": {"bucket_num": 2},
         "reset-consumer": {"name": "app", "next_snapshot": 1},
         "rollback": {"snapshot_id": 1},
+        "update": {"assignments": {"v": "'new'"}},
     }
     refused = {
         "create-global-index",
@@ -164,10 +166,12 @@ def test_every_step_reports_json_or_a_refusal(step: str, tmp_path: Path, table: 
     else:
         assert step not in refused
         assert report.keys() >= {"plan", "outcome", "duration_seconds", "attempts"}
-    if step in {"drop-partitions", "purge-files", "truncate"}:
+    if step in {"delete", "drop-partitions", "purge-files", "truncate"}:
         assert rows_of(table) == []
     elif step in {"fast-forward-branch", "rollback", "undo"}:
         assert rows_of(table) == [("a", 1, "x"), ("b", 2, "x")]
+    elif step == "update":
+        assert {row[2] for row in rows_of(table)} == {"new"}
     else:
         assert rows_of(table) == before
 

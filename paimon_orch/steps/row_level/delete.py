@@ -25,5 +25,4 @@ DECLARATION = declare_step(
     help="With --dry-run, reads only metadata and prints the number of files that may have such "
     "rows.",
     examples=["/lake db.orders --where \"status = 'VOID'\" --dry-run"],
-    asks=True,
 )

@@ -157,7 +157,7 @@ class RowLevelPlan(Displayable):
         return PlanReport(
             action=f"read {format_count(values['files'], 'file')} of {of}",
             nothing="" if self else "no row matches",
-            asks=bool(self),
+            asks=bool(self) and self.request.where is None,
             undo=KEPT_ROWS,
         )
 
