@@ -61,20 +61,11 @@ class HelpCommand(TyperCommand):
     """
 
     def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
-        """Parse the arguments; adds the catalog of the environment if an argument is missing.
-
-        Refuses an option that is given twice, because only its last value would be used.
-        """
+        """Parse the arguments; adds the catalog of the environment if an argument is missing."""
         location = os.environ.get(WAREHOUSE_VARIABLE)
         if location and self._lacks_catalog(ctx, args):
             args = [location, *args]
-        if not ctx.resilient_parsing:
-            _, _, order = self.make_parser(ctx).parse_args(args=list(args))
-            options = [parameter for parameter in order if _has_one_value(parameter)]
-            for option in options:
-                if options.count(option) > 1:
-                    name = option.opts[0]
-                    ctx.fail(f"{name} is given twice; its help says how to write several values.")
+        _refuse_repeated_options(self, ctx, args)
         return super().parse_args(ctx, args)
 
     def _lacks_catalog(self, ctx: "Context", args: Sequence[str]) -> bool:
@@ -128,6 +119,11 @@ class HelpCommand(TyperCommand):
 class HelpGroup(TyperGroup):
     """A group whose help page lists commands by panel, with their first sentences untruncated."""
 
+    def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
+        """Parse the options before the name of a command."""
+        _refuse_repeated_options(self, ctx, args)
+        return super().parse_args(ctx, args)
+
     def get_outline(self, ctx: "Context", name: str) -> "Command | None":
         """Return a command of which only the summary is used."""
         return self.get_command(ctx, name)
@@ -150,6 +146,18 @@ class HelpGroup(TyperGroup):
 def new_group() -> typer.Typer:
     """Return an empty group of commands, such as ``tag``."""
     return typer.Typer(cls=HelpGroup, no_args_is_help=True, rich_markup_mode=None)
+
+
+def _refuse_repeated_options(command: "Command", ctx: "Context", args: list[str]) -> None:
+    """Refuse an option that is given twice, because only its last value would be used."""
+    if ctx.resilient_parsing:
+        return
+    _, _, order = command.make_parser(ctx).parse_args(args=list(args))
+    options = [parameter for parameter in order if _has_one_value(parameter)]
+    for option in options:
+        if options.count(option) > 1:
+            name = option.opts[0]
+            ctx.fail(f"{name} is given twice; its help says how to write several values.")
 
 
 def _has_one_value(parameter: "Parameter") -> bool:

@@ -122,6 +122,9 @@ def test_an_option_that_is_given_twice_is_refused_because_only_its_last_value_wo
         answer = run(command, str(warehouse), "db.t", *twice, "--dry-run")
         assert (answer.status, answer.out) == (2, "")
         assert "--partitions is given twice" in answer.error
+    answer = run("--log-level", "error", "--log-level=debug", "tables", str(warehouse))
+    assert answer.status == 2
+    assert "--log-level is given twice" in answer.error
 
     assert run("count", str(warehouse), "db.t", "--json", "--json").status == 0
 

@@ -10,6 +10,7 @@ from support.tables import catalog_of, new_table, table_of
 
 from paimon_orch import AddColumn, CommitId, DropColumn, InputError, SetOption
 from paimon_orch import steps as typed_steps
+from paimon_orch.steps.row_level.delete import DeleteRequest
 from paimon_orch.table.table import Table
 
 steps: Any = typed_steps  # so that wrong types can be passed
@@ -63,6 +64,10 @@ WRONG: list[tuple[Callable[[Any], object], str]] = [
     (lambda t: steps.analyze(t, columns="kv"), "columns is 'kv', but must be a list: write ['kv']"),
     (lambda t: steps.mark_done(t, "dt=1"), "partitions is 'dt=1', but must be a list: write ['dt=1']"),
     (lambda t: steps.mark_done(t, 5), "partitions is 5, but must be a list"),
+    (lambda t: steps.analyze(t, columns=[1]), "columns is [1], but must be a list, each of a text"),
+    (lambda t: steps.repair(t, ["snapshot-gap", 1]), "1), but must be a list, each of a text"),
+    (lambda _: DeleteRequest(where=None), "where is None, but must be a text"),  # type: ignore[arg-type]
+    (lambda t: steps.update(t, {"v": "'x'"}, 1), "where is 1, but must be a text or an object"),
     (lambda t: open_catalog(t).drop_table(None), "a table name must be text"),
     (lambda t: open_catalog(t).rename_table("db.t", 5), "a table name must be text"),
     (lambda t: open_catalog(t).create_database(5), "a database name must be text, such as 'sales'"),

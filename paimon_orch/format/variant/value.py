@@ -124,9 +124,10 @@ def _decode_names(metadata: bytes) -> tuple[str, ...]:
     if start > len(metadata):
         raise_malformed(f"the metadata has {len(metadata)} bytes for {count} names")
     stored = np.frombuffer(metadata, np.uint8, width * (count + 1), 1 + width)
-    widened = np.pad(stored.reshape(-1, width), ((0, 0), (0, 8 - width)))
+    widened = np.zeros((count + 1, 8), np.uint8)
+    widened[:, :width] = stored.reshape(-1, width)
     ends = widened.view("<i8")[:, 0]
-    if (np.diff(ends) < 0).any() or ends[-1] > len(metadata) - start:
+    if (ends[1:] < ends[:-1]).any() or ends[-1] > len(metadata) - start:
         raise_malformed("the names of the metadata are outside of its bytes")
     return tuple(
         metadata[first:last].decode(errors="surrogateescape")

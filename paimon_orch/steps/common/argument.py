@@ -1,6 +1,6 @@
 """The arguments of a request: the fields that users set, and which values they accept."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from inspect import isclass
 from operator import attrgetter
@@ -109,16 +109,22 @@ class DeclaredField:
     def check_type(self, value: Any) -> None:
         """Raise :class:`InputError` for a value of Python that is not of a simple type."""
         kind = self.kind
-        if kind is int and not isinstance(value, bool) and hasattr(value, "__index__"):
-            return  # of NumPy
+        if _is_whole(kind, value):
+            return
         origin = get_origin(kind)
         if origin is tuple or (isclass(origin) and issubclass(origin, Sequence)):
             if isinstance(value, str) or not isinstance(value, Iterable):
                 example = f": write [{_show(value)}]" if isinstance(value, str) else ""
                 raise InputError(f"{self.name} is {_show(value)}, but must be a list{example}")
-            return
-        is_simple = kind in _KINDS or get_origin(kind) is Literal
-        if is_simple and not _accepts(self.hint, value):
+            item = get_args(kind)[0]
+            is_right = (
+                item not in _KINDS
+                or not isinstance(value, Collection)  # an iterator can be read only once
+                or all(_accepts(item, each) or _is_whole(item, each) for each in value)
+            )
+        else:
+            is_right = not (kind in _KINDS or origin is Literal) or _accepts(self.hint, value)
+        if not is_right:
             raise InputError(f"{self.name} is {_show(value)}, but must be {self.describe_type()}")
 
     def describe_type(self) -> str:
@@ -135,7 +141,7 @@ class ParsedRequest:
     def __post_init__(self) -> None:
         for name, field in list_arguments(type(self)).items():
             parse, value = field.argument.parse, getattr(self, name)
-            if value is None:
+            if value is None and _accepts(field.hint, None):
                 continue
             if parse is not None:
                 object.__setattr__(self, name, parse(name, value))
@@ -218,10 +224,16 @@ def _accepts(hint: Any, value: object) -> bool:
     return isinstance(value, hint) and (hint is bool or not isinstance(value, bool))
 
 
+def _is_whole(kind: Any, value: object) -> bool:
+    """Return whether a value is a whole number, perhaps of NumPy, where one is expected."""
+    return kind is int and not isinstance(value, bool) and hasattr(value, "__index__")
+
+
 def _describe(hint: Any) -> str:
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
-        return " or ".join(_describe(each) for each in arguments if each is not NoneType)
+        kinds = (_describe(each) for each in arguments if each is not NoneType)
+        return " or ".join(dict.fromkeys(kinds))
     if origin is Literal:
         return " or ".join(map(str, arguments))
     if origin is tuple or (origin is not None and issubclass(origin, Sequence)):

@@ -24,7 +24,7 @@ def plan(table: Table, request: EmptyRequest) -> ChangePlan:
     if not newest:
         raise InputError(f"{table.identifier} has no snapshot to take back")
     expected_latest = newest[0].id
-    latest, *before = newest[1:] if _merges_only_manifests(table, newest[0]) else newest
+    latest, *before = newest[1:] if _merges_only_manifests(table, *newest[:2]) else newest
     if not before:
         raise InputError(
             f"{table.identifier} has no snapshot before {latest.id}, the newest; to delete its rows, "
@@ -65,9 +65,14 @@ def plan(table: Table, request: EmptyRequest) -> ChangePlan:
     )
 
 
-def _merges_only_manifests(table: Table, snapshot: Snapshot) -> bool:
-    """Return whether a snapshot changes no file; a rollback as latest may commit such a one."""
+def _merges_only_manifests(table: Table, snapshot: Snapshot, *before: Snapshot) -> bool:
+    """Return whether a snapshot changes no file; a rollback as latest may commit such a one.
+
+    Compactions that change only indexes or deletion vectors have no entries of data files.
+    """
     if snapshot.commit_kind is not CommitKind.COMPACT:
+        return False
+    if [each.index_manifest for each in before] != [snapshot.index_manifest]:
         return False
     return not table.stores.manifests.read_delta_entries(snapshot)
 

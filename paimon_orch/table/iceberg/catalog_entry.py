@@ -28,6 +28,13 @@ class PublishedMetadata:
     is_of_table: Callable[[str], bool]
     """Whether a metadata file in the store of the table shows this table, or does not exist."""
 
+    @property
+    def location(self) -> str:
+        """The directory of the table as Iceberg spells it: it knows ``s3``, ``gs`` and ``abfss``."""
+        location = self.metadata.location
+        normalized = normalize_path(location)
+        return location if normalized.startswith("abfs:") else normalized
+
     def is_in_store(self, path: str) -> bool:
         """Return whether a path is in the store of the table: the same scheme and bucket."""
         try:

@@ -24,7 +24,6 @@ from paimon_orch.table.iceberg.iceberg_rest_client import (
     read_rest_properties,
     redact,
 )
-from paimon_orch.table.iceberg.metadata_store import normalize_path
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.rest import RestCatalog
@@ -182,7 +181,7 @@ class RestEntry:
         except TableAlreadyExistsError:
             raise
         except RESTError:  # some catalogs, as Glue, do not choose a location
-            table = create(location=normalize_path(published.metadata.location))
+            table = create(location=published.location)
         return table
 
     def _require_ours(self, served: "TableMetadata", published: PublishedMetadata) -> None:

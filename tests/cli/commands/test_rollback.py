@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,12 @@ from support.commands import invoke, run_on
 from support.tables import new_table, rows_of, table_of
 
 from paimon_orch.errors import CommitConflictError, InputError
+from paimon_orch.format.options.table_option import StepKind
+from paimon_orch.format.snapshot import CommitKind
+from paimon_orch.steps import compact_manifests, expire_snapshots
 from paimon_orch.steps.common.step import EmptyRequest
 from paimon_orch.steps.maintenance import undo
+from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.table import Table
 
 
@@ -100,6 +105,37 @@ def test_an_undo_takes_back_a_rollback_that_moved_files(tmp_path: Path) -> None:
 
     assert values["undone_snapshot_id"] == 4
     assert rows_of(table) == [(1, "a"), (2, "b")]
+
+
+def test_an_undo_takes_back_no_change_of_indexes_besides(tmp_path: Path) -> None:
+    """Such a compaction has no entries of data files, as one that merges manifests."""
+    table = new_table(tmp_path, bucket="-1")
+    table.append(table_of("k v", [(1, "a")]))
+    table.append(table_of("k v", [(2, "b")]))
+    newest = table.snapshot()
+    assert newest is not None
+    [old, *_] = table.stores.manifests.read_index_entries(newest)
+    changes = CommitChanges(kind=CommitKind.COMPACT, index=(old.deleted(),))
+    table.load().new_commit(StepKind.COMPACT).commit(changes)
+
+    with pytest.raises(InputError, match=r"snapshot 3 of db\.t is of the kind COMPACT"):
+        run_on(table, "undo", "--yes")
+
+
+def test_an_undo_skips_a_merge_of_manifests_if_there_is_a_change_before(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    table.append(table_of("k v", [(1, "a")]))
+    table.append(table_of("k v", [(2, "b")]))
+    compact_manifests(table)
+    run_on(table, "undo", "--yes")
+    assert rows_of(table) == [(1, "a")]
+
+    table.append(table_of("k v", [(3, "c")]))
+    compact_manifests(table)
+    expire_snapshots(table, retain_max=1, retain_min=1, older_than=int(time.time() * 1000) + 1)
+    [only] = table.history()
+    with pytest.raises(InputError, match=rf"has no snapshot before {only.id}.*use truncate"):
+        run_on(table, "undo", "--yes")
 
 
 def test_an_undo_needs_an_older_snapshot_and_a_change_of_rows(tmp_path: Path) -> None:

@@ -30,10 +30,33 @@ IN_CATALOG = "s3://lake/iceberg/shop/orders/metadata"
 def test_files_are_found_in_the_store_and_in_the_directories_of_the_table(
     tmp_path: Path, path: str, *, is_in_store: bool, is_in_directory: bool
 ) -> None:
+    published = published_at(tmp_path, "s3://lake/shop.db/orders")
+
+    assert published.is_in_store(path) == is_in_store
+    assert published.is_in_metadata_directory(path) == is_in_directory
+
+
+@pytest.mark.parametrize(
+    ("stored", "location"),
+    [
+        ("s3a://lake/t", "s3://lake/t"),
+        ("gcs://lake/t", "gs://lake/t"),
+        ("abfss://lake@account.dfs.core.windows.net/t", "abfss://lake@account.dfs.core.windows.net/t"),
+        ("file:/lake/t", "/lake/t"),
+    ],
+)  # fmt: skip
+def test_a_catalog_gets_a_location_that_it_knows(
+    tmp_path: Path, stored: str, location: str
+) -> None:
+    """A catalog that allows abfss:// refuses abfs://."""
+    assert published_at(tmp_path, stored).location == location
+
+
+def published_at(root: Path, location: str) -> PublishedMetadata:
     metadata = IcebergMetadata(
         format_version=2,
         table_uuid="",
-        location="s3://lake/shop.db/orders",
+        location=location,
         last_updated_millis=0,
         last_column_id=0,
         schemas=[],
@@ -41,12 +64,9 @@ def test_files_are_found_in_the_store_and_in_the_directories_of_the_table(
         partition_spec=[],
         snapshots=[],
     )
-    published = PublishedMetadata(
+    return PublishedMetadata(
         path=f"{OF_TABLE}/v2.metadata.json",
         metadata=metadata,
-        schema=new_table(tmp_path).load().schema,
+        schema=new_table(root).load().schema,
         is_of_table=lambda _: True,
     )
-
-    assert published.is_in_store(path) == is_in_store
-    assert published.is_in_metadata_directory(path) == is_in_directory
