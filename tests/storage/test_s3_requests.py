@@ -11,6 +11,7 @@ import pytest
 
 from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.errors import NotAllowedError, StorageError
+from paimon_orch.retry_policy import STORE_ANSWER_SECONDS, STORE_CONNECT_SECONDS
 from paimon_orch.steps import compact
 from paimon_orch.storage import FsspecFileIO, resolve_warehouse
 from paimon_orch.storage.client_retries import NO_BOTOCORE_RETRIES
@@ -129,16 +130,20 @@ def test_the_connection_pool_allows_the_concurrent_requests(
         return config
 
     path_style = {"s3": {"addressing_style": "path"}}
-    retries = {"retries": NO_BOTOCORE_RETRIES}
-    assert find_config({}) == {"max_pool_connections": 33, **retries}
+    limits = {
+        "connect_timeout": STORE_CONNECT_SECONDS,
+        "read_timeout": STORE_ANSWER_SECONDS,
+        "retries": NO_BOTOCORE_RETRIES,
+    }
+    assert find_config({}) == {"max_pool_connections": 33, **limits}
     assert find_config({"config_kwargs": path_style}) == {
         "max_pool_connections": 33,
-        **retries,
+        **limits,
         **path_style,
     }
     assert find_config({"config_kwargs": {"max_pool_connections": 5}}) == {
         "max_pool_connections": 5,
-        **retries,
+        **limits,
     }
 
 

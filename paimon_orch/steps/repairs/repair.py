@@ -126,12 +126,13 @@ class RepairPlan:
 
     def describe(self) -> PlanReport:
         """Return the plan as text."""
-        lines = _describe_actions(self)
         return PlanReport(
             action="repair",
             link=" ",
-            details=f": {'; '.join(lines)}",
-            lines=[*lines, *self.describe_rest()],
+            details=f": {'; '.join(_describe_actions(self))}",
+            lines=self.describe_rest(),
+            columns={"rule": "string", "repair": "string"},
+            items=[{"rule": each.rule.value, "repair": each.text} for each in self.actions],
             nothing="" if self else "nothing to repair",
             asks=bool(self),
             undo="",
