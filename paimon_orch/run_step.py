@@ -199,6 +199,8 @@ def main() -> None:
             send(_describe_error(run.step, run.table, error))
             raise
         send(report)
+        if report["is_incomplete"]:
+            sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -94,6 +94,26 @@ def test_the_plan_of_a_report_is_the_executed_one(tmp_path: Path) -> None:
     assert [unit["bucket"] for unit in report["plan"]["units"]] == [0]
 
 
+def test_a_repair_that_leaves_damage_fails_as_its_command_does(
+    tmp_path: Path,
+    table: Table,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for number in (1, 2):
+        (Path(table.paths.root) / f"snapshot/snapshot-{number}").write_text("{")
+    document = {"step": "repair", "catalog": str(tmp_path), "table": "db.t", "dry_run": False}
+    monkeypatch.setattr(sys, "argv", ["run_step", json.dumps(document)])
+
+    with pytest.raises(SystemExit) as exit_info:
+        run_step.main()
+
+    report = json.loads(capsys.readouterr().out)
+    assert (exit_info.value.code, report["is_incomplete"]) == (1, True)
+    assert [each["rule"] for each in report["plan"]["refused"]] == ["unreadable-table"]
+    assert invoke("repair", str(tmp_path), "db.t", "--yes").exit_code == 1
+
+
 def test_steps_require_a_decision_if_their_commands_ask() -> None:
     commands = dict(walk_commands())
     asking = {

@@ -156,8 +156,7 @@ def _refuse_repeated_options(command: "Command", ctx: "Context", args: list[str]
     options = [parameter for parameter in order if _has_one_value(parameter)]
     for option in options:
         if options.count(option) > 1:
-            name = option.opts[0]
-            ctx.fail(f"{name} is given twice; its help says how to write several values.")
+            ctx.fail(f"{option.opts[0]} is given twice; write it once.")
 
 
 def _has_one_value(parameter: "Parameter") -> bool:

@@ -87,7 +87,7 @@ def add_step_command(app: typer.Typer, step: str, entry: StepEntry) -> None:
         planned = declaration.plan(target, request, executor=runner)
         report = planned.describe()
         if dry_run:
-            output.print_report(planned.to_dict(), partial(print_plan, planned, table))
+            output.print_report(planned.to_dict(), partial(print_plan, planned, report, table))
         else:
             if report.asks:
                 confirm(report.describe_action(table), yes=yes, undo=report.undo)
@@ -106,9 +106,8 @@ def add_step_command(app: typer.Typer, step: str, entry: StepEntry) -> None:
     register_command(app, command, name=name, examples=examples)
 
 
-def print_plan(planned: Any, table: str) -> None:
+def print_plan(planned: Any, report: PlanReport, table: str) -> None:
     """Print what a dry run found."""
-    report = planned.describe()
     _print_rows(report)
     print_lines(*report.lines)
     if not planned and report.nothing:

@@ -192,6 +192,8 @@ class MaintenanceOp:
         context.log.info("%s (%s): %s", name, mode, figures)
         planned = plan.describe()
         shown = tabulate_plan(planned)
+        if planned.is_incomplete:
+            context.log.warning("%s leaves damage: %s", name, "; ".join(planned.lines))
         if not config.dry_run:
             progress = build_progress_logger(context, name)
             outcome = declaration.run(table, plan, executor, progress=progress)
@@ -317,7 +319,7 @@ def _build_config(
 
 
 def find_type(declared: DeclaredField) -> Any:
-    """Return the type of a config field; Dagster has no tuples and unions."""
+    """Return the type of a config field; Dagster has neither tuples nor unions."""
     kind, origin = declared.kind, get_origin(declared.kind)
     if declared.argument.parse is not None or origin is Literal:
         kind = str

@@ -29,8 +29,9 @@ def run_declared_step(
 ) -> dict[str, object]:
     """Plan a step and, except in a dry run, run it; return the report.
 
-    The report has ``step``, ``table``, ``dry_run``, the ``plan`` and the ``outcome``, which is None
-    in a dry run. The plan is the executed one: after a conflict, it differs from the first plan.
+    The report has ``step``, ``table``, ``dry_run``, the ``plan``, ``is_incomplete`` if damage remains
+    after it, and the ``outcome``, which is None in a dry run. The plan is the executed one: after a
+    conflict, it differs from the first plan.
     With ``with_table``, the report also has the ``action`` of the plan and its first ``items`` with
     their ``columns``. Raises :class:`InputError` for wrong arguments, and for a step that asks if
     ``dry_run`` is None.
@@ -41,15 +42,18 @@ def run_declared_step(
     request = declaration.build_request(table, arguments)
     plan = declaration.plan(table, request, executor=executor)
     logger.info("%s of %s: %s", step, table.identifier, plan)
+    planned = plan.describe()
+    if planned.is_incomplete:
+        logger.warning("%s of %s leaves damage: %s", step, table.identifier, planned.lines)
     report: dict[str, object] = {
         "step": step,
         "table": table.identifier,
         "dry_run": bool(dry_run),
         "plan": plan.to_dict(),
+        "is_incomplete": planned.is_incomplete,
         "outcome": None,
     }
     if with_table:
-        planned = plan.describe()
         items = tabulate_plan(planned)
         report["action"] = planned.short_action if plan else NO_ACTION
         report |= {"columns": dict(items.columns), "items": [dict(row) for row in items.rows]}

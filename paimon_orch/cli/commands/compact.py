@@ -374,7 +374,7 @@ def _print_plan(
     plan: compact_step.CompactionPlan, decisions: list["CompactionDecision"], table: Table
 ) -> None:
     if plan:
-        print_plan(plan, table.identifier)
+        print_plan(plan, plan.describe(), table.identifier)
     else:
         print_lines(_explain_nothing(table, plan))
     _print_decisions(decisions)

@@ -185,7 +185,8 @@ def _print_row_level_plan(
     if not dry_run:
         print_row_level_result(table, RowLevelResult(), output)
         return
-    text = f"would {planned.describe().short_action}; nothing was changed"
+    report = planned.describe()
+    text = report.nothing or f"would {report.short_action}; nothing was changed"
     output.print_values(planned.to_dict(), text)
 
 

@@ -52,7 +52,8 @@ def append_block(file: bytearray, block: bytes) -> tuple[int, int]:
 def read_block(source: ByteSource, offset: int, length: int, budget: DecodeBudget) -> bytes:
     """Return the content of a block. Raises ``ValueError`` if it does not match its checksum.
 
-    ``budget`` is that of all blocks and bitmaps of the file. Raises :class:`UnsupportedError` for a compression other than zstd.
+    ``budget`` is that of all blocks and bitmaps of the file. Raises :class:`UnsupportedError` for a
+    compression other than zstd.
     """
     data = source.bytes(offset, length + _BLOCK_TRAILER_BYTES)
     block, compression = data[:length], data[length : length + 1]
@@ -85,7 +86,8 @@ def read_varint(data: bytes, position: int) -> tuple[int, int]:
 def decode_bitmap64(data: bytes, limit: int, budget: DecodeBudget) -> Positions:
     """Return the ascending positions of a 64-bit bitmap.
 
-    ``budget`` is that of all blocks and bitmaps of the file. Raises ``ValueError`` for positions of ``limit`` and above.
+    ``budget`` is that of all blocks and bitmaps of the file. Raises ``ValueError`` for positions of
+    ``limit`` and above.
     """
     (count,) = unpack("<q", data[:8])
     parts, position, next_word = list[Positions](), 8, 0

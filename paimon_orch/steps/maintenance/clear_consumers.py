@@ -34,18 +34,18 @@ def plan(table: Table, request: ClearConsumersRequest) -> ChangePlan:
     """Find the consumers. Raises :class:`InputError` for an invalid regular expression."""
     consumers = table.stores.open_consumers()
     names = consumers.find_matching(request.including, request.excluding)
-    action = f"delete {describe_loss({'consumer': names})}"
+    loss = describe_loss({"consumer": names})
     return ChangePlan(
         request=request,
         values={"consumers": names},
         report=PlanReport(
-            action=action,
+            action=f"delete {loss}",
             lines=[escape_name(name) for name in names],
             nothing="" if names else "no consumer matches",
             asks=bool(names),
             undo=LOST_WITH_CONSUMER,
         ),
-        done=action.replace("delete", "deleted", 1),
+        done=f"deleted {loss}",
         apply=partial(consumers.delete, names),
     )
 

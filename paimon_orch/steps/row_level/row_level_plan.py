@@ -152,10 +152,10 @@ class RowLevelPlan(Displayable):
     def describe(self) -> PlanReport:
         """Return the counts as text."""
         values = self.to_dict()
-        units = {"buckets": "bucket", "rows": "row"}
-        of = " with ".join(format_count(values[name], unit) for name, unit in units.items())
+        files, buckets = format_count(values["files"], "file"), values["buckets"]
+        rows = format_count(values["rows"], "row")
         return PlanReport(
-            action=f"read {format_count(values['files'], 'file')} of {of}",
+            action=f"read {files} of {format_count(buckets, 'bucket')} with {rows}",
             nothing="" if self else "no row matches",
             asks=bool(self) and self.request.where is None,
             undo=KEPT_ROWS,

@@ -82,7 +82,6 @@ def update(
 
     :raises UnsupportedError: for an expression that only Spark computes
     """
-    check_update(table.stores.get_schema(), assignments)
     request = UpdateRequest(assignments=assignments, where=where)
     return run_step(UPDATE_ROWS, table, plan(table, request))
 

@@ -15,6 +15,7 @@ from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.scan.partition_pruner import build_partition_manifest_selector
 
 _MAX_SEQUENCE = (1 << 63) - (1 << 40)
+"""Numbers above leave fewer than a write may need for its rows."""
 
 
 @dataclass(slots=True)

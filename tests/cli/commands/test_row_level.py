@@ -38,6 +38,8 @@ def table(root: str) -> Table:
 def test_rows_are_deleted(root: str, table: Table) -> None:
     dry = run_command("delete", root, "db.t", "--where", "id < 5", "--dry-run")
     assert dry == "would read 1 file of 1 bucket with 10 rows; nothing was changed"
+    dry = run_command("delete", root, "db.t", "--where", "id = 99", "--dry-run")
+    assert dry == "no row matches"
 
     document = json.loads(run_command("delete", root, "db.t", "--where", "id < 5", "--json"))
 
