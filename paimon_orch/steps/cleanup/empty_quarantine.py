@@ -25,6 +25,7 @@ class EmptyQuarantineRequest(ParsedRequest):
     older_than: Annotated[
         int | None, Argument(CUTOFF_HELP, parse=parse_cutoff, metavar="TIME", default=_RETENTION)
     ] = None
+    """Epoch milliseconds; the files of folders that were created before it are deleted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
