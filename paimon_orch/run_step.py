@@ -30,6 +30,7 @@ from paimon_orch.orchestration.step_runs import STEP_EXTRA, name_figures, run_de
 from paimon_orch.safe_text import clean_values, get_logger
 from paimon_orch.steps.common.argument import Argument, convert_arguments
 from paimon_orch.steps.common.executor_choice import ExecutorKind
+from paimon_orch.steps.common.step_registry import load_declaration
 
 if TYPE_CHECKING:
     from dagster_pipes import PipesContext
@@ -44,7 +45,9 @@ class StepRun:
     """A step of a table, where it runs, and what it may do."""
 
     step: Annotated[str, Argument("Name of the step, as on the command line.")]
-    table: Annotated[str, Argument("Name of the table with its database.")]
+    table: Annotated[
+        str, Argument("Name of the table with its database, or of a database to drop.")
+    ]
     catalog: Annotated[
         str | None,
         Argument("Directory or URL of a warehouse, or the name of a configured catalog."),
@@ -102,10 +105,10 @@ class StepRun:
             ),
         )
         executor = build_executor(ExecutorKind(self.executor), self.master)
-        table = catalog.table(self.table)
+        target = load_declaration(self.step).open_target(catalog, self.table)
         return run_declared_step(
             self.step,
-            table,
+            target,
             self.arguments,
             executor,
             dry_run=self.dry_run,

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from support.tables import new_table, rows_of, table_of
 
 from paimon_orch import run_step, steps
 from paimon_orch.dagster import PaimonTableComponent, build_step_job
-from paimon_orch.errors import InputError, UnsupportedError
+from paimon_orch.errors import InputError, NotFoundError, UnsupportedError
 from paimon_orch.orchestration.step_runs import run_declared_step
 from paimon_orch.run_step import StepRun
 from paimon_orch.steps.common.executor import InProcessExecutor
@@ -147,18 +148,28 @@ def test_an_unexpected_error_is_reported_too(
 
 @pytest.mark.parametrize("step", sorted(find_steps()))
 def test_every_step_reports_json_or_a_refusal(step: str, tmp_path: Path, table: Table) -> None:
-    arguments = {
+    rows = tmp_path / "rows.csv"
+    rows.write_text("p,k,v\na,1,z\n", encoding="utf-8")
+    arguments: dict[str, dict[str, object]] = {
+        "alter": {"options": {"write-only": "true"}},
         "create-global-index": {"column": "v"},
         "create-branch": {"name": "dev", "tag": "kept"},
         "create-tag": {"name": "new"},
         "delete": {"where": "k >= 1"},
         "delete-branch": {"name": "old"},
         "delete-tag": {"name": "kept"},
+        "drop-database": {"cascade": True},
         "drop-partitions": {"partitions": ["p=a", "p=b"]},
         "drop-global-index": {"column": "v"},
         "expire-partitions": {"expiration_time": "1 d", "strategy": "update-time"},
         "fast-forward-branch": {"name": "old"},
+        "ingest": {"source": [str(rows)]},
         "mark-done": {"partitions": ["p=a"]},
+        "merge-into": {
+            "source": [str(rows)],
+            "on": "target.p = source.p and target.k = source.k",
+            "matched_delete": "true",
+        },
         "rename-branch": {"name": "old", "to": "new"},
         "rename-tag": {"name": "kept", "to": "renamed"},
         "repair-earliest-snapshot": {"snapshot_id": 2},
@@ -178,15 +189,21 @@ def test_every_step_reports_json_or_a_refusal(step: str, tmp_path: Path, table: 
     }
     table.tags.create("kept", 1)
     table.branches.create("old", "kept")
-    before = rows_of(table)
+    before, target = rows_of(table), "db" if step == "drop-database" else "db.t"
+    given = arguments.get(step, {})
     try:
-        report = execute(tmp_path, step, dry_run=False, arguments=arguments.get(step, {}))
+        report = execute(tmp_path, step, table=target, dry_run=False, arguments=given)
     except (InputError, UnsupportedError):
         assert step in refused
     else:
         assert step not in refused
         assert report.keys() >= {"plan", "outcome", "duration_seconds", "attempts"}
-    if step in {"delete", "drop-partitions", "purge-files", "truncate"}:
+    if step in {"drop-table", "drop-database"}:
+        assert not (tmp_path / "db.db/t").exists()
+    elif step in {"ingest", "merge-into"}:
+        changed = [("a", 1, "z")] if step == "ingest" else []
+        assert sorted(rows_of(table)) == [*changed, ("b", 2, "y")]
+    elif step in {"delete", "drop-partitions", "purge-files", "truncate"}:
         assert rows_of(table) == []
     elif step in {"fast-forward-branch", "rollback", "undo"}:
         assert rows_of(table) == [("a", 1, "x"), ("b", 2, "x")]
@@ -194,6 +211,109 @@ def test_every_step_reports_json_or_a_refusal(step: str, tmp_path: Path, table: 
         assert {row[2] for row in rows_of(table)} == {"new"}
     else:
         assert rows_of(table) == before
+
+
+def test_a_dry_run_of_a_drop_counts_what_it_would_delete(tmp_path: Path, table: Table) -> None:
+    table.tags.create("kept", 1)
+
+    dropped = execute(tmp_path, "drop-table", dry_run=True)["plan"]
+    database = execute(
+        tmp_path, "drop-database", table="db", dry_run=True, arguments={"cascade": True}
+    )["plan"]
+
+    assert (dropped["snapshots"], dropped["tags"], dropped["deleted"]) == (2, ["kept"], False)
+    assert dropped["files"] > 2
+    assert dropped.items() >= database["tables"][0].items()
+    assert rows_of(table) != []
+    with pytest.raises(InputError, match="drop-table needs a decision"):
+        execute(tmp_path, "drop-table")
+
+
+def test_a_table_that_does_not_exist_is_dropped_only_if_that_is_allowed(tmp_path: Path) -> None:
+    new_table(tmp_path)
+    run = partial(execute, tmp_path, "drop-table", table="db.none", dry_run=False)
+
+    with pytest.raises(NotFoundError):
+        run()
+    report = run(arguments={"if_exists": True})
+
+    assert report["outcome"] == {"table": "db.none", "deleted": False}
+
+
+def test_a_load_notes_the_columns_that_its_files_lack(tmp_path: Path, table: Table) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_text("p,k\nc,3\n", encoding="utf-8")
+
+    planned = execute(tmp_path, "ingest", dry_run=True, arguments={"source": [str(rows)]})
+    report = execute(tmp_path, "ingest", dry_run=False, arguments={"source": [str(rows)]})
+
+    assert planned["plan"]["missing_columns"] == report["outcome"]["missing_columns"] == ["v"]
+    assert report["notes"][0] == "the files lack v; null or the default value is written"
+
+
+def test_a_load_compacts_what_it_wrote(tmp_path: Path) -> None:
+    table = new_table(tmp_path, "k INT, v STRING", key=("k",), deletion_vectors__enabled="true")
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"k": 1, "v": "z"}\n', encoding="utf-8")
+    arguments = {"source": [str(rows)], "compact_after": True}
+
+    planned = execute(tmp_path, "ingest", dry_run=True, arguments=arguments)["plan"]
+    outcome = execute(tmp_path, "ingest", dry_run=False, arguments=arguments)["outcome"]
+
+    assert (planned["rows"], planned["added_columns"]) == (1, [])
+    assert (outcome["snapshot_id"], outcome["rows"], outcome["rows_not_visible"]) == (1, 1, 0)
+    assert outcome["compaction"]["snapshot_id"] == 2
+    assert rows_of(table) == [(1, "z")]  # readers skip level 0
+
+
+def test_the_new_value_of_all_columns_is_a_star(tmp_path: Path, table: Table) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_text("p,k,v\na,1,z\nc,3,n\n", encoding="utf-8")
+    arguments = {
+        "source": [str(rows)],
+        "on": "target.p = source.p and target.k = source.k",
+        "matched_update": {"*": "*"},
+        "insert": {"*": "*"},
+    }
+
+    report = execute(tmp_path, "merge-into", dry_run=False, arguments=arguments)
+
+    assert (report["outcome"]["updated"], report["outcome"]["inserted"]) == (1, 1)
+    assert sorted(rows_of(table)) == [("a", 1, "z"), ("b", 2, "y"), ("c", 3, "n")]
+
+
+@pytest.mark.parametrize("step", ["ingest", "merge-into"])
+def test_a_list_without_files_is_refused(tmp_path: Path, table: Table, step: str) -> None:
+    clauses = {"on": "target.k = source.k", "insert": {"*": "*"}} if step == "merge-into" else {}
+    newest = table.stores.snapshots.latest_id()
+
+    with pytest.raises(InputError, match="there is no file to read"):
+        execute(tmp_path, step, dry_run=False, arguments={"source": [], **clauses})
+    assert table.stores.snapshots.latest_id() == newest
+
+
+@pytest.mark.parametrize("argument", ["matched_update", "insert"])
+def test_a_star_with_another_value_is_refused(tmp_path: Path, table: Table, argument: str) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_text("p,k,v\na,1,z\nc,3,n\n", encoding="utf-8")
+    on = "target.p = source.p and target.k = source.k"
+    arguments = {"source": [str(rows)], "on": on, argument: {"*": "source.v"}}
+    before = rows_of(table)
+
+    with pytest.raises(InputError, match=r"there is no column '\*'"):
+        execute(tmp_path, "merge-into", dry_run=False, arguments=arguments)
+    assert rows_of(table) == before
+
+
+def test_a_change_of_a_schema_says_which_values_are_lost(tmp_path: Path, table: Table) -> None:
+    arguments = {"drop": ["v"], "rename": {"k": "key"}}
+
+    plan = execute(tmp_path, "alter", dry_run=True, arguments=arguments)["plan"]
+    outcome = execute(tmp_path, "alter", dry_run=False, arguments=arguments)["outcome"]
+
+    assert plan == outcome
+    assert (plan["previous_schema_id"], plan["schema_id"]) == (0, 1)
+    assert table.load().schema.names == ["p", "key"]
 
 
 def test_steps_of_other_kinds_of_tables_report_json(tmp_path: Path) -> None:
@@ -235,7 +355,7 @@ def test_postponed_rows_are_moved(tmp_path: Path) -> None:
         ('{"step": "compact", "catalog": "c", "table": "t", "executor": "x"}', "auto or local or"),
         (
             '{"step": "compact", "catalog": "c", "table": "t", "storage_options": {"a": 1}}',
-            "storage_options is {'a': 1}, but must be an object",
+            r"storage_options\['a'\] is 1, but must be a text",
         ),
         ('{"step": "compact", "catalog": "c", "table": "t", "wait": 1}', "unknown arguments: wait"),
     ],
@@ -344,8 +464,27 @@ def test_a_wrong_argument_is_refused_by_the_same_sentence_everywhere(
     value: object,
     sentence: str,
 ) -> None:
-    table = new_table(tmp_path, "p INT, k INT", key=(), partition_by=["p"], bucket="-1")
-    command = (step, str(tmp_path), "db.t", option, str(value), "--dry-run")
+    _check_sentences(tmp_path, step, name, call, option, value, sentence)
+    arguments = {name: value}
+    policies: dict[str, object] = {"steps": {step: {"arguments": arguments}}}
+    if step in POLICIES:
+        policies = {POLICIES[step]: arguments}
+    attributes = {"table": "db.t", "warehouse": str(tmp_path), **policies}
+    with pytest.raises(InputError, match=re.escape(f"{name} {sentence}")):
+        PaimonTableComponent.from_attributes_dict(attributes=attributes).definitions()
+
+
+def _check_sentences(
+    root: Path,
+    step: str,
+    name: str,
+    call: Callable[[Table], object],
+    option: str,
+    value: object,
+    sentence: str,
+) -> None:
+    table = new_table(root, "p INT, k INT", key=(), partition_by=["p"], bucket="-1")
+    command = (step, str(root), "db.t", option, str(value), "--dry-run")
     arguments = {name: value}
 
     front_ends: list[Callable[[], object]] = [
@@ -360,9 +499,24 @@ def test_a_wrong_argument_is_refused_by_the_same_sentence_everywhere(
     with pytest.raises(InputError) as refused:
         invoke(*command)
     assert str(refused.value).startswith(f"{option} {sentence}")
-    policies: dict[str, object] = {"steps": {step: {"arguments": arguments}}}
-    if step in POLICIES:
-        policies = {POLICIES[step]: arguments}
-    attributes = {"table": "db.t", "warehouse": str(tmp_path), **policies}
-    with pytest.raises(InputError, match=re.escape(f"{name} {sentence}")):
-        PaimonTableComponent.from_attributes_dict(attributes=attributes).definitions()
+
+
+@pytest.mark.parametrize("value", ["many", "1.5"])
+def test_a_text_for_a_number_is_refused_by_the_same_sentence(tmp_path: Path, value: str) -> None:
+    def expire(table: Table) -> object:
+        return steps.expire_snapshots(table, retain_max=value)  # type: ignore[arg-type]
+
+    sentence = f"is {value!r}, but must be a whole number"
+    _check_sentences(
+        tmp_path, "expire-snapshots", "retain_max", expire, "--retain-max", value, sentence
+    )
+
+
+def test_an_unknown_choice_is_refused_by_the_same_sentence(tmp_path: Path) -> None:
+    table, sentence = new_table(tmp_path), "is 'most', but must be minor or full"
+    with pytest.raises(InputError, match=f"^strategy {sentence}"):
+        steps.compact(table, strategy="most")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=f"^strategy {sentence}"):
+        run_declared_step("compact", table, {"strategy": "most"}, InProcessExecutor(), dry_run=True)
+    with pytest.raises(InputError, match=f"^--strategy {sentence}"):
+        invoke("compact", str(tmp_path), "db.t", "--strategy", "most")

@@ -23,7 +23,7 @@ import typer
 from typer.main import get_group
 
 from paimon_orch import __version__
-from paimon_orch.cli.help_page import HelpCommand, HelpGroup, Panel
+from paimon_orch.cli.help_page import HelpCommand, HelpGroup, OptionValueError, Panel
 from paimon_orch.errors import CancelledError, InputError, PaimonError
 from paimon_orch.safe_text import clean_line, clean_record, get_logger
 from paimon_orch.steps.common.step_registry import StepEntry, find_steps
@@ -46,6 +46,7 @@ class IndexEntry(NamedTuple):
 
 
 _PANELS = {
+    "definition": Panel.TABLES,
     "expiration": Panel.EXPIRE,
     "cleanup": Panel.EXPIRE,
     "publication": Panel.PUBLISH,
@@ -59,9 +60,9 @@ _PANELS = {
 """The sections of declared steps by their names or folders; the others compact and optimize."""
 
 
-def _index_step(name: str, entry: StepEntry) -> tuple[str, IndexEntry]:
+def _index_step(name: str, entry: StepEntry) -> IndexEntry:
     panel = _PANELS.get(name) or _PANELS.get(entry.folder, Panel.COMPACT)
-    return name, IndexEntry("", panel, entry.summary, entry)
+    return IndexEntry("", panel, entry.summary, entry)
 
 
 _COMMANDS: Mapping[str, IndexEntry] = MappingProxyType(
@@ -72,14 +73,6 @@ _COMMANDS: Mapping[str, IndexEntry] = MappingProxyType(
             "catalog", Panel.TABLES, "Create a table, and its database if it does not exist."
         ),
         "rename": IndexEntry("catalog", Panel.TABLES, "Rename a table."),
-        "drop": IndexEntry("catalog", Panel.TABLES, "Delete a table with all its files."),
-        "alter": IndexEntry("alter", Panel.TABLES, "Change columns, options and comments."),
-        "ingest": IndexEntry("ingest", Panel.WRITE, "Load files into a table, in one snapshot."),
-        "update": IndexEntry("row_level", Panel.WRITE, "Update the rows that match a filter."),
-        "delete": IndexEntry("row_level", Panel.WRITE, "Delete the rows that match a filter."),
-        "merge-into": IndexEntry(
-            "merge_into", Panel.WRITE, "Update, delete and insert rows from files."
-        ),
         "read": IndexEntry("read", Panel.READ, "Print the rows of a table."),
         "sql": IndexEntry("sql", Panel.READ, "Print the result of an SQL query over tables."),
         "describe": IndexEntry(
@@ -125,11 +118,11 @@ _GROUPS: Mapping[str, IndexEntry] = MappingProxyType(
 INDEX: Mapping[str, IndexEntry] = MappingProxyType(
     {
         **_COMMANDS,
-        **dict(
-            _index_step(name, entry)
+        **{
+            entry.command: _index_step(name, entry)
             for name, entry in find_steps().items()
-            if name not in _COMMANDS and entry.command == name
-        ),
+            if entry.command not in _COMMANDS and " " not in entry.command
+        },
         **_GROUPS,
     }
 )
@@ -150,7 +143,7 @@ class LazyCommands(Mapping[str, "Command"]):
 
     def __getitem__(self, name: str) -> "Command":
         if name not in self._loaded:
-            self._loaded |= _load_commands(name, self._index[name])
+            self._loaded |= _load_commands(self._index[name])
         return self._loaded[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -160,7 +153,7 @@ class LazyCommands(Mapping[str, "Command"]):
         return len(self._index)
 
 
-def _load_commands(name: str, entry: IndexEntry) -> Mapping[str, "Command"]:
+def _load_commands(entry: IndexEntry) -> Mapping[str, "Command"]:
     """Return a command, and the other commands and groups of its module, by name."""
     app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
     if entry.step is None:
@@ -168,7 +161,7 @@ def _load_commands(name: str, entry: IndexEntry) -> Mapping[str, "Command"]:
     else:
         from paimon_orch.cli.step_command import add_step_command
 
-        add_step_command(app, name, entry.step)
+        add_step_command(app, entry.step)
     commands: Mapping[str, Any] = get_group(app).commands
     for key, command in commands.items():
         command.rich_help_panel = INDEX[key].panel
@@ -312,7 +305,8 @@ def _run(function: Callable[[], object]) -> None:
         interrupt.add_note(str(error).rstrip("."))
         raise interrupt from None
     except PaimonError as error:
-        _fail(f"{error}{_format_notes(error)}")
+        status = 2 if isinstance(error, OptionValueError) else 1
+        _fail(f"{error}{_format_notes(error)}", status)
     except OSError as error:
         path = f"{error.filename}: " if error.filename else ""
         _fail(f"{path}{error.strerror or error}{_format_notes(error)}")
@@ -378,11 +372,11 @@ _exit_now = os._exit
 """Ends the process at once: threads may wait for a server, also in handlers at the exit."""
 
 
-def _fail(text: str) -> None:
+def _fail(text: str, status: int = 1) -> None:
     from paimon_orch.cli.screen import print_error
 
     print_error(text)
-    sys.exit(1)
+    sys.exit(status)
 
 
 def _format_notes(error: BaseException) -> str:

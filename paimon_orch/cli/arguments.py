@@ -11,6 +11,7 @@ from paimon_orch.cli.screen import Output
 from paimon_orch.errors import PaimonError
 from paimon_orch.safe_text import is_plain
 from paimon_orch.steps.common.executor_choice import DEFAULT_MASTER, ExecutorKind
+from paimon_orch.steps.common.partition_request import PartitionRequest
 from paimon_orch.steps.common.snapshot_selection import SnapshotRequest
 
 
@@ -55,6 +56,7 @@ Identifier = Annotated[
         autocompletion=_complete_tables,
     ),
 ]
+DatabaseName = Annotated[str, typer.Argument(metavar="DATABASE", help="Name of the database.")]
 JsonOutput = Annotated[Output, typer.Option("--json", help="Print one JSON document.")]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Print what would be done, and change nothing.")
@@ -76,9 +78,15 @@ Partitions = Annotated[
         show_default="all",
     ),
 ]
-PartitionFilter = Annotated[
-    str | None,
-    typer.Option("--where", metavar="CONDITION", help="SQL filter over partition columns."),
+PartitionFilter = Annotated[str | None, declare_option(PartitionRequest, "where")]
+RowFilter = Annotated[
+    str | None, typer.Option(metavar="CONDITION", help="SQL filter, e.g. \"status = 'OPEN'\".")
+]
+TablePattern = Annotated[
+    str,
+    typer.Argument(
+        metavar="[PATTERN]", help="Shell pattern of DATABASE.TABLE, such as 'sales.*'; all tables."
+    ),
 ]
 MergeLevel0 = Annotated[
     bool | None,
@@ -93,24 +101,6 @@ SnapshotId = Annotated[
 TagSelector = Annotated[str | None, declare_option(SnapshotRequest, "tag")]
 Timestamp = Annotated[int | None, declare_option(SnapshotRequest, "timestamp")]
 Watermark = Annotated[int | None, declare_option(SnapshotRequest, "watermark")]
-SourceFiles = Annotated[
-    list[str],
-    typer.Option(
-        "--from", metavar="PATH", help="Parquet, CSV or JSON lines file; may be repeated."
-    ),
-]
-CompactAfter = Annotated[
-    bool,
-    typer.Option(
-        "--compact", help="Compact the written partitions, so that batch readers see the rows."
-    ),
-]
-Encoding = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME", help="Encoding of CSV files, e.g. latin-1 or cp1252.", show_default="utf-8"
-    ),
-]
 Master = Annotated[
     str | None,
     typer.Option(

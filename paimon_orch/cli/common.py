@@ -8,26 +8,19 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cache, partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.catalog.open_catalog import open_catalog as open_located_catalog
-from paimon_orch.cli.screen import (
-    Output,
-    note_console,
-    print_note,
-    read_answer,
-)
-from paimon_orch.errors import InputError, NotFoundError, PaimonError
+from paimon_orch.cli.screen import note_console, print_note, read_answer
+from paimon_orch.errors import InputError
 from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
-from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.safe_text import clean_line
 from paimon_orch.steps.common.executor import Executor
 from paimon_orch.steps.common.executor_choice import DEFAULT_MASTER, ChoosingExecutor, ExecutorKind
-from paimon_orch.steps.common.partition_selection import split_partitions
+from paimon_orch.steps.common.partition_request import split_partitions
 from paimon_orch.steps.common.step_report import CANNOT_BE_UNDONE
 from paimon_orch.table.table import Table
 
@@ -36,7 +29,6 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from paimon_orch.catalog.catalog_tables import CatalogSystemTable
-    from paimon_orch.steps.compaction.compact import CompactionResult
     from paimon_orch.table.scan.base_scan import BaseScan
     from paimon_orch.table.system_table import SystemTable
 
@@ -76,13 +68,6 @@ def open_readable(
     return catalog.open(identifier)
 
 
-def check_files_exist(paths: Iterable[str]) -> None:
-    """Raise :class:`NotFoundError` for a local file that does not exist; URLs are not checked."""
-    for path in paths:
-        if "://" not in path and not Path(path).exists():
-            raise NotFoundError(f"{path}: no such file or directory; nothing was written")
-
-
 def has_terminal() -> bool:
     """Return whether a user can answer a question."""
     return sys.stdin.isatty()
@@ -119,7 +104,7 @@ def parse_partitions(
     Raises :class:`InputError` for an empty list, and :class:`NotFoundError` for a partition without
     files; with ``with_directories``, a partition only needs a directory.
     """
-    from paimon_orch.steps.common.bucket_scan import require_partitions
+    from paimon_orch.steps.common.partition_request import require_partitions
 
     specs = None if text is None else split_partitions(table, text)
     require_partitions(table, specs, with_directories=with_directories)
@@ -142,66 +127,6 @@ def parse_pairs(texts: Iterable[str] | None, example: str) -> dict[str, str]:
             raise InputError(f"{key} is given twice: {pairs[key]!r} and {value!r}; remove one")
         pairs[key] = value
     return pairs
-
-
-def print_write_result(
-    table: Table,
-    values: dict[str, object],
-    output: Output,
-    *,
-    empty_text: str,
-    compaction: "CompactionResult | None" = None,
-) -> None:
-    """Print the result of a write and its compaction; notes on stderr say how to take it back."""
-    rows = values["rows_not_visible"]
-    if compaction is not None:
-        rows = values["rows_not_visible"] = table.scan().rows_not_visible
-    if compaction is not None and output.is_json:
-        values["compaction"] = compaction.to_dict()
-    output.print_result(values, empty_text)
-    if compaction is not None and not output.is_json:
-        output.print_result(compaction.to_dict(), "nothing to compact")
-    if isinstance(rows, int) and rows:
-        from paimon_orch.table.scan.unseen_rows import describe_unseen_rows_after_write
-
-        text = describe_unseen_rows_after_write(table.stores.label, rows)
-        print_note(text)
-    if isinstance(values["snapshot_id"], int) and compaction is None and not output.is_json:
-        print_note(f"to take this back, run {table.stores.label.format_command('undo')}")
-
-
-def open_table_for_write(
-    ctx: typer.Context, location: str, identifier: str, *, compact: bool
-) -> Table:
-    """Open a table to write to; with ``compact``, its options must allow a compaction."""
-    table = open_table(ctx, location, identifier)
-    if compact:
-        from paimon_orch.steps.compaction.append import check_compactable
-
-        schema = table.stores.get_schema()
-        table.stores.check_step(StepKind.COMPACT, schema)
-        check_compactable(schema)
-    return table
-
-
-def compact_after_write(
-    table: Table, snapshot_id: int | None, executor: Executor, bars: "Progress | None"
-) -> "CompactionResult | None":
-    """Compact the partitions that a commit wrote to; returns None if there is no commit."""
-    from paimon_orch.steps.compaction.compact import compact_written_partitions
-
-    if snapshot_id is None:
-        return None
-    progress = add_progress_bar(bars, f"compact {table.identifier}")
-    try:
-        return compact_written_partitions(table, snapshot_id, executor, progress=progress)
-    except (PaimonError, OSError, KeyboardInterrupt) as error:
-        command = table.stores.label.format_command("compact")
-        error.add_note(
-            f"the write is committed as snapshot {snapshot_id}; do not repeat it, but run "
-            f"`{command}`"
-        )
-        raise
 
 
 def note_rows_not_visible(
@@ -249,9 +174,9 @@ def build_executor(kind: ExecutorKind, master: str | None) -> ChoosingExecutor:
 
     @cache
     def make_spark() -> Executor:
-        from paimon_orch.spark.execution.spark_executor import SparkExecutor
+        from paimon_orch.spark.frame_executor import SparkFrameExecutor
 
-        return SparkExecutor(start_spark(master))
+        return SparkFrameExecutor(start_spark(master))
 
     return ChoosingExecutor(make_spark=make_spark, kind=kind, has_master=master is not None)
 

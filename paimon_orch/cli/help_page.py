@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
+from paimon_orch.errors import InputError
+
 if TYPE_CHECKING:  # older releases of Typer have no such module
     from typer._click import Command, Context, HelpFormatter, Parameter
 
@@ -17,6 +19,10 @@ CATALOG_PARAMETER = "location"
 """The name of the parameter CATALOG in the functions of commands."""
 _NAME_WIDTH = 23  # width of the column of command names; a longer name has its own line
 _NO_LIMIT = 1000  # large enough that summaries are wrapped and never truncated
+
+
+class OptionValueError(InputError):
+    """A value that an option does not take, which is wrong usage."""
 
 
 class Panel(StrEnum):
@@ -73,14 +79,14 @@ class HelpCommand(TyperCommand):
 
         A shell that completes a word calls this with fewer arguments than the complete command has.
         """
-        required = [p.name for p in _select_arguments(self.get_params(ctx)) if p.required]
+        required = [str(p.name) for p in _select_arguments(self.get_params(ctx)) if p.required]
         if not required or required[0] != CATALOG_PARAMETER:
             return False
         values, _, _ = self.make_parser(ctx).parse_args(args=list(args))
         needed = required[0] if ctx.resilient_parsing else required[-1]
         if not isinstance(values.get(needed), str):
             return True
-        *_, last = (p.name for p in _select_arguments(self.get_params(ctx)))
+        *_, last = (str(p.name) for p in _select_arguments(self.get_params(ctx)))
         return values.get(last) is None and not _may_be_catalog(values[CATALOG_PARAMETER])
 
     def collect_usage_pieces(self, ctx: "Context") -> list[str]:

@@ -51,12 +51,22 @@ class OutputFormat(StrEnum):
     ARROW = "arrow"
 
 
+def parse_file(option: str, text: str) -> Path:
+    """Return the path of a file; raises :class:`InputError` for a text that cannot be one."""
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        raise InputError(f"{option} {text!r} is no name of a file") from None
+    return Path(text)
+
+
 FormatOption = Annotated[OutputFormat, typer.Option("--format", help="Output format.")]
 OutputOption = Annotated[
     Path | None,
     typer.Option(
         "--output",
         metavar="FILE",
+        parser=partial(parse_file, "--output"),
         help="Write to a file, in the format of its suffix: .json, .jsonl, .csv, .parquet, .arrow.",
         show_default="stdout",
     ),

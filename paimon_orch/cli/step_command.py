@@ -5,12 +5,13 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from operator import attrgetter
-from typing import Annotated, Any, get_origin
+from typing import Annotated, Any
 
 import typer
 
 from paimon_orch.cli.arguments import (
     CatalogLocation,
+    DatabaseName,
     DryRun,
     ExecutorOption,
     Identifier,
@@ -22,30 +23,34 @@ from paimon_orch.cli.common import (
     add_progress_bar,
     build_executor,
     confirm,
+    open_catalog,
     open_progress_bars,
     open_table,
+    parse_pairs,
 )
 from paimon_orch.cli.help_page import new_group
-from paimon_orch.cli.registration import register_command
-from paimon_orch.cli.screen import LINES, Output, print_lines
+from paimon_orch.cli.registration import build_option, parse_option, register_command
+from paimon_orch.cli.screen import LINES, Output, print_lines, print_note
 from paimon_orch.cli.table_layout import print_rows
 from paimon_orch.format.display import format_count
-from paimon_orch.steps.common.argument import DeclaredField
+from paimon_orch.signatures import build_keyword
+from paimon_orch.steps.common.argument import DeclaredField, is_list, is_mapping
 from paimon_orch.steps.common.executor import Executor, InProcessExecutor
 from paimon_orch.steps.common.executor_choice import ExecutorKind
-from paimon_orch.steps.common.step_declaration import StepDeclaration
+from paimon_orch.steps.common.step_declaration import StepDeclaration, StepTarget
 from paimon_orch.steps.common.step_registry import StepEntry, find_steps, load_declaration
 from paimon_orch.steps.common.step_report import PlanReport
 from paimon_orch.table.table import Table
 
 _MAX_SHOWN_ROWS = 1_000
+_STAR = "*=*"  # all columns
 _SEPARATORS = {";": "semicolons", ",": "commas"}
 _Declaration = StepDeclaration[Any, Any, Any]
 
 
 def add_group(
     app: typer.Typer, name: str, *, list_names: Callable[[Table], list[str]], list_help: str
-) -> typer.Typer:
+) -> None:
     """Register a group: its command ``list``, and those of declared steps, as ``tag delete``."""
     group = new_group()
 
@@ -57,22 +62,26 @@ def add_group(
     print_all.__doc__ = list_help
     examples = [f"{name} list /lake db.orders"]
     register_command(group, print_all, name="list", has_allowances=False, examples=examples)
-    for step, entry in find_steps().items():
+    add_group_steps(app, name, group)
+
+
+def add_group_steps(app: typer.Typer, name: str, group: typer.Typer) -> None:
+    """Register a group with its declared steps."""
+    for entry in find_steps().values():
         if entry.command.startswith(f"{name} "):
-            add_step_command(group, step, entry)
+            add_step_command(group, entry)
     app.add_typer(group, name=name)
-    return group
 
 
-def add_step_command(app: typer.Typer, step: str, entry: StepEntry) -> None:
+def add_step_command(app: typer.Typer, entry: StepEntry) -> None:
     """Register the command of a declared step."""
-    declaration = load_declaration(step)
+    declaration = load_declaration(entry.name)
 
     def command(
         *,
         ctx: typer.Context,
         location: str,
-        table: str,
+        identifier: str,
         dry_run: bool,
         output: Output,
         yes: bool = False,
@@ -81,29 +90,35 @@ def add_step_command(app: typer.Typer, step: str, entry: StepEntry) -> None:
         **values: Any,
     ) -> None:
         runner = build_executor(executor, master) if declaration.has_units else InProcessExecutor()
-        target = open_table(ctx, location, table)
+        target = declaration.open_target(open_catalog(ctx, location), identifier)
         arguments = dict(_split_lists(declaration, target, values))
         request = declaration.build_request(target, arguments, get_label=attrgetter("option"))
         planned = declaration.plan(target, request, executor=runner)
         report = planned.describe()
+        if dry_run or (report.asks and not yes):
+            planned = declaration.measure_plan(target, planned, runner)
+            report = planned.describe()
         if dry_run:
-            output.print_report(planned.to_dict(), partial(print_plan, planned, report, table))
+            output.print_report(planned.to_dict(), partial(print_plan, planned, report, identifier))
         else:
             if report.asks:
-                confirm(report.describe_action(table), yes=yes, undo=report.undo)
+                confirm(report.describe_action(identifier), yes=yes, undo=report.undo)
             outcome = _run(declaration, target, planned, runner)
             output.print_report(outcome.to_dict(), partial(_print_outcome, outcome, report))
+            for note in outcome.list_notes():  # on stderr, also with --json
+                print_note(note)
         if report.is_incomplete:
             sys.exit(1)
 
-    command.__signature__ = inspect.Signature(list(_list_parameters(declaration)))  # type: ignore[attr-defined]
-    command.__annotations__ = {
-        parameter.name: parameter.annotation for parameter in _list_parameters(declaration)
-    }
     command.__doc__ = f"{entry.summary}\n\n{declaration.help}"
     examples = [f"{entry.command} {example}" for example in declaration.examples]
-    name = entry.command.rpartition(" ")[2]
-    register_command(app, command, name=name, examples=examples)
+    register_command(
+        app,
+        command,
+        name=entry.command.rpartition(" ")[2],
+        examples=examples,
+        parameters=list(_list_parameters(declaration)),
+    )
 
 
 def print_plan(planned: Any, report: PlanReport, table: str) -> None:
@@ -131,16 +146,16 @@ def _print_rows(report: PlanReport) -> None:
         print_lines(f"and {more}; --json shows all")
 
 
-def _run(declaration: _Declaration, table: Table, planned: Any, runner: Executor) -> Any:
+def _run(declaration: _Declaration, target: Any, planned: Any, runner: Executor) -> Any:
     if not declaration.has_units:
-        return declaration.run(table, planned, runner)
+        return declaration.run(target, planned, runner)
     with open_progress_bars() as bars:
-        progress = add_progress_bar(bars, f"{declaration.title} {table.identifier}")
-        return declaration.run(table, planned, runner, progress=progress)
+        progress = add_progress_bar(bars, f"{declaration.title} {target.identifier}")
+        return declaration.run(target, planned, runner, progress=progress)
 
 
 def _split_lists(
-    declaration: _Declaration, table: Table, values: dict[str, Any]
+    declaration: _Declaration, target: Any, values: dict[str, Any]
 ) -> Iterator[tuple[str, Any]]:
     """Yield the arguments that were given, as JSON values."""
     for name, declared in declaration.arguments.items():
@@ -148,31 +163,30 @@ def _split_lists(
         if value is None:
             continue
         split = declared.argument.split
-        yield name, value if split is None else split(table, value)
+        if split is not None:
+            value = split(target, value)
+        elif is_mapping(declared.kind):
+            texts = [_STAR] if declared.argument.has_star and value == ["*"] else value
+            value = parse_pairs(texts, f"{declared.option} {declared.metavar}")
+        yield name, value
 
 
 def _list_parameters(declaration: _Declaration) -> Iterator[inspect.Parameter]:
     """Yield the parameters of the command in the order of its help page."""
-    yield _parameter("ctx", typer.Context)
-    yield _parameter("location", CatalogLocation)
-    yield _parameter("table", Identifier)
+    yield build_keyword("ctx", typer.Context)
+    yield build_keyword("location", CatalogLocation)
+    is_database = declaration.target is StepTarget.DATABASE
+    yield build_keyword("identifier", DatabaseName if is_database else Identifier)
     for name, declared in declaration.arguments.items():
         default = inspect.Parameter.empty if declared.is_required else _get_default(declared)
-        yield _parameter(name, _build_annotation(declared), default)
+        yield build_keyword(name, _build_annotation(declared), default)
     if declaration.asks:
-        yield _parameter("yes", Yes, False)
-    yield _parameter("dry_run", DryRun, False)
+        yield build_keyword("yes", Yes, False)
+    yield build_keyword("dry_run", DryRun, False)
     if declaration.has_units:
-        yield _parameter("executor", ExecutorOption, ExecutorKind.AUTO)
-        yield _parameter("master", Master, None)
-    yield _parameter("output", JsonOutput, LINES)
-
-
-def _parameter(
-    name: str, annotation: Any, default: Any = inspect.Parameter.empty
-) -> inspect.Parameter:
-    kind = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(name, kind, default=default, annotation=annotation)
+        yield build_keyword("executor", ExecutorOption, ExecutorKind.AUTO)
+        yield build_keyword("master", Master, None)
+    yield build_keyword("output", JsonOutput, LINES)
 
 
 def _get_default(declared: DeclaredField) -> Any:
@@ -182,22 +196,19 @@ def _get_default(declared: DeclaredField) -> Any:
 
 def _build_annotation(declared: DeclaredField) -> Any:
     """Return the type of the option with its help."""
-    argument = declared.argument
-    kind: Any = str if argument.parse is not None or argument.split is not None else declared.kind
-    if get_origin(kind) is tuple:
+    argument, parser, sentence = declared.argument, None, ""
+    kind: Any = declared.kind
+    if argument.parse is not None or argument.split is not None:
+        kind = str  # the request parses it
+    elif is_list(kind) or is_mapping(kind):
         kind = list[str]  # a repeated option
-    sentence = argument.help
+    elif kind not in (str, bool):
+        parser = partial(parse_option, declared)
     if argument.split is not None:
-        sentence += f" Several are separated by {_SEPARATORS[argument.separator]}."
-    if argument.minimum is not None:
-        sentence += f" At least {argument.minimum}."
+        sentence = f"Several are separated by {_SEPARATORS[argument.separator]}."
     if argument.is_positional:
-        return Annotated[kind, typer.Argument(metavar=argument.metavar, help=sentence)]
-    option = typer.Option(
-        declared.option,
-        metavar=argument.metavar or ("N" if kind is int else None),
-        help=sentence,
-        show_default=argument.default or True,
-    )
+        help_text = f"{argument.help} {sentence}".strip()
+        return Annotated[kind, typer.Argument(metavar=argument.metavar, help=help_text)]
+    option = build_option(declared, sentence, parser=parser, show_default=argument.default or True)
     optional = kind | None if declared.default is None else kind
     return Annotated[kind if declared.is_required else optional, option]

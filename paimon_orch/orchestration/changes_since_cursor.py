@@ -61,7 +61,7 @@ class CompactionDecider:
         """Return the decisions for the partitions with these paths, or for all partitions."""
         # definitions of sensors load without the functions of compactions
         from paimon_orch.steps.common.bucket_scan import scan_latest_buckets
-        from paimon_orch.steps.common.partition_selection import PartitionRequest
+        from paimon_orch.steps.common.partition_request import PartitionRequest
         from paimon_orch.steps.compaction.decide import decide
 
         if paths is not None and not paths:

@@ -14,15 +14,11 @@ from typing import TYPE_CHECKING
 import paimon_orch
 from paimon_orch.optional_packages import require_package
 from paimon_orch.safe_text import clean_line, get_logger
+from paimon_orch.stores import find_store
 
 if TYPE_CHECKING:
     from openlineage.client import OpenLineageClient
-    from openlineage.client.event_v2 import (
-        InputDataset,
-        Job,
-        OutputDataset,
-        RunState,
-    )
+    from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, RunState
     from openlineage.client.generated.base import DatasetFacet, RunFacet
 
     from paimon_orch.steps.common.step_metrics import StepIo
@@ -33,7 +29,6 @@ logger = get_logger(__name__)
 _VARIABLES = ("OPENLINEAGE_URL", "OPENLINEAGE_CONFIG")
 _TRANSPORT_PREFIX = "OPENLINEAGE__TRANSPORT__"
 _PARENT_VARIABLE = "OPENLINEAGE_PARENT_ID"
-_NAME_WITHOUT_SLASH = ("abfs", "abfss", "gs", "s3", "s3a")  # their names are keys of objects
 _STEPS_OF_OTHER_ROWS = ("ingest",)  # their inputs are files, if these are known
 _MAX_FILES = 100
 """More files are named by their directories, so that an event stays small."""
@@ -216,7 +211,9 @@ def _name_location(location: str) -> tuple[str, str]:
     if not separator or scheme == "file":
         return "file", rest or location
     authority, _, path = rest.partition("/")
-    return f"{scheme}://{authority}", path if scheme in _NAME_WITHOUT_SLASH else f"/{path}"
+    store = find_store(scheme)
+    is_key = store is not None and not store.capabilities.has_directories
+    return f"{scheme}://{authority}", path if is_key else f"/{path}"
 
 
 def _describe_table(table: "Table", snapshot_id: int | None) -> "dict[str, DatasetFacet]":

@@ -1,6 +1,7 @@
 """Runs declared steps for front ends without a person: arguments and reports are JSON values."""
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from paimon_orch.orchestration.openlineage import emit_lineage
 from paimon_orch.orchestration.run_reports import ReportTable
@@ -9,6 +10,9 @@ from paimon_orch.steps.common.executor import Executor
 from paimon_orch.steps.common.step_registry import load_declaration
 from paimon_orch.steps.common.step_report import PlanReport
 from paimon_orch.table.table import Table
+
+if TYPE_CHECKING:
+    from paimon_orch.steps.definition.catalog_target import CatalogEntry
 
 logger = get_logger(__name__)
 
@@ -20,7 +24,7 @@ NO_ACTION = "nothing to do"
 
 def run_declared_step(
     step: str,
-    table: Table,
+    target: "Table | CatalogEntry",
     arguments: Mapping[str, object],
     executor: Executor,
     *,
@@ -30,8 +34,8 @@ def run_declared_step(
     """Plan a step and, except in a dry run, run it; return the report.
 
     The report has ``step``, ``table``, ``dry_run``, the ``plan``, ``is_incomplete`` if damage remains
-    after it, and the ``outcome``, which is None in a dry run. The plan is the executed one: after a
-    conflict, it differs from the first plan.
+    after it, and the ``outcome``, which is None in a dry run, with its ``notes``. The plan is the
+    executed one: after a conflict, it differs from the first plan.
     With ``with_table``, the report also has the ``action`` of the plan and its first ``items`` with
     their ``columns``. Raises :class:`InputError` for wrong arguments, and for a step that asks if
     ``dry_run`` is None.
@@ -39,15 +43,17 @@ def run_declared_step(
     emit_lineage()
     declaration = load_declaration(step)
     declaration.require_decision(step, dry_run=dry_run)
-    request = declaration.build_request(table, arguments)
-    plan = declaration.plan(table, request, executor=executor)
-    logger.info("%s of %s: %s", step, table.identifier, plan)
+    request = declaration.build_request(target, arguments)
+    plan = declaration.plan(target, request, executor=executor)
+    if dry_run:
+        plan = declaration.measure_plan(target, plan, executor)
+    logger.info("%s of %s: %s", step, target.identifier, plan)
     planned = plan.describe()
     if planned.is_incomplete:
-        logger.warning("%s of %s leaves damage: %s", step, table.identifier, planned.lines)
+        logger.warning("%s of %s leaves damage: %s", step, target.identifier, planned.lines)
     report: dict[str, object] = {
         "step": step,
-        "table": table.identifier,
+        "table": target.identifier,
         "dry_run": bool(dry_run),
         "plan": plan.to_dict(),
         "is_incomplete": planned.is_incomplete,
@@ -60,11 +66,12 @@ def run_declared_step(
     if dry_run:
         return report
     # A compaction without files may still move postponed rows or build indexes.
-    outcome = declaration.run(table, plan, executor)
-    logger.info("%s of %s: %s", step, table.identifier, outcome)
+    outcome = declaration.run(target, plan, executor)
+    logger.info("%s of %s: %s", step, target.identifier, outcome)
     return report | {
         "plan": getattr(outcome, "plan", plan).to_dict(),
         "outcome": outcome.to_dict(),
+        "notes": list(outcome.list_notes()),
         "duration_seconds": outcome.duration_seconds,
         "attempts": outcome.attempts,
     }

@@ -12,7 +12,7 @@ from paimon_orch.orchestration.health_limits import (
     reject_unknown_checks,
 )
 from paimon_orch.steps.common.bucket_scan import scan_latest_buckets
-from paimon_orch.steps.common.partition_selection import PartitionRequest
+from paimon_orch.steps.common.partition_request import PartitionRequest
 from paimon_orch.table.catalog_reports import mark_name
 from paimon_orch.table.filter.partition_spec import (
     PartitionSpec,

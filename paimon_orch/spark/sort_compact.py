@@ -15,9 +15,7 @@ from pyspark.sql import functions as fn
 
 from paimon_orch.files.row_tracking import row_tracking_fields
 from paimon_orch.format.options.core_options import ZORDER_VAR_LENGTH_CONTRIBUTION
-from paimon_orch.spark.execution.spark_executor import (
-    SparkExecutor,
-)
+from paimon_orch.spark.execution.spark_executor import SparkExecutor
 from paimon_orch.spark.execution.tasks import map_units_in_spark
 from paimon_orch.spark.frame_writer import ClusteredFrame
 from paimon_orch.spark.row_conversion import (
@@ -28,16 +26,16 @@ from paimon_orch.spark.row_conversion import (
     to_spark_schema,
 )
 from paimon_orch.steps import ingest
-from paimon_orch.steps.common.bucket_scan import require_partitions
 from paimon_orch.steps.common.conflict_retry import discard_results
 from paimon_orch.steps.common.executor import Progress
-from paimon_orch.steps.common.partition_selection import PartitionSpecs
+from paimon_orch.steps.common.partition_request import require_partitions
 from paimon_orch.steps.common.row_tracking_writer import write_tracked_rows
 from paimon_orch.steps.common.step import PlanAttempts
 from paimon_orch.steps.compaction import sort_compact
 from paimon_orch.steps.compaction.plan import CompactionPlan, CompactionResult
 from paimon_orch.steps.compaction.sort_compact import SortOrder, SortRequest
 from paimon_orch.steps.row_level.row_target import RowSource
+from paimon_orch.table.scan.partition_selection import PartitionSpecs
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
 from paimon_orch.table.write.table_write import write_rows

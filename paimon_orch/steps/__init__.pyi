@@ -16,11 +16,7 @@ from paimon_orch.steps.cleanup.remove_orphan_files import (
 )
 from paimon_orch.steps.common.executor import Executor, InProcessExecutor, Progress
 from paimon_orch.steps.common.local_executor import LocalExecutor
-from paimon_orch.steps.common.step import (
-    EmptyRequest,
-    Step,
-    run_step,
-)
+from paimon_orch.steps.common.step import EmptyRequest, Step, run_step
 from paimon_orch.steps.compaction.chain_table import (
     COMPACT_CHAIN_TABLE,
     CompactChainTableRequest,
@@ -47,11 +43,7 @@ from paimon_orch.steps.compaction.move_postponed import (
 )
 from paimon_orch.steps.compaction.policy import CompactionDecision, CompactionPolicy
 from paimon_orch.steps.compaction.sort_compact import SortOrder, SortRequest
-from paimon_orch.steps.expiration.delete_tag import (
-    DELETE_TAG,
-    DeleteTagRequest,
-    delete_tag,
-)
+from paimon_orch.steps.expiration.delete_tag import DELETE_TAG, DeleteTagRequest, delete_tag
 from paimon_orch.steps.expiration.expire_changelogs import (
     EXPIRE_CHANGELOGS,
     ExpireChangelogsRequest,
@@ -69,25 +61,13 @@ from paimon_orch.steps.expiration.expire_snapshots import (
     SnapshotExpirationResult,
     expire_snapshots,
 )
-from paimon_orch.steps.expiration.expire_tags import (
-    EXPIRE_TAGS,
-    ExpireTagsRequest,
-    expire_tags,
-)
+from paimon_orch.steps.expiration.expire_tags import EXPIRE_TAGS, ExpireTagsRequest, expire_tags
 from paimon_orch.steps.inspection.check_table import CheckReport, check
 from paimon_orch.steps.inspection.findings import Finding
 from paimon_orch.steps.inspection.health import TableHealth, compute_health
 from paimon_orch.steps.inspection.inspect import TableReport, inspect
-from paimon_orch.steps.maintenance.analyze import (
-    ANALYZE,
-    AnalyzeRequest,
-    AnalyzeResult,
-    analyze,
-)
-from paimon_orch.steps.maintenance.compact_manifests import (
-    COMPACT_MANIFESTS,
-    compact_manifests,
-)
+from paimon_orch.steps.maintenance.analyze import ANALYZE, AnalyzeRequest, AnalyzeResult, analyze
+from paimon_orch.steps.maintenance.compact_manifests import COMPACT_MANIFESTS, compact_manifests
 from paimon_orch.steps.maintenance.create_global_index import (
     CREATE_GLOBAL_INDEX,
     CreateGlobalIndexRequest,
@@ -101,10 +81,7 @@ from paimon_orch.steps.maintenance.drop_global_index import (
     DropGlobalIndexResult,
     drop_global_index,
 )
-from paimon_orch.steps.maintenance.reassign_row_ids import (
-    REASSIGN_ROW_IDS,
-    reassign_row_ids,
-)
+from paimon_orch.steps.maintenance.reassign_row_ids import REASSIGN_ROW_IDS, reassign_row_ids
 from paimon_orch.steps.maintenance.rename_tag import RENAME_TAG, RenameTagRequest
 from paimon_orch.steps.maintenance.rescale import RESCALE, RescaleRequest, rescale
 from paimon_orch.steps.maintenance.rewrite_file_index import (
@@ -118,10 +95,7 @@ from paimon_orch.steps.maintenance.rollback_as_latest import (
     RollbackAsLatestRequest,
     rollback_as_latest,
 )
-from paimon_orch.steps.maintenance.trigger_tag_automatic_creation import (
-    CREATE_TAGS,
-    create_tags,
-)
+from paimon_orch.steps.maintenance.trigger_tag_automatic_creation import CREATE_TAGS, create_tags
 from paimon_orch.steps.publication.mark_done import MARK_DONE, MarkDoneRequest, mark_done
 from paimon_orch.steps.publication.sync_iceberg import (
     SYNC_ICEBERG,

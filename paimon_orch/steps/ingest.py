@@ -64,10 +64,23 @@ class IngestResult(StepOutcome):
     bytes: int
     """The size of the new files."""
     rows_not_visible: int = 0
+    missing_columns: Sequence[str] = ()
+    """The columns of the table that loaded files do not have."""
 
     def count_io(self) -> StepIo:
         """Return the rows and files that were written."""
         return StepIo(rows_written=self.rows, files_written=self.files, bytes_written=self.bytes)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the result as JSON values."""
+        return {
+            "snapshot_id": self.snapshot_id,
+            "rows": self.rows,
+            "files": self.files,
+            "bytes": self.bytes,
+            "duration_seconds": round(self.duration_seconds, 3),
+            "rows_not_visible": self.rows_not_visible,
+        }
 
 
 def plan(
@@ -112,6 +125,8 @@ class IngestPreview(Displayable):
     rows: int
     replaced_partitions: tuple[str, ...]
     replaced_rows: int
+    missing_columns: Sequence[str] = ()
+    """The columns of the table that the files do not have."""
 
     def to_dict(self) -> dict[str, object]:
         """Return the preview as JSON values."""

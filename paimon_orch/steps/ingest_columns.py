@@ -16,15 +16,14 @@ from paimon_orch.errors import InputError, PaimonError
 from paimon_orch.steps.ingest_files import (
     DEFAULT_CSV_FORMAT,
     CsvFormat,
-    SparkRequiredError,
     check_equal_headers,
     detect_common_format,
     detect_file_format,
     find_local_path,
-    open_decompressed,
     read_csv_header,
     read_parquet_footer,
 )
+from paimon_orch.steps.source_files import SparkRequiredError, open_decompressed
 from paimon_orch.storage import FileInfo, FileIO, LocalFileIO
 
 _MAX_FILES = 16

@@ -1,34 +1,32 @@
 """Reads the files of an ingest in this process: Parquet, CSV, and JSON lines.
 
 The rows are those that Spark returns. Content that Spark reads in its own way, such as backslashes
-in CSV or nested JSON, raises :class:`SparkRequiredError`.
+in CSV, raises :class:`SparkRequiredError`.
 """
 
 import codecs
-import gzip
-import json
 import re
 import stat
-import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO
 from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import csv
 
-from paimon_orch.errors import InputError
+from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.files.parquet import Footer, read_batches
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.arrow import to_arrow_type
-from paimon_orch.format.types.data_types import VariantType
-from paimon_orch.storage import LocalFileIO
+from paimon_orch.safe_text import format_names
+from paimon_orch.steps.ingest_json import JsonTypes, open_json_lines
+from paimon_orch.steps.source_files import SparkRequiredError, open_file, open_text
 
 _BATCH_ROWS = 1 << 16
 _FORMAT_BY_SUFFIX = {
@@ -43,13 +41,6 @@ _NO_DELIMITERS = '"\\\r\n\0'
 _BLOCK_BYTES = 8 << 20
 _BLANK_LINE = re.compile(rb"^[\x00-\x09\x0b-\x20]+$", re.MULTILINE)
 _BARE_CARRIAGE_RETURN = re.compile(rb"\r(?!\n)")
-
-
-class SparkRequiredError(InputError):
-    """The content of a file can only be read by Spark."""
-
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(f"{path}: {reason}; only Spark can load it (--executor spark)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +107,19 @@ class CsvFormat:
 DEFAULT_CSV_FORMAT = CsvFormat()
 
 
+def check_files_exist(paths: Sequence[str]) -> None:
+    """Check the files to read.
+
+    Raises :class:`NotFoundError` for a local file that does not exist; URLs are not checked.
+    Raises :class:`InputError` if there are no files.
+    """
+    if not paths:
+        raise InputError("there is no file to read: name at least one")
+    for path in paths:
+        if "://" not in path and not Path(path).exists():
+            raise NotFoundError(f"{path}: no such file or directory; nothing was written")
+
+
 def measure_files(paths: Iterable[str]) -> int:
     """Return the size of local files in bytes; other files and directories count as 0."""
     return sum(Path(path).stat().st_size for path in paths if Path(path).is_file())
@@ -126,9 +130,8 @@ def read_input_files(
 ) -> InputRows:
     """Return the rows of local files of one format, to be written to a table with a schema.
 
-    CSV and JSON values are text, which a write casts to the table's types; objects and arrays of
-    JSON are text only in VARIANT columns. Empty CSV fields are null. Errors in rows are raised when
-    the rows are read.
+    CSV and JSON values are text, which a write casts to the table's types, also inside of nested
+    columns. Empty CSV fields are null. Errors in rows are raised when the rows are read.
     """
     form = detect_common_format(paths)
     csv_format.check_file_format(form)
@@ -140,16 +143,12 @@ def read_input_files(
     elif form == "csv":
         rows = _open_csv(paths, csv_format)
     else:
-        rows = _open_json(paths, list_variant_columns(schema))
+        columns, read = open_json_lines(paths, JsonTypes.of(schema))
+        rows = InputRows(columns, read)
     folded = [name.lower() for name in rows.columns]
     if len(set(folded)) < len(folded):
         raise SparkRequiredError(paths[0], "two columns have the same name")
     return rows
-
-
-def list_variant_columns(schema: TableSchema) -> frozenset[str]:
-    """Return the names of VARIANT columns in lower case: JSON objects are loaded into them."""
-    return frozenset(f.name.lower() for f in schema.fields if isinstance(f.type, VariantType))
 
 
 def detect_common_format(paths: Sequence[str]) -> str:
@@ -264,7 +263,7 @@ def read_parquet_footer(file: IO[bytes], path: str) -> tuple[pq.FileMetaData, pa
 
 
 def _read_parquet_schema(path: str) -> pa.Schema:
-    with _open_file(path) as file:
+    with open_file(path) as file:
         metadata, schema = read_parquet_footer(file, path)
     columns = metadata.schema
     if any(columns.column(number).physical_type == "INT96" for number in range(len(columns))):
@@ -307,7 +306,7 @@ _PLAIN_KINDS = (
 def _open_csv(paths: Sequence[str], csv_format: CsvFormat) -> InputRows:
     headers = dict[str, list[str]]()
     for path in paths:
-        with _open(path) as file:
+        with open_text(path) as file:
             headers[path] = read_csv_header(file, path, csv_format)
     check_equal_headers(headers)
     read = partial(_read_csv, columns=headers[paths[0]], csv_format=csv_format)
@@ -336,8 +335,20 @@ def read_csv_header(file: IO[bytes], path: str, csv_format: CsvFormat) -> list[s
                 check_column_count(path, len(names), csv_format.columns)
                 return list(csv_format.columns)
             encoding = csv_format.decoder
-            return [_decode_name(name.as_py() or b"", encoding) for name in chain(*names)]
+            header = [_decode_name(name.as_py() or b"", encoding) for name in chain(*names)]
+            _refuse_repeated(path, header)
+            return header
     return []
+
+
+def _refuse_repeated(path: str, header: Sequence[str]) -> None:
+    """Raise :class:`InputError` for a name that stands twice; Spark would rename both columns."""
+    repeated = [name for name, count in Counter(header).items() if count > 1]
+    if repeated:
+        raise InputError(
+            f"{path}: the header has the column {format_names(repeated)} more than once; rename or "
+            "remove the others. Nothing was committed"
+        )
 
 
 def check_column_count(path: str, count: int, columns: Sequence[str]) -> None:
@@ -362,7 +373,7 @@ def _decode_name(name: bytes, encoding: str | None) -> str:
 
 def _read_csv(path: str, columns: list[str], csv_format: CsvFormat) -> Iterator[pa.RecordBatch]:
     encoding, delimiter = csv_format.decoder, csv_format.delimiter
-    with _open(path) as file:
+    with open_text(path) as file:
         is_first = csv_format.columns is None
         while lines := file.readlines(_BLOCK_BYTES):
             block = b"".join(lines)
@@ -437,115 +448,3 @@ def _decode_column(values: pa.Array, place: str, encoding: str | None) -> pa.Arr
             f"{place} has {wrong.decode('latin-1')!r}, which is not {name}; set the encoding of "
             "the files with --encoding, for example latin-1. Nothing was committed"
         ) from None
-
-
-def _open_json(paths: Sequence[str], variants: frozenset[str]) -> InputRows:
-    columns: dict[str, None] = {}
-    for path in paths:
-        for records in _read_records(path, variants):
-            for record in records:
-                columns.update(dict.fromkeys(record))
-    schema = pa.schema([(name, pa.string()) for name in columns])
-
-    def read() -> Iterator[pa.RecordBatch]:
-        for path in paths:
-            for records in _read_records(path, variants):
-                yield pa.RecordBatch.from_pylist(records, schema=schema)
-
-    return InputRows(list(columns), read)
-
-
-class _NumberText(str):
-    """The text of a JSON number, to be written into JSON again without rounding."""
-
-    __slots__ = ()
-
-
-def _read_records(path: str, variants: frozenset[str]) -> Iterator[list[dict[str, str | None]]]:
-    number = _NumberText if variants else str
-    parse = json.JSONDecoder(
-        object_pairs_hook=partial(_build_record, path),
-        parse_float=number,
-        parse_int=number,
-        parse_constant=partial(_refuse_constant, path),
-    ).decode
-    with _open(path) as file:
-        while lines := file.readlines(_BLOCK_BYTES):
-            yield [_parse_record(path, line, parse, variants) for line in lines if line.strip()]
-
-
-def _parse_record(
-    path: str, line: bytes, parse: Callable[[str], Any], variants: frozenset[str]
-) -> dict[str, str | None]:
-    """Return the values of a line as text."""
-    try:
-        record = parse(line.decode())
-        if not isinstance(record, dict):
-            raise SparkRequiredError(path, "a line is not one JSON object")
-        return {name: _to_text(path, name, item, variants) for name, item in record.items()}
-    except UnicodeError as error:
-        raise InputError(f"{path} cannot be read as json: {error}") from error
-    except RecursionError:
-        raise InputError(f"{path} cannot be read as json: a value is nested too deeply") from None
-    except json.JSONDecodeError as error:
-        if b"'" in line or error.msg == "Extra data":
-            raise SparkRequiredError(path, f"a line is not one JSON object: {error}") from error
-        raise InputError(f"{path} cannot be read as json: {error}") from error
-
-
-def _to_text(path: str, name: str, value: Any, variants: frozenset[str]) -> str | None:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, dict | list):
-        if name.lower() not in variants:
-            raise SparkRequiredError(path, "it has nested values")
-        return _format_json(value)
-    text: str | None = value
-    return text
-
-
-def _format_json(value: Any) -> str:
-    match value:
-        case dict():
-            return f"{{{','.join(f'{json.dumps(k)}:{_format_json(v)}' for k, v in value.items())}}}"
-        case list():
-            return f"[{','.join(map(_format_json, value))}]"
-        case _NumberText():
-            return str(value)
-    return json.dumps(value)
-
-
-def _build_record(path: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    record = dict(pairs)
-    if len(record) < len(pairs):
-        raise SparkRequiredError(path, "an object has a key twice")
-    return record
-
-
-def _refuse_constant(path: str, name: str) -> None:
-    raise SparkRequiredError(path, f"it has the value {name}")
-
-
-@contextmanager
-def _open(path: str) -> Iterator[IO[bytes]]:
-    with _open_file(path) as file, open_decompressed(file, path) as opened:
-        yield opened
-
-
-def _open_file(path: str) -> IO[bytes]:
-    return LocalFileIO().open_input(str(Path(path).resolve()))
-
-
-@contextmanager
-def open_decompressed(file: IO[bytes], path: str) -> Iterator[IO[bytes]]:
-    """Decompress a file if its name says so; start after its byte order mark, if it has one."""
-    opened = gzip.open(file) if path.endswith(".gz") else file  # noqa: SIM115 - closed below
-    try:
-        with cast("IO[bytes]", opened) as content:
-            if content.read(len(codecs.BOM_UTF8)) != codecs.BOM_UTF8:
-                content.seek(0)
-            yield content
-    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
-        raise InputError(
-            f"{path} cannot be decompressed as gzip: {error}. Nothing was committed"
-        ) from error

@@ -100,6 +100,7 @@ def test_the_overview_imports_no_command_and_no_library() -> None:
         "paimon_orch.cli.app",
         "paimon_orch.cli.help_page",
         "paimon_orch.errors",
+        "paimon_orch.lazy_exports",
         "paimon_orch.safe_text",
         "paimon_orch.steps",
         "paimon_orch.steps.common",

@@ -547,6 +547,22 @@ def test_merges_in_the_process_return_the_rows_of_spark(
 
 
 @pytest.mark.slow
+def test_floating_point_keys_match_as_in_the_process(spark: SparkSession, tmp_path: Path) -> None:
+    rows = [(0.0, 1), (float("nan"), 2), (0.1, 3), (0.5, 4), (None, 5)]
+    tables = [new_table(tmp_path / x, "k FLOAT, n INT", key=(), bucket="-1") for x in "ab"]
+    for table in tables:
+        table.append(table_of("k n", rows))
+    given = [(-0.0, 10), (float("nan"), 20), (0.1, 30), (0.5, 40), (None, 50)]
+    frame = spark.createDataFrame(given, "k double, n int")
+
+    merge_into(frame, tables[0], "target.k = source.k", when_matched_update={"n": "source.n"})
+    merge(tables[1], table_of("k n", given), ["k"], when_matched_update={"n": "source.n"})
+
+    on_spark, in_process = (sorted(map(repr, rows_of(table))) for table in tables)
+    assert on_spark == in_process
+
+
+@pytest.mark.slow
 def test_conditions_in_the_process_are_true_for_the_rows_of_spark(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -15,7 +15,8 @@ from support.tables import new_table
 from paimon_orch.errors import InputError
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.steps import ingest_files
-from paimon_orch.steps.ingest_files import CsvFormat, SparkRequiredError, read_input_files
+from paimon_orch.steps.ingest_files import CsvFormat, read_input_files
+from paimon_orch.steps.source_files import SparkRequiredError
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated
@@ -9,16 +10,11 @@ from typing import Annotated
 import pyarrow as pa
 import typer
 
-from paimon_orch.cli.arguments import CatalogLocation, DryRun, ExecutorOption, JsonOutput, Master
-from paimon_orch.cli.common import (
-    add_progress_bar,
-    build_executor,
-    open_catalog,
-    open_progress_bars,
-    parse_pair,
-)
+from paimon_orch.cli.arguments import CatalogLocation, JsonOutput, TablePattern
+from paimon_orch.cli.calls import CatalogCall, ExecutorOptions
+from paimon_orch.cli.common import add_progress_bar, open_catalog, open_progress_bars, parse_pair
 from paimon_orch.cli.output import to_json_value
-from paimon_orch.cli.registration import register_command
+from paimon_orch.cli.registration import declared_option, option, register_command
 from paimon_orch.cli.screen import LINES, print_lines
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.format.display import format_count, format_size
@@ -30,69 +26,13 @@ from paimon_orch.steps.autopilot.maintenance_history import read_maintenance_his
 from paimon_orch.steps.autopilot.maintenance_plan import MaintenancePlan, plan_maintenance
 from paimon_orch.steps.autopilot.maintenance_request import HISTORY_TABLE, MaintenanceRequest
 from paimon_orch.steps.autopilot.run_maintenance import MaintenanceResult, run_maintenance
-from paimon_orch.steps.common.executor_choice import ExecutorKind
 from paimon_orch.steps.common.machine import count_cores
 
 _MAX_SHOWN_SKIPS = 20
 _DEFAULT_BUDGETS, _DEFAULT_REQUEST = MaintenanceBudgets(), MaintenanceRequest()
 
-_Pattern = Annotated[
-    str,
-    typer.Argument(
-        metavar="[PATTERN]", help="Shell pattern of DATABASE.TABLE, such as 'sales.*'; all tables."
-    ),
-]
-_Exclude = Annotated[
-    list[str] | None,
-    typer.Option(metavar="PATTERN", help="Leave out these tables; may be repeated."),
-]
-_MaxBytes = Annotated[
-    str | None,
-    typer.Option(metavar="SIZE", help="Bytes to rewrite in this run, e.g. '50 gb'."),
-]
-_MaxBytesPerHour = Annotated[
-    str | None,
-    typer.Option(
-        metavar="SIZE", help="Bytes to rewrite in this run and those of the last hour together."
-    ),
-]
-_Hours = Annotated[
-    str | None,
-    typer.Option(metavar="22-6", help="Local hours in which actions start.", show_default="all"),
-]
-_MaxConcurrent = Annotated[
-    int, typer.Option(metavar="N", min=1, help="Tables to maintain at once.")
-]
-_MinScore = Annotated[
-    float,
-    typer.Option(metavar="N", min=0, help="Bytes that a read must save for a rewritten byte."),
-]
-_IdleFor = Annotated[
-    str,
-    typer.Option(
-        metavar="DURATION", help="Compact partitions fully after this time without files."
-    ),
-]
-_VisibleWithin = Annotated[
-    str,
-    typer.Option(
-        metavar="DURATION", help="Compact rows that batch readers do not see after this time."
-    ),
-]
-_Reads = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="PATTERN=N", help="Tables that are read N times as often; may be repeated."
-    ),
-]
 _HistoryTable = Annotated[
     str, typer.Option(metavar="DATABASE.TABLE", help="Table of executed and skipped actions.")
-]
-_PricePerGb = Annotated[
-    float, typer.Option(metavar="N", min=0, help="Price of 10^9 bytes read or written.")
-]
-_PricePerCoreHour = Annotated[
-    float, typer.Option(metavar="N", min=0, help="Price of an hour of a core of this machine.")
 ]
 _Since = Annotated[
     int | None,
@@ -131,27 +71,42 @@ def add_commands(app: typer.Typer) -> None:
     )
 
 
-def autopilot(
-    ctx: typer.Context,
-    location: CatalogLocation,
-    pattern: _Pattern = "*",
-    exclude: _Exclude = None,
-    max_bytes: _MaxBytes = None,
-    max_bytes_per_hour: _MaxBytesPerHour = None,
-    hours: _Hours = None,
-    max_concurrent: _MaxConcurrent = _DEFAULT_BUDGETS.max_concurrent,
-    min_score: _MinScore = _DEFAULT_BUDGETS.min_score,
-    idle_for: _IdleFor = str(_DEFAULT_REQUEST.idle_for),
-    visible_within: _VisibleWithin = str(_DEFAULT_REQUEST.visible_within),
-    reads: _Reads = None,
-    history_table: _HistoryTable = HISTORY_TABLE,
-    price_per_gb: _PricePerGb = 0.0,
-    price_per_core_hour: _PricePerCoreHour = 0.0,
-    dry_run: DryRun = False,
-    executor: ExecutorOption = ExecutorKind.AUTO,
-    master: Master = None,
-    output: JsonOutput = LINES,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class AutopilotCall(ExecutorOptions, CatalogCall):
+    """A call of ``autopilot``."""
+
+    pattern: TablePattern = "*"
+    exclude: list[str] | None = option(
+        "Leave out these tables; may be repeated.", metavar="PATTERN"
+    )
+    max_bytes: str | None = declared_option(MaintenanceBudgets, "max_bytes")
+    max_bytes_per_hour: str | None = declared_option(MaintenanceBudgets, "max_bytes_per_hour")
+    hours: str | None = declared_option(MaintenanceBudgets, "hours")
+    max_concurrent: int = declared_option(
+        MaintenanceBudgets, "max_concurrent", default=_DEFAULT_BUDGETS.max_concurrent
+    )
+    min_score: float = declared_option(
+        MaintenanceBudgets, "min_score", default=_DEFAULT_BUDGETS.min_score
+    )
+    idle_for: str = option(
+        "Compact partitions fully after this time without files.",
+        metavar="DURATION",
+        default=str(_DEFAULT_REQUEST.idle_for),
+    )
+    visible_within: str = option(
+        "Compact rows that batch readers do not see after this time.",
+        metavar="DURATION",
+        default=str(_DEFAULT_REQUEST.visible_within),
+    )
+    reads: list[str] | None = option(
+        "Tables that are read N times as often; may be repeated.", metavar="PATTERN=N"
+    )
+    history_table: _HistoryTable = HISTORY_TABLE
+    price_per_gb: float = declared_option(MaintenancePrices, "per_gb", default=0.0)
+    price_per_core_hour: float = declared_option(MaintenancePrices, "per_core_hour", default=0.0)
+
+
+def autopilot(call: AutopilotCall) -> None:
     """Maintain all tables of a catalog, as far as it pays.
 
     Ranks compactions, clustering, manifest compactions and file indexes by what a read saves for a
@@ -159,40 +114,40 @@ def autopilot(
     each action and each skip in the history table. The exit status is 1 if an action fails.
     """
     request = MaintenanceRequest(
-        include=(pattern,),
-        exclude=tuple(exclude or ()),
+        include=(call.pattern,),
+        exclude=tuple(call.exclude or ()),
         budgets=MaintenanceBudgets(
-            max_bytes=max_bytes,
-            max_bytes_per_hour=max_bytes_per_hour,
-            hours=hours,
-            max_concurrent=max_concurrent,
-            min_score=min_score,
+            max_bytes=call.max_bytes,
+            max_bytes_per_hour=call.max_bytes_per_hour,
+            hours=call.hours,
+            max_concurrent=call.max_concurrent,
+            min_score=call.min_score,
         ),
-        idle_for=idle_for,
-        visible_within=visible_within,
-        reads=dict(map(_parse_reads, reads or ())),
-        history_table=history_table,
+        idle_for=call.idle_for,
+        visible_within=call.visible_within,
+        reads=dict(map(_parse_reads, call.reads or ())),
+        history_table=call.history_table,
     )
-    runner = build_executor(executor, master)
-    catalog = open_catalog(ctx, location)
+    runner = call.build_executor()
+    catalog = call.open_catalog()
     with open_progress_bars() as bars:
         progress = add_progress_bar(bars, "examine tables")
         planned = plan_maintenance(catalog, request, runner, advance=progress)
     if not planned.tables:
         catalog.require_exists()
-        if pattern != "*":
-            raise NotFoundError(f"no table of {location} matches {pattern!r}")
-    if dry_run:
-        output.print_report(planned.to_dict(), partial(_print_plan, planned))
+        if call.pattern != "*":
+            raise NotFoundError(f"no table of {call.location} matches {call.pattern!r}")
+    if call.dry_run:
+        call.output.print_report(planned.to_dict(), partial(_print_plan, planned))
         return
     result = run_maintenance(
         catalog,
         planned,
         runner,
-        prices=_build_prices(price_per_gb, price_per_core_hour),
-        report=_print_nothing if output.is_json else _print_outcome,
+        prices=_build_prices(call.price_per_gb, call.price_per_core_hour),
+        report=_print_nothing if call.output.is_json else _print_outcome,
     )
-    output.print_report(result.to_dict(), partial(_print_result, result))
+    call.output.print_report(result.to_dict(), partial(_print_result, result))
     if result.count(OutcomeKind.FAILED):
         sys.exit(1)
 

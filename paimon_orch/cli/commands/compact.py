@@ -2,51 +2,40 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from paimon_orch.cli.arguments import (
-    CatalogLocation,
-    DryRun,
-    ExecutorOption,
-    Identifier,
-    JsonOutput,
-    Master,
-    PartitionFilter,
-    Partitions,
-    Simulate,
-)
+from paimon_orch.cli.arguments import PartitionFilter, Partitions, Simulate
+from paimon_orch.cli.calls import CatalogCall, ExecutorOptions, TableCall
 from paimon_orch.cli.common import (
     add_progress_bar,
-    build_executor,
-    open_catalog,
     open_progress_bars,
-    open_table,
     parse_names,
     parse_partitions,
     start_spark,
 )
-from paimon_orch.cli.registration import declare_option, register_command
-from paimon_orch.cli.screen import LINES, Output, print_lines
+from paimon_orch.cli.registration import declared_option, option, register_command
+from paimon_orch.cli.screen import Output, print_lines
 from paimon_orch.cli.step_command import print_plan
 from paimon_orch.errors import CancelledError, InputError, describe_error
 from paimon_orch.format.display import format_count, format_size
 from paimon_orch.safe_text import escape_name
-from paimon_orch.steps.common.bucket_scan import (
-    PARTITION_JUDGE,
-    check_partitions_exist,
-    scan_latest_buckets,
-)
+from paimon_orch.steps.common.bucket_scan import PARTITION_JUDGE, scan_latest_buckets
 from paimon_orch.steps.common.executor_choice import ExecutorKind
-from paimon_orch.steps.common.partition_selection import PartitionRequest, split_partitions
+from paimon_orch.steps.common.partition_request import (
+    PartitionRequest,
+    check_partitions_exist,
+    split_partitions,
+)
 from paimon_orch.steps.compaction import compact as compact_step
 from paimon_orch.steps.compaction.bucket_selection import parse_buckets
 from paimon_orch.steps.compaction.plan import CompactRequest
+from paimon_orch.steps.compaction.policy import CompactionStrategy
 from paimon_orch.table.table import Table
 
 if TYPE_CHECKING:
@@ -66,50 +55,12 @@ _EXAMPLES = [
 ]
 
 
-class CompactStrategy(StrEnum):
-    """The strategies of a compaction."""
-
-    MINOR = "minor"
-    FULL = "full"
-
-
 class OrderStrategy(StrEnum):
     """The orders in which to sort append tables."""
 
     ORDER = "order"
     ZORDER = "zorder"
     HILBERT = "hilbert"
-
-
-_Strategy = Annotated[CompactStrategy | None, declare_option(CompactRequest, "strategy")]
-_OrderBy = Annotated[
-    str | None,
-    typer.Option(
-        metavar="COLUMN,...", help="Sort an append table by these columns, separated by commas."
-    ),
-]
-_OrderStrategy = Annotated[
-    OrderStrategy | None,
-    typer.Option(
-        help="With --order-by: sort by the columns in order, or along a space-filling curve.",
-        show_default=OrderStrategy.ORDER,
-    ),
-]
-_Buckets = Annotated[str | None, declare_option(CompactRequest, "buckets")]
-_IdleFor = Annotated[timedelta | None, declare_option(CompactRequest, "idle_for")]
-_IncludingDatabases = Annotated[
-    str | None,
-    typer.Option(metavar="REGEX", help="Databases to compact.", show_default="all"),
-]
-_IncludingTables = Annotated[
-    str | None,
-    typer.Option(metavar="REGEX", help="Tables to compact: 'db\\.orders_.*'.", show_default="all"),
-]
-_ExcludingTables = Annotated[
-    str | None,
-    typer.Option(metavar="REGEX", help="Tables to leave out.", show_default="none"),
-]
-_ClusterIdleFor = Annotated[timedelta | None, declare_option(CompactRequest, "cluster_idle_for")]
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -122,24 +73,27 @@ def add_commands(app: typer.Typer) -> None:
     )
 
 
-def compact(
-    ctx: typer.Context,
-    location: CatalogLocation,
-    table: Identifier,
-    partitions: Partitions = None,
-    where: PartitionFilter = None,
-    buckets: _Buckets = None,
-    partition_idle_for: _IdleFor = None,
-    strategy: _Strategy = None,
-    order_by: _OrderBy = None,
-    order_strategy: _OrderStrategy = None,
-    cluster_idle_for: _ClusterIdleFor = None,
-    dry_run: DryRun = False,
-    simulate: Simulate = False,
-    executor: ExecutorOption = ExecutorKind.AUTO,
-    master: Master = None,
-    output: JsonOutput = LINES,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class CompactCall(ExecutorOptions, TableCall):
+    """A call of ``compact``."""
+
+    partitions: Partitions = None
+    where: PartitionFilter = None
+    buckets: str | None = declared_option(CompactRequest, "buckets")
+    partition_idle_for: timedelta | None = declared_option(CompactRequest, "idle_for")
+    strategy: CompactionStrategy | None = declared_option(CompactRequest, "strategy")
+    order_by: str | None = option(
+        "Sort an append table by these columns, separated by commas.", metavar="COLUMN,..."
+    )
+    order_strategy: OrderStrategy | None = option(
+        "With --order-by: sort by the columns in order, or along a space-filling curve.",
+        show_default=OrderStrategy.ORDER,
+    )
+    cluster_idle_for: timedelta | None = declared_option(CompactRequest, "cluster_idle_for")
+    simulate: Simulate = False
+
+
+def compact(call: CompactCall) -> None:
     """Merge sorted runs, or merge small files.
 
     In tables with deletion vectors, outdated rows are marked as deleted, and their files are not
@@ -147,86 +101,91 @@ def compact(
     sample of at most 256 MB in a temporary directory of this machine, and prints what a scan of it
     reads before and after.
     """
-    runner = build_executor(executor, master)
-    target = open_table(ctx, location, table)
+    runner = call.build_executor()
+    target = call.open_table()
     alone = {
-        "--cluster-idle-for": cluster_idle_for,
-        "--buckets": buckets,
-        "--partition-idle-for": partition_idle_for,
-        "--simulate": simulate or None,
+        "--cluster-idle-for": call.cluster_idle_for,
+        "--buckets": call.buckets,
+        "--partition-idle-for": call.partition_idle_for,
+        "--simulate": call.simulate or None,
     }
-    order = _parse_order(order_by, order_strategy, strategy, executor, alone)
+    order = _parse_order(call.order_by, call.order_strategy, call.strategy, call.executor, alone)
     if order is None:
-        specs = None if partitions is None else split_partitions(target, partitions)
+        specs = None if call.partitions is None else split_partitions(target, call.partitions)
         request = CompactRequest(
             partitions=specs,
-            where=where,
-            strategy=(strategy or CompactStrategy.MINOR).value,
-            buckets=None if buckets is None else parse_buckets(buckets),
-            idle_for=partition_idle_for,
-            cluster_idle_for=cluster_idle_for,
+            where=call.where,
+            strategy=call.strategy or "minor",
+            buckets=None if call.buckets is None else parse_buckets(call.buckets),
+            idle_for=call.partition_idle_for,
+            cluster_idle_for=call.cluster_idle_for,
         )
-        if simulate:
-            _print_simulation(target, request, dry_run, output)
+        if call.simulate:
+            _print_simulation(target, request, call.dry_run, call.output)
             return
-        planned, decisions = _plan_compaction(target, request, runner, with_decisions=dry_run)
+        planned, decisions = _plan_compaction(target, request, runner, with_decisions=call.dry_run)
     else:
-        planned, decisions = _plan_sort(target, partitions, where, order), []
-    if dry_run:
+        planned, decisions = _plan_sort(target, call.partitions, call.where, order), []
+    if call.dry_run:
         values = planned.to_dict() | {"decisions": [each.to_dict() for each in decisions]}
-        output.print_report(values, partial(_print_plan, planned, decisions, target))
+        call.output.print_report(values, partial(_print_plan, planned, decisions, target))
         return
     builds_indexes = order is None and compact_step.builds_key_indexes(planned.state.schema)
     if not planned and not planned.postponed and not builds_indexes:
         empty = compact_step.CompactionResult(plan=planned).to_dict()
-        output.print_report(empty, lambda: print_lines(_explain_nothing(target, planned)))
+        call.output.print_report(empty, lambda: print_lines(_explain_nothing(target, planned)))
         return
     run = partial(compact_step.run_compaction, executor=runner)
     if order is not None:
-        run = partial(_run_sort, session=start_spark(master))
+        run = partial(_run_sort, session=start_spark(call.master))
     with open_progress_bars() as bars:
-        result = run(target, planned, progress=add_progress_bar(bars, f"compact {table}"))
+        result = run(target, planned, progress=add_progress_bar(bars, f"compact {call.table}"))
     only_moved = "rows in postpone buckets were moved; nothing to compact"
-    output.print_result(result.to_dict(), only_moved if planned.postponed else _NOTHING_TO_DO)
+    call.output.print_result(result.to_dict(), only_moved if planned.postponed else _NOTHING_TO_DO)
 
 
-def compact_database(
-    ctx: typer.Context,
-    location: CatalogLocation,
-    including_databases: _IncludingDatabases = None,
-    including_tables: _IncludingTables = None,
-    excluding_tables: _ExcludingTables = None,
-    partition_idle_for: _IdleFor = None,
-    strategy: _Strategy = None,
-    dry_run: DryRun = False,
-    executor: ExecutorOption = ExecutorKind.AUTO,
-    master: Master = None,
-    output: JsonOutput = LINES,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class CompactDatabaseCall(ExecutorOptions, CatalogCall):
+    """A call of ``compact-database``."""
+
+    including_databases: str | None = option(
+        "Databases to compact.", metavar="REGEX", show_default="all"
+    )
+    including_tables: str | None = option(
+        "Tables to compact: 'db\\.orders_.*'.", metavar="REGEX", show_default="all"
+    )
+    excluding_tables: str | None = option(
+        "Tables to leave out.", metavar="REGEX", show_default="none"
+    )
+    partition_idle_for: timedelta | None = declared_option(CompactRequest, "idle_for")
+    strategy: CompactionStrategy | None = declared_option(CompactRequest, "strategy")
+
+
+def compact_database(call: CompactDatabaseCall) -> None:
     """Compact the tables of one or more databases.
 
     A regular expression must match a whole name: that of a database, or DATABASE.TABLE. After a
     failure, the other tables are compacted, and the exit status is 1.
     """
-    runner = build_executor(executor, master)
-    catalog = open_catalog(ctx, location)
+    runner = call.build_executor()
+    catalog = call.open_catalog()
     names = catalog.find_tables(
-        including_databases=including_databases,
-        including_tables=including_tables,
-        excluding_tables=excluding_tables,
+        including_databases=call.including_databases,
+        including_tables=call.including_tables,
+        excluding_tables=call.excluding_tables,
     )
     if not names:
         catalog.require_exists()
     request = CompactRequest(
-        strategy=(strategy or CompactStrategy.MINOR).value,
-        idle_for=partition_idle_for,
+        strategy=call.strategy or "minor",
+        idle_for=call.partition_idle_for,
     )
     reports: dict[str, dict[str, object]] = {}
     for name in names:
         with open_progress_bars() as bars:
             try:
                 planned = compact_step.plan(catalog.table(name), request, executor=runner)
-                if dry_run or not (planned or planned.postponed):
+                if call.dry_run or not (planned or planned.postponed):
                     reports[name] = planned.to_dict()
                 else:
                     progress = add_progress_bar(bars, f"compact {name}")
@@ -237,12 +196,12 @@ def compact_database(
                 raise
             except Exception as error:  # noqa: BLE001 - the other tables are compacted
                 reports[name] = {"error": describe_error(error)}
-        if not output.is_json:
-            print_lines(_format_report(name, reports[name], dry_run=dry_run))
+        if not call.output.is_json:
+            print_lines(_format_report(name, reports[name], dry_run=call.dry_run))
     failed = sum("error" in report for report in reports.values())
     text = f"{format_count(len(names), 'table')}, {failed} failed"
-    text += "; nothing was changed" if dry_run else ""
-    output.print_values({"tables": reports}, text)
+    text += "; nothing was changed" if call.dry_run else ""
+    call.output.print_values({"tables": reports}, text)
     if failed:
         sys.exit(1)
 
@@ -324,7 +283,7 @@ def _print_simulation(table: Table, request: CompactRequest, dry_run: bool, outp
 def _parse_order(
     columns: str | None,
     curve: OrderStrategy | None,
-    strategy: CompactStrategy | None,
+    strategy: CompactionStrategy | None,
     executor: ExecutorKind,
     others: Mapping[str, object | None],
 ) -> "SortOrder | None":
@@ -349,7 +308,7 @@ def _parse_order(
     names = parse_names(columns)
     if not names:
         raise InputError("--order-by is empty; write for example --order-by dt,id")
-    if strategy is CompactStrategy.MINOR:
+    if strategy == "minor":
         raise InputError(
             "--strategy minor and --order-by cannot be combined: sorting rewrites all files"
         )

@@ -12,6 +12,7 @@ from paimon_orch.cli.arguments import (
     Identifier,
     JsonOutput,
     MergeLevel0,
+    RowFilter,
     SnapshotId,
     TagSelector,
     Timestamp,
@@ -34,9 +35,6 @@ _DEFAULT_HISTORY = 20
 _AsDdl = Annotated[bool, typer.Option("--ddl", help="Print a CREATE TABLE statement of Flink SQL.")]
 _HistoryLimit = Annotated[
     int, typer.Option("--limit", metavar="N", min=1, help="Maximum number of snapshots.")
-]
-_Filter = Annotated[
-    str | None, typer.Option(metavar="CONDITION", help="SQL filter, e.g. \"status = 'OPEN'\".")
 ]
 
 
@@ -212,7 +210,7 @@ def count(
     ctx: typer.Context,
     location: CatalogLocation,
     table: Identifier,
-    where: _Filter = None,
+    where: RowFilter = None,
     snapshot: SnapshotId = None,
     tag: TagSelector = None,
     timestamp: Timestamp = None,

@@ -9,8 +9,9 @@ from typing import Annotated
 
 import typer
 
-from paimon_orch.cli.arguments import CatalogLocation, JsonOutput
+from paimon_orch.cli.arguments import CatalogLocation, JsonOutput, TablePattern
 from paimon_orch.cli.common import add_progress_bar, open_catalog, open_progress_bars
+from paimon_orch.cli.output import parse_file
 from paimon_orch.cli.registration import register_command
 from paimon_orch.cli.screen import LINES, print_lines
 from paimon_orch.errors import NotFoundError
@@ -20,14 +21,13 @@ from paimon_orch.steps.inspection.doctor.doctor import examine_catalog
 from paimon_orch.steps.inspection.doctor.doctor_findings import DoctorReport, Severity
 from paimon_orch.steps.inspection.doctor.doctor_page import build_page
 
-_Pattern = Annotated[
-    str,
-    typer.Argument(
-        metavar="[PATTERN]", help="Shell pattern of DATABASE.TABLE, such as 'sales.*'; all tables."
-    ),
-]
 _Html = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Also write the report as an HTML page.")
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        parser=partial(parse_file, "--html"),
+        help="Also write the report as an HTML page.",
+    ),
 ]
 _CheckFiles = Annotated[
     bool, typer.Option("--check", help="Also verify that all files exist, as check does.")
@@ -55,7 +55,7 @@ def add_commands(app: typer.Typer) -> None:
 def doctor(
     ctx: typer.Context,
     location: CatalogLocation,
-    pattern: _Pattern = "*",
+    pattern: TablePattern = "*",
     check_files: _CheckFiles = False,
     deep: _Deep = False,
     html: _Html = None,
@@ -96,6 +96,7 @@ def _to_document(report: DoctorReport, location: str) -> dict[str, object]:
     return {
         "tables": len(report.tables),
         **{severity.value: report.count(severity) for severity in Severity},
+        "stores": report.stores,
         "findings": [
             {
                 "table": finding.table,
@@ -119,6 +120,8 @@ def _print_report(report: DoctorReport, location: str) -> None:
             remedy = finding.format_command(location) or finding.advice
             if remedy is not None:
                 print_lines(f"    {remedy}")
+    for store in report.stores:
+        print_lines(f"store {store}")
     counts = ", ".join(
         f"{severity.name.lower()}: {report.count(severity)}" for severity in Severity
     )

@@ -10,6 +10,7 @@ from paimon_orch.cli.arguments import (
     Identifier,
     JsonOutput,
     MergeLevel0,
+    RowFilter,
     SnapshotId,
     TagSelector,
     Timestamp,
@@ -45,9 +46,6 @@ _Columns = Annotated[
         show_default="all",
     ),
 ]
-_Filter = Annotated[
-    str | None, typer.Option(metavar="CONDITION", help="SQL filter, e.g. \"status = 'OPEN'\".")
-]
 _Limit = Annotated[int | None, typer.Option(metavar="N", min=0, help="Maximum number of rows.")]
 _Order = Annotated[
     str | None,
@@ -71,7 +69,7 @@ def read(
     location: CatalogLocation,
     table: Identifier,
     columns: _Columns = None,
-    where: _Filter = None,
+    where: RowFilter = None,
     limit: _Limit = None,
     order_by: _Order = None,
     snapshot: SnapshotId = None,

@@ -25,11 +25,7 @@ from paimon_orch.spark.datasource.session_settings import (
     list_renamed,
     match_columns,
 )
-from paimon_orch.spark.datasource.version_options import (
-    build_rows,
-    check_scan_mode,
-    is_incremental,
-)
+from paimon_orch.spark.datasource.version_options import build_rows, check_scan_mode, is_incremental
 from paimon_orch.spark.datasource.worker_errors import hide_traceback
 from paimon_orch.spark.execution.tasks import lighten_worker
 from paimon_orch.spark.row_conversion import to_spark_schema

@@ -1,6 +1,7 @@
 """The arguments of a request: the fields that users set, and which values they accept."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields
 from inspect import isclass
 from operator import attrgetter
@@ -47,6 +48,8 @@ class Argument:
     """Splits the text of a list, for front ends that have no lists."""
     separator: str = ";"
     """Separates the items in the text of a list."""
+    has_star: bool = False
+    """Whether the command takes a single ``*`` for the object ``{"*": "*"}``."""
     is_positional: bool = False
     """Whether the command takes the value without an option, after the table."""
     option: str | None = None
@@ -96,9 +99,29 @@ class DeclaredField:
         if self.argument.parse is not None and isinstance(value, str):
             return self.argument.parse(label, value)
         if self.argument.parse is not None or not _accepts(self.hint, value):
-            raise InputError(f"{label} is {_show(value)}, but must be {self.describe_type()}")
+            raise InputError(self._describe_mismatch(value, label))
         self.check_minimum(value, label)
         return tuple(value) if isinstance(value, list) else value
+
+    def _describe_mismatch(self, value: object, label: str) -> str:
+        """Say which part of a JSON value has a wrong type: ``types['v'] is 1``."""
+        kind, arguments = self.kind, get_args(self.kind)
+        if is_mapping(kind) and isinstance(value, Mapping):
+            parts: Iterable[tuple[object, object]] = value.items()
+            hint = arguments[1]
+        elif is_list(kind) and isinstance(value, list):
+            parts, hint = enumerate(value), arguments[0]
+        else:
+            return f"{label} is {_show(value)}, but must be {self.describe_type()}"
+        key, part = next((key, part) for key, part in parts if not _accepts(hint, part))
+        return f"{label}[{_show(key)}] is {_show(part)}, but must be {_describe(hint)}"
+
+    def convert_text(self, value: object, label: str) -> object:
+        """Return the value of the field as :meth:`convert` does; a text may be that of a number."""
+        if isinstance(value, str) and self.kind in (int, float):
+            with suppress(ValueError):
+                value = self.kind(value)
+        return self.convert(value, label)
 
     def check_minimum(self, value: object, label: str) -> None:
         """Raise :class:`InputError` for a number below the minimum."""
@@ -111,8 +134,7 @@ class DeclaredField:
         kind = self.kind
         if _is_whole(kind, value):
             return
-        origin = get_origin(kind)
-        if origin is tuple or (isclass(origin) and issubclass(origin, Sequence)):
+        if is_list(kind):
             if isinstance(value, str) or not isinstance(value, Iterable):
                 example = f": write [{_show(value)}]" if isinstance(value, str) else ""
                 raise InputError(f"{self.name} is {_show(value)}, but must be a list{example}")
@@ -123,9 +145,18 @@ class DeclaredField:
                 or all(_accepts(item, each) or _is_whole(item, each) for each in value)
             )
         else:
-            is_right = not (kind in _KINDS or origin is Literal) or _accepts(self.hint, value)
+            is_right = not (kind in _KINDS or get_origin(kind) is Literal) or _accepts(
+                self.hint, value
+            )
         if not is_right:
             raise InputError(f"{self.name} is {_show(value)}, but must be {self.describe_type()}")
+
+    @property
+    def metavar(self) -> str | None:
+        """Return the value of the option in help pages, or None for a text."""
+        if get_origin(self.kind) is Literal:
+            return f"<{'|'.join(map(str, get_args(self.kind)))}>"
+        return self.argument.metavar or ("N" if self.kind in (int, float) else None)
 
     def describe_type(self) -> str:
         """Return what the argument accepts: ``a whole number``, ``minor or full``."""
@@ -147,6 +178,8 @@ class ParsedRequest:
                 object.__setattr__(self, name, parse(name, value))
             else:
                 field.check_type(value)
+                if is_list(field.kind) and not isinstance(value, Sequence):
+                    object.__setattr__(self, name, tuple(value))  # steps read it several times
             field.check_minimum(value, name)
 
 
@@ -204,6 +237,18 @@ def convert_arguments(
     }
 
 
+def is_list(hint: Any) -> bool:
+    """Return whether a type is that of a list, such as ``Sequence[str]``."""
+    origin = get_origin(hint)
+    return isclass(origin) and issubclass(origin, Sequence)
+
+
+def is_mapping(hint: Any) -> bool:
+    """Return whether a type is that of an object, such as ``Mapping[str, str]``."""
+    origin = get_origin(hint)
+    return isclass(origin) and issubclass(origin, Mapping)
+
+
 def _accepts(hint: Any, value: object) -> bool:
     """Return whether a JSON value has a type."""
     origin, arguments = get_origin(hint), get_args(hint)
@@ -211,7 +256,7 @@ def _accepts(hint: Any, value: object) -> bool:
         return any(_accepts(each, value) for each in arguments)
     if origin is Literal:
         return value in arguments
-    if origin is tuple or (origin is not None and issubclass(origin, Sequence)):
+    if is_list(hint):
         return isinstance(value, list) and all(_accepts(arguments[0], item) for item in value)
     if origin is not None:
         return isinstance(value, Mapping) and all(_accepts(arguments[1], v) for v in value.values())
@@ -236,7 +281,7 @@ def _describe(hint: Any) -> str:
         return " or ".join(dict.fromkeys(kinds))
     if origin is Literal:
         return " or ".join(map(str, arguments))
-    if origin is tuple or (origin is not None and issubclass(origin, Sequence)):
+    if is_list(hint):
         return f"a list, each of {_describe(arguments[0])}"
     return _KINDS.get(hint, "an object")
 

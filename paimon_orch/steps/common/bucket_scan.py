@@ -45,22 +45,15 @@ from paimon_orch.steps.common.manifest_units import (
     split_manifests,
     to_array,
 )
-from paimon_orch.steps.common.partition_selection import (
-    PartitionRequest,
-    PartitionSelection,
-    PartitionSpecs,
-    list_requested_columns,
-    plan_live_buckets,
-)
-from paimon_orch.table.filter.partition_spec import (
-    build_partition_matcher,
-    missing_partition_error,
-    parse_partition_specs,
-)
 from paimon_orch.table.metadata.live_buckets import LiveBuckets, group_vectors
 from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.scan.bucket_split import BucketSplit
-from paimon_orch.table.table import Table
+from paimon_orch.table.scan.partition_selection import (
+    PartitionSelection,
+    SelectsPartitions,
+    list_requested_columns,
+    plan_live_buckets,
+)
 from paimon_orch.table.table_state import TableState
 
 MAX_ENTRIES_IN_PROCESS = 5_000_000
@@ -99,7 +92,7 @@ class BucketScan:
 
     state: TableState
     snapshot: Snapshot
-    request: PartitionRequest
+    request: SelectsPartitions
     executor: Executor
     now: datetime
     """The time of the scan, with a time zone; judges compute ages from it."""
@@ -205,7 +198,7 @@ PARTITION_JUDGE: Judge = _PartitionJudge()
 
 def scan_latest_buckets(
     state: TableState,
-    request: PartitionRequest,
+    request: SelectsPartitions,
     executor: Executor | None = None,
     *,
     now: datetime | None = None,
@@ -224,45 +217,6 @@ def scan_latest_buckets(
         executor=executor or InProcessExecutor(),
         now=now or datetime.now().astimezone(),
     )
-
-
-def require_partitions(
-    table: Table, partitions: PartitionSpecs | None, *, with_directories: bool = False
-) -> None:
-    """Raise :class:`NotFoundError` for a requested partition that has no files.
-
-    A misspelled partition would otherwise look like one that needs no work. With
-    ``with_directories``, a partition only needs a directory.
-    """
-    if partitions is not None:
-        state = table.load()
-        scan = scan_latest_buckets(state, PartitionRequest(partitions=partitions))
-        check_partitions_exist(state, partitions, scan, with_directories=with_directories)
-
-
-def check_partitions_exist(
-    state: TableState,
-    partitions: PartitionSpecs,
-    scan: BucketScan | None,
-    *,
-    with_directories: bool = False,
-) -> None:
-    """Raise an error as :func:`require_partitions`; ``scan`` selects all of the partitions."""
-    from paimon_orch.table.cleanup.data_roots import DataRoots
-    from paimon_orch.table.cleanup.orphan_candidates import has_bucket_directories
-
-    schema = state.schema
-    specs = parse_partition_specs(partitions, schema)
-    present = [] if scan is None else scan.list_partitions()
-    roots: tuple[str, ...] = ()
-    if with_directories:
-        roots = DataRoots.of(state.io, state.paths, schema, state.owns_directory).roots
-    for spec in specs:
-        has_files = any(map(build_partition_matcher(spec, schema), present))
-        if not has_files and not any(
-            has_bucket_directories(state.io, root, schema, spec) for root in roots
-        ):
-            raise missing_partition_error(spec, state.label)
 
 
 def _has_equal_places(one: LiveFiles, other: LiveFiles) -> bool:

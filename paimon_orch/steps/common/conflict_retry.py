@@ -1,6 +1,6 @@
 """Handles conflicts with other commits: deletes the new files and retries."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
@@ -9,6 +9,7 @@ from tenacity import Retrying
 from paimon_orch.errors import (
     REFUSED_COMMIT_ERRORS,
     CommitConflictError,
+    MissingFileError,
     PaimonError,
     UnsupportedError,
 )
@@ -23,19 +24,30 @@ logger = get_logger(__name__)
 MAX_ATTEMPTS = STEP_ON_CONFLICT.attempts
 
 
-def retry_on_conflict(label: str, *, max_attempts: int = MAX_ATTEMPTS) -> Retrying:
+def retry_on_conflict(
+    label: str,
+    *,
+    max_attempts: int = MAX_ATTEMPTS,
+    has_expired: Callable[[], bool] = lambda: False,
+) -> Retrying:
     """Return the attempts of a step, as context managers.
 
     After a :class:`CommitConflictError` there is another attempt, at most ``max_attempts`` in all;
     the last error is raised. So is the error of a commit that only lost races: its attempts are used
-    up, and a new plan would give the same changes.
+    up, and a new plan would give the same changes. There is also another attempt if a file is
+    missing and the snapshot of the plan ``has_expired``.
     """
+
+    def may_retry(error: BaseException) -> bool:
+        if isinstance(error, MissingFileError):
+            return has_expired()
+        return isinstance(error, CommitConflictError) and not error.is_lost_race
 
     def warn(number: int, error: BaseException) -> None:
         logger.warning("%s: attempt %d conflicted: %s", label, number, error)
 
     return replace(STEP_ON_CONFLICT, attempts=max_attempts).retrying(
-        retry_on=lambda error: isinstance(error, CommitConflictError) and not error.is_lost_race,
+        retry_on=may_retry,
         before_retry=warn,
     )
 

@@ -16,6 +16,8 @@ class ChangePlan(Displayable):
 
     request: Any
     values: Mapping[str, object]
+    result: Mapping[str, object] | None = None
+    """The JSON values of the outcome, if they differ from ``values``."""
     report: PlanReport
     done: str = ""
     """What a run has done, unless another step does it."""
@@ -44,8 +46,8 @@ class ChangeResult(StepOutcome):
 
     def to_dict(self) -> dict[str, object]:
         """Return the change and the outcome as JSON values."""
-        values = {} if self.outcome is None else self.outcome.to_dict()  # type: ignore[attr-defined]
-        return self.plan.to_dict() | values
+        outcome = {} if self.outcome is None else self.outcome.to_dict()  # type: ignore[attr-defined]
+        return dict(self.plan.values if self.plan.result is None else self.plan.result) | outcome
 
     def describe(self) -> list[str]:
         """Return what was changed."""
@@ -53,10 +55,20 @@ class ChangeResult(StepOutcome):
             return self.outcome.describe()
         return [self.plan.done] if self.plan else []
 
+    def list_notes(self) -> Sequence[str]:
+        """Return the notes of the outcome."""
+        return () if self.outcome is None else self.outcome.list_notes()
+
+
+def apply_change(plan: ChangePlan) -> ChangeResult:
+    """Make the change."""
+    outcome = plan.apply()
+    outcome = outcome if isinstance(outcome, StepOutcome) else None
+    return ChangeResult(plan=plan, outcome=outcome, attempts=1)
+
 
 def _commit(_table: Table, plan: ChangePlan, _results: Sequence[bytes] = ()) -> ChangeResult:
-    outcome = plan.apply()
-    return ChangeResult(plan=plan, outcome=outcome if isinstance(outcome, StepOutcome) else None)
+    return apply_change(plan)
 
 
 def build_change_step(

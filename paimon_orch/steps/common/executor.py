@@ -3,7 +3,15 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
+
+if TYPE_CHECKING:
+    from paimon_orch.steps.ingest import IngestPreview, IngestResult
+    from paimon_orch.steps.ingest_files import CsvFormat
+    from paimon_orch.steps.row_level.ingest import FileLoad
+    from paimon_orch.steps.row_level.merge_clauses import MergeClauses
+    from paimon_orch.steps.row_level.row_level_write import RowLevelPlan, RowLevelResult
+    from paimon_orch.table.table import Table
 
 U = TypeVar("U")
 
@@ -63,6 +71,46 @@ class Executor(Protocol):
         :param split: a pure function of a unit; yields pairs of a part below ``parts`` and a piece
         :raises PaimonError: as :meth:`map`
         """
+        ...
+
+
+class FileMerge(Protocol):
+    """A merge of files into a table, whose clauses are checked."""
+
+    def preview(self) -> "RowLevelResult":
+        """Count the rows that would change; writes nothing."""
+        ...
+
+    def run(self, progress: Progress | None = None) -> "RowLevelResult":
+        """Change the rows."""
+        ...
+
+
+@runtime_checkable
+class FrameExecutor(Executor, Protocol):
+    """An executor that also reads files and evaluates SQL expressions as data frames."""
+
+    def load_files(
+        self, load: "FileLoad", *, preview: bool, progress: Progress | None
+    ) -> "IngestResult | IngestPreview":
+        """Load files into a table, or count what this would change."""
+        ...
+
+    def open_merge(
+        self,
+        table: "Table",
+        paths: Sequence[str],
+        csv_format: "CsvFormat",
+        on: str,
+        clauses: "MergeClauses",
+    ) -> FileMerge:
+        """Return a merge of files into a table."""
+        ...
+
+    def update_rows(
+        self, table: "Table", planned: "RowLevelPlan", progress: Progress | None
+    ) -> "RowLevelResult":
+        """Execute the plan of an update."""
         ...
 
 

@@ -7,7 +7,12 @@ from enum import StrEnum
 
 from paimon_orch.errors import InputError
 from paimon_orch.optional_packages import is_installed
-from paimon_orch.steps.common.executor import Executor, ForwardingExecutor, InProcessExecutor
+from paimon_orch.steps.common.executor import (
+    Executor,
+    ForwardingExecutor,
+    FrameExecutor,
+    InProcessExecutor,
+)
 
 DEFAULT_MASTER = "local[*]"
 """The Spark master of a command that names none."""
@@ -63,3 +68,28 @@ class ChoosingExecutor(ForwardingExecutor):
         from paimon_orch.steps.common.local_executor import LocalExecutor
 
         return LocalExecutor()
+
+
+_LARGE = 1 << 62  # bytes: work that runs on Spark if there is Spark
+
+
+def is_local(executor: Executor, work_bytes: int) -> bool:
+    """Return whether it is known that work of this size runs without Spark."""
+    return not isinstance(executor, ChoosingExecutor) or executor.is_local(work_bytes)
+
+
+def may_have_frames(executor: Executor) -> bool:
+    """Return whether :func:`find_frames` may find an executor; starts no Spark."""
+    if isinstance(executor, ChoosingExecutor):
+        return not executor.is_local(_LARGE)
+    return isinstance(executor, FrameExecutor | ForwardingExecutor)
+
+
+def find_frames(executor: Executor, work_bytes: int = _LARGE) -> FrameExecutor | None:
+    """Return the executor with data frames for work of this size, or None if this process does it.
+
+    Without a size, the work is one that only data frames do.
+    """
+    while isinstance(executor, ForwardingExecutor):
+        executor = executor.choose_executor(1, work_bytes)
+    return executor if isinstance(executor, FrameExecutor) else None

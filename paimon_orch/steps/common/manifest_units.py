@@ -22,6 +22,7 @@ from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.row.binary_row import EMPTY_ROW
 
 _ENTRIES_PER_PART = 150_000
+_MAX_PARTS = 256  # a manifest list can state any number of entries
 _ENTRIES_PER_UNIT = 200_000
 _MANIFESTS_PER_UNIT = 64
 _BUCKET_FACTOR = 40_503  # spreads the buckets of a partition over the parts
@@ -52,7 +53,7 @@ def count_entries(metas: Iterable[ManifestFileMeta]) -> int:
 
 def count_parts(metas: Iterable[ManifestFileMeta]) -> int:
     """Return the number of parts for the entries of manifests."""
-    return max(1, -(-count_entries(metas) // _ENTRIES_PER_PART))
+    return max(1, min(-(-count_entries(metas) // _ENTRIES_PER_PART), _MAX_PARTS))
 
 
 def split_manifests(

@@ -1,11 +1,20 @@
 """The arguments that select a snapshot."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from paimon_orch.format.times import to_epoch_millis
 from paimon_orch.steps.common.argument import Argument, ParsedRequest
 from paimon_orch.table.metadata.time_travel import SnapshotSelector
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TagRequest(ParsedRequest):
+    """A tag."""
+
+    name: Annotated[str, Argument("Name of the tag.", metavar="TAG", is_positional=True)] = field(
+        kw_only=False
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,6 +29,7 @@ from paimon_orch.steps.common.conflict_retry import MAX_ATTEMPTS, retry_on_confl
 from paimon_orch.steps.common.executor import Executor, InProcessExecutor, Progress
 from paimon_orch.steps.common.step_metrics import StepIo, StepMetrics
 from paimon_orch.steps.common.step_report import PlanReport, format_figures
+from paimon_orch.table.metadata.snapshot_store import EARLIEST
 from paimon_orch.table.table import Table
 
 logger = get_logger(__name__)
@@ -57,6 +58,10 @@ class StepOutcome(Displayable):
     def tabulate(self) -> TextTable:
         """Return the header and the rows of a table that belongs to the description."""
         return (), ()
+
+    def list_notes(self) -> Sequence[str]:
+        """Return what a user should know of the outcome."""
+        return ()
 
     def describe(self) -> list[str]:
         """Return what the step did, in one or more lines; none if it changed nothing."""
@@ -127,18 +132,6 @@ def _run_no_unit(_shared: None, _unit: None) -> bytes:
     raise AssertionError("this step has no work units")
 
 
-def _keep_plan(_table: Table, plan: PlanT) -> PlanT:
-    return plan
-
-
-def _commit_at_once(plan: PlanT) -> Iterable[PlanT]:
-    return (plan,)
-
-
-def _keep_last_outcome(_before: OutcomeT, after: OutcomeT) -> OutcomeT:
-    return after
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step(Generic[RequestT, PlanT, SharedT, UnitT, ResultT, OutcomeT]):
     """A maintenance step; see the module's documentation for ``plan``, ``run`` and ``commit``."""
@@ -152,11 +145,11 @@ class Step(Generic[RequestT, PlanT, SharedT, UnitT, ResultT, OutcomeT]):
     commit: Callable[[Table, PlanT, Sequence[ResultT]], OutcomeT]
     discard: Callable[[Table, Sequence[ResultT]], None] | None = None
     """Deletes the files of finished units if another unit failed."""
-    prepare: Callable[[Table, PlanT], PlanT] = _keep_plan
+    prepare: Callable[[Table, PlanT], PlanT] = lambda _, plan: plan
     """Checks the plan before its units run; raises CommitConflictError if it is outdated."""
-    split: Callable[[PlanT], Iterable[PlanT]] = _commit_at_once
+    split: Callable[[PlanT], Iterable[PlanT]] = lambda plan: (plan,)
     """Splits a plan into parts; each part is run and committed before the next one."""
-    merge: Callable[[OutcomeT, OutcomeT], OutcomeT] = _keep_last_outcome
+    merge: Callable[[OutcomeT, OutcomeT], OutcomeT] = lambda _, after: after
     """Combines the outcomes of two parts."""
     replan: Callable[[Table, RequestT, Executor], PlanT] | None = None
     """Plans again after a conflict, on an executor if the table is large; by default ``plan``."""
@@ -218,7 +211,9 @@ class PlanAttempts(Generic[PlanT]):
         max_attempts: int = MAX_ATTEMPTS,
     ) -> None:
         self._label, self._plan, self._replan = _build_label(title, table), plan, replan
-        self._retrying = retry_on_conflict(self._label, max_attempts=max_attempts)
+        self._retrying = retry_on_conflict(
+            self._label, max_attempts=max_attempts, has_expired=self._has_expired
+        )
         self._metrics, self._number = StepMetrics(title, table), 0
 
     def __iter__(self) -> Iterator[AttemptManager]:
@@ -234,6 +229,15 @@ class PlanAttempts(Generic[PlanT]):
         if not self._plan:
             logger.info("%s: nothing to do", self._label)
         return self._plan
+
+    def _has_expired(self) -> bool:
+        """Return whether the snapshot of the plan expires or has expired, and its files with it."""
+        state = getattr(self._plan, "state", None)
+        snapshot = getattr(state, "snapshot", None)
+        if state is None or snapshot is None:
+            return False
+        is_expiring = (state.snapshots.hint(EARLIEST) or 0) > snapshot.id
+        return is_expiring or not state.snapshots.exists(snapshot.id)
 
     def complete(self, outcome: OutcomeT) -> OutcomeT:
         """Return the outcome with the duration and the number of all attempts."""

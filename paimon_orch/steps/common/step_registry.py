@@ -35,6 +35,11 @@ class StepEntry(NamedTuple):
     command: str
     """The command, which has the name of the step unless the declaration has another one."""
 
+    @property
+    def name(self) -> str:
+        """The name of the step."""
+        return self.module.replace("_", "-")
+
 
 @cache
 def find_steps() -> Mapping[str, StepEntry]:

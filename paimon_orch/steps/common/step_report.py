@@ -63,7 +63,12 @@ def describe_loss(losses: Mapping[str, int | Sequence[str]]) -> str:
         names = "" if isinstance(loss, int) else f" ({format_names(loss)})"
         if count:
             parts.append(format_count(count, unit, _PLURALS.get(unit)) + names)
-    *first, last = parts or ["nothing"]
+    return join_words(parts or ["nothing"])
+
+
+def join_words(words: Sequence[str]) -> str:
+    """Return words as text: ``a, b and c``."""
+    *first, last = words
     return f"{', '.join(first)} and {last}" if first else last
 
 

@@ -257,8 +257,7 @@ def find_stale_indexes(
     stale = {}
     for entry in index:
         if entry.global_index is not None:
-            ids = (entry.global_index.index_field_id, *(entry.global_index.extra_field_ids or ()))
-            for field_id in ids:
+            for field_id in entry.global_index.field_ids:
                 if field_id in fields:
                     stale[entry.file_name] = entry
     action = schema.typed_options.get(GLOBAL_INDEX_COLUMN_UPDATE_ACTION).upper()

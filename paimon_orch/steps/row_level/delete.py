@@ -6,22 +6,52 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from paimon_orch.steps.common.argument import Argument, ParsedRequest
+from paimon_orch.steps.common.argument import list_arguments
+from paimon_orch.steps.common.executor import Executor, Progress
 from paimon_orch.steps.common.step_declaration import declare_step
-from paimon_orch.steps.row_level.row_level_write import DELETE_ROWS, RowLevelRequest, run_delete
+from paimon_orch.steps.row_level.row_level_write import (
+    DELETE_ROWS,
+    DeleteRowsRequest,
+    RowLevelPlan,
+    plan,
+    run_delete,
+)
+from paimon_orch.steps.row_level.write_outcome import (
+    NO_ROW_MATCHES,
+    WriteOutcome,
+    WriteRequest,
+    complete_write,
+)
+from paimon_orch.table.table import Table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteRequest(RowLevelRequest, ParsedRequest):
-    """Selects the rows to delete."""
+class DeleteRequest(DeleteRowsRequest, WriteRequest):
+    """Selects the rows to delete, by a text, and what to do after that."""
 
-    where: Annotated[str, Argument("SQL filter, e.g. \"status = 'VOID'\".", metavar="CONDITION")]
+    where: Annotated[str, list_arguments(DeleteRowsRequest)["where"].argument]
+
+
+def _plan(table: Table, request: DeleteRequest, *, executor: Executor) -> RowLevelPlan:  # noqa: ARG001
+    request.check_compactable(table)
+    return plan(table, request)
+
+
+def _run(
+    table: Table, planned: RowLevelPlan, executor: Executor, *, progress: Progress | None = None
+) -> WriteOutcome:
+    assert isinstance(planned.request, DeleteRequest)
+    result = run_delete(table, planned, executor, progress=progress)
+    return complete_write(
+        table, result, planned.request, executor, progress, nothing=NO_ROW_MATCHES
+    )
 
 
 DECLARATION = declare_step(
     DELETE_ROWS,
     DeleteRequest,
-    run=run_delete,
+    plan=_plan,
+    run=_run,
     help="With --dry-run, reads only metadata and prints the number of files that may have such "
     "rows.",
     examples=["/lake db.orders --where \"status = 'VOID'\" --dry-run"],

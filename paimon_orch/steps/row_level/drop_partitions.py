@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from paimon_orch.steps.common.argument import Argument, ParsedRequest
-from paimon_orch.steps.common.partition_selection import PARTITION_METAVAR, split_partitions
+from paimon_orch.steps.common.partition_request import PARTITION_METAVAR, split_partitions
 from paimon_orch.steps.common.step import build_metadata_step
 from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.steps.common.step_report import describe_loss

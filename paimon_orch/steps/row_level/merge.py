@@ -3,6 +3,7 @@
 :func:`paimon_orch.spark.merge_into` merges large sources, with any expression of Spark.
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from paimon_orch.merge.engine.update_rows import should_merge_updates
 from paimon_orch.steps.common.executor import Progress
 from paimon_orch.steps.common.step import PlanAttempts
 from paimon_orch.steps.row_level import row_level_write as row_level
-from paimon_orch.steps.row_level.assignments import NewValues
+from paimon_orch.steps.row_level.assignments import NewValues, is_number
 from paimon_orch.steps.row_level.local_write import write_in_process
 from paimon_orch.steps.row_level.merge_clauses import (
     SOURCE,
@@ -192,10 +193,16 @@ def _convert(array: pa.Array, field: Field, label: str) -> pa.Array:
 
 
 def _convert_keys(source: pa.Table, schema: TableSchema, rules: MergeRules) -> pa.Table:
-    """Return the source's values of the matched columns, in the table's types and by its names."""
+    """Return the source's values of the matched columns, in the table's types and by its names.
+
+    Numbers that are matched with FLOAT or DOUBLE become DOUBLE, as in Spark.
+    """
     columns = {}
     for name, key in rules.keys.items():
         field, array = schema.field(name), source.column(key).combine_chunks()
+        if pa.types.is_floating(to_arrow_type(field.type)) and is_number(array.type):
+            columns[name] = array.cast(pa.float64(), safe=False)
+            continue
         if pa.types.is_string(to_arrow_type(field.type)) and not pa.types.is_string(array.type):
             raise InputError(  # SQL compares numbers: 1 equals '01'
                 f"on: the source's column {key!r} is {array.type}, but column {name!r} is text; "
@@ -210,7 +217,7 @@ def _build_filter(keys: pa.Table) -> Predicate | None:
     tests = list[Predicate]()
     for name in keys.column_names:
         values = pc.unique(keys.column(name)).drop_null()
-        if not len(values):
+        if not len(values) or pa.types.is_floating(values.type):  # statistics have no order of NaN
             continue
         if len(values) <= _MAX_TESTED_VALUES:
             tests.append(Leaf(name, Operator.IN, tuple(values)))
@@ -374,8 +381,21 @@ def _name_keys(names: Sequence[str]) -> list[str]:
 
 def _number_keys(keys: pa.Table, side: str) -> pa.Table:
     """Return keys with other names, and the positions of the rows in a column of a side."""
-    renamed = keys.rename_columns(_name_keys(keys.column_names))
-    return renamed.append_column(side, to_arrow_array(np.arange(keys.num_rows)))
+    values = [_normalize_floats(column) for column in keys.columns]
+    numbered = pa.table(values, names=_name_keys(keys.column_names))
+    return numbered.append_column(side, to_arrow_array(np.arange(keys.num_rows)))
+
+
+def _normalize_floats(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return floating-point values as DOUBLE with one NaN and one zero, as Spark joins them.
+
+    Arrow joins them by their bits. Other values are returned as they are.
+    """
+    if not pa.types.is_floating(values.type):
+        return values
+    zero = pa.scalar(0.0)
+    values = pc.add(values.cast(pa.float64()), zero)  # -0.0 becomes 0.0
+    return pc.if_else(pc.is_nan(values), pa.scalar(math.nan), values)
 
 
 def _to_batches(columns: Mapping[str, Any], kind: str) -> Iterator[pa.RecordBatch]:

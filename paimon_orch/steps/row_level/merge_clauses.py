@@ -88,19 +88,10 @@ class JoinedColumns(RowColumns):
     @classmethod
     def of(cls, fields: Mapping[str, Sequence[Field]]) -> "JoinedColumns":
         """Return the columns of one or both sides."""
-        named = tuple(
+        named = (
             replace(field, name=f"{side}.{field.name}") for side in fields for field in fields[side]
         )
-        return cls(
-            TableSchema(
-                id=0,
-                fields=named,
-                highest_field_id=0,
-                partition_keys=(),
-                primary_keys=(),
-                options={},
-            )
-        )
+        return cls(TableSchema.of_columns(named))
 
     def resolve(self, tree: exp.Expr) -> exp.Expr:
         """Return an expression with the joined names; a column of one side needs no prefix."""
@@ -234,7 +225,7 @@ def _parse_keys(
     for name, source_name in pairs:
         columns.schema.field(source_name)
         kind = to_arrow_type(columns.schema.field(name).type)
-        if pa.types.is_nested(kind) or pa.types.is_floating(kind):
+        if pa.types.is_nested(kind):
             raise UnsupportedError(
                 f"on: column {name!r} is {kind}, and its values cannot be matched. {SPARK_HINT}"
             )
@@ -248,9 +239,11 @@ def _parse_keys(
 def can_get_matches(schema: TableSchema, matched: Collection[str]) -> bool:
     """Return whether other commits can add a match of a new row to a bucket that was not read.
 
-    They cannot if the matched columns determine the bucket: the key and the partition.
+    They cannot if the matched columns determine the bucket: the key and the partition. 0.0 and -0.0
+    match, although they can be in different buckets.
     """
-    return not schema.primary_keys or not schema.identifying_names <= {*matched}
+    exact = {x for x in matched if not pa.types.is_floating(to_arrow_type(schema.field(x).type))}
+    return not schema.primary_keys or not schema.identifying_names <= exact
 
 
 def find_matched_columns(on: object) -> set[str]:

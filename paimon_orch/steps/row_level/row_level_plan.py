@@ -16,22 +16,18 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.table_kind import TableKind
 from paimon_orch.format.types.data_types import Field, is_blob
 from paimon_orch.format.types.predicate import Predicate, collect_columns
-from paimon_orch.steps.common.partition_selection import open_reader
 from paimon_orch.steps.common.step_report import KEPT_ROWS, PlanReport
 from paimon_orch.steps.row_level.column_update import RowRange
 from paimon_orch.steps.row_level.find_target import find_target
 from paimon_orch.steps.row_level.row_target import RowSource, RowTarget
-from paimon_orch.steps.row_level.task_result import (
-    ADDRESS_COLUMN,
-    KIND_COLUMN,
-    OLD_VALUE_PREFIX,
-)
+from paimon_orch.steps.row_level.task_result import ADDRESS_COLUMN, KIND_COLUMN, OLD_VALUE_PREFIX
 from paimon_orch.table.chain.chain_branches import find_chain_branches, refuse_chain_table
 from paimon_orch.table.filter.bind import bind_filter
 from paimon_orch.table.filter.row_filter import RowFilter
 from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.scan.data_evolution import group_files_by_rows
 from paimon_orch.table.scan.file_pruner import FilePruner
+from paimon_orch.table.scan.partition_selection import open_reader
 from paimon_orch.table.scan.scan_planner import ScanPlanner
 from paimon_orch.table.table import Table
 from paimon_orch.table.table_state import TableState
@@ -154,11 +150,16 @@ class RowLevelPlan(Displayable):
         values = self.to_dict()
         files, buckets = format_count(values["files"], "file"), values["buckets"]
         rows = format_count(values["rows"], "row")
+        nothing = "" if self else "no row matches"
+        if self.request.where is None and self.request.operation == "update":
+            details = f", in files with {rows}"
+            action = "update all rows"
+            return PlanReport(
+                action=action, details=details, nothing=nothing, asks=bool(self), undo=KEPT_ROWS
+            )
         return PlanReport(
             action=f"read {files} of {format_count(buckets, 'bucket')} with {rows}",
-            nothing="" if self else "no row matches",
-            asks=bool(self) and self.request.where is None,
-            undo=KEPT_ROWS,
+            nothing=nothing,
         )
 
 

@@ -5,8 +5,9 @@ See docs/format/commit.md#conflicts.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Annotated
 
 import pyarrow as pa
 
@@ -17,14 +18,13 @@ from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.row.row_kind import ROW_KIND_SYMBOLS
 from paimon_orch.format.schema import VALUE_KIND
 from paimon_orch.format.snapshot import CommitKind
-from paimon_orch.format.types.predicate import (
-    Predicate,
-)
+from paimon_orch.format.types.predicate import Predicate
 from paimon_orch.steps import ingest
+from paimon_orch.steps.common.argument import Argument, ParsedRequest
 from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict, discard_messages
 from paimon_orch.steps.common.executor import Executor, InProcessExecutor, Progress
-from paimon_orch.steps.common.partition_selection import open_reader
 from paimon_orch.steps.common.step import Step, StepOutcome, WorkUnits, run_step
+from paimon_orch.steps.common.step_declaration import take_fields
 from paimon_orch.steps.common.step_metrics import StepIo
 from paimon_orch.steps.row_level.column_update import (
     ColumnUpdate,
@@ -52,6 +52,7 @@ from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.commit.conflict_detection import BucketGuard
 from paimon_orch.table.commit.row_level_conflicts import ReadGuard
 from paimon_orch.table.commit.row_range_conflicts import ColumnGuard
+from paimon_orch.table.scan.partition_selection import open_reader
 from paimon_orch.table.scan.scan_planner import ScanPlanner
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage, discard_written_files
@@ -61,6 +62,7 @@ from paimon_orch.table.write.write_plan import WritePlan
 
 __all__ = [
     "DELETE_ROWS",
+    "DeleteRowsRequest",
     "DeleteSource",
     "RowLevelPlan",
     "RowLevelRequest",
@@ -131,12 +133,23 @@ def _collect_work(_table: Table, plan: RowLevelPlan) -> WorkUnits[DeleteSource |
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteRowsRequest(RowLevelRequest, ParsedRequest):
+    """Selects the rows to delete."""
+
+    where: Annotated[
+        str | Predicate,
+        Argument("SQL filter, e.g. \"status = 'VOID'\".", metavar="CONDITION"),
+    ] = field(kw_only=False)
+    operation: str = field(default="delete", init=False)
+
+
+@take_fields(DeleteRowsRequest)
 def delete(
     table: Table,
+    request: DeleteRowsRequest,
     executor: Executor,
-    where: str | Predicate,
-    *,
-    progress: Progress | None = None,
+    progress: Progress | None,
 ) -> RowLevelResult:
     """Delete the rows that match a filter, in one snapshot; keeps rows for which it is NULL.
 
@@ -146,7 +159,7 @@ def delete(
     another commit, the work is planned again, at most three times; then
     :class:`CommitConflictError` is raised, and the table is unchanged.
     """
-    return run_delete(table, plan(table, RowLevelRequest(where=where)), executor, progress=progress)
+    return run_delete(table, plan(table, request), executor, progress=progress)
 
 
 def run_delete(
@@ -335,7 +348,7 @@ def _build_changes(
     if guard is None:
         guard = planned.target.build_read_guard(planned.snapshot_id, entries)
     guards = tuple(
-        BucketGuard.of(unit.split.partition_bucket, (), unit.split.vectors)
+        BucketGuard.of(unit.split.partition_bucket, None, unit.split.vectors)
         for unit in planned.units
         if unit.split.partition_bucket in rewritten and not planned.schema.is_bucket_unaware
     )
@@ -365,18 +378,12 @@ def _guard_changed_columns(
     return guard_changed_columns(changes, guard, planned.schema, index)
 
 
-def _commit_without_executor(
-    table: Table, plan: RowLevelPlan, results: Sequence[RowLevelTaskResult]
-) -> RowLevelResult:
-    return commit(table, plan, results, executor=InProcessExecutor())
-
-
 DELETE_ROWS = Step(
     title="delete rows of",
     plan=plan,
     work=_collect_work,
     run=run,
     decode=RowLevelTaskResult.decode,
-    commit=_commit_without_executor,
+    commit=partial(commit, executor=InProcessExecutor()),
     discard=discard_changes,
 )

@@ -145,6 +145,7 @@ def test_alter_resets_options_comments_and_columns(root: str, table: Table) -> N
         (["--add", "x INT NOT NULL"], "NOT NULL"),
         (["--rename", "v"], "key=value"),
         (["--set", "a.b=1", "--set", "a.b=2"], "given twice"),
+        (["--set", "*"], "key=value"),
         (["--move", "v up"], "must look like"),
         (["--drop", "zz"], "there is no column"),
         (["--drop", "v", "--type", "v=BIGINT"], "there is no column"),
@@ -262,7 +263,10 @@ def test_column_statistics_are_computed(root: str) -> None:
     assert {name: column["distinctCount"] for name, column in figures.items()} == {"id": 40, "v": 7}
 
 
-def test_a_change_of_the_buckets_says_what_happens_to_existing_files(root: str) -> None:
+@pytest.mark.parametrize("switches", [[], ["--json"]])
+def test_a_change_of_the_buckets_says_what_happens_to_existing_files(
+    root: str, switches: list[str]
+) -> None:
     table = Catalog(root).create_table(
         "db.t", "id INT, v STRING", primary_key=["id"], options={"bucket": "2"}
     )
@@ -270,6 +274,6 @@ def test_a_change_of_the_buckets_says_what_happens_to_existing_files(root: str) 
     assert "note: " not in invoke(*command).stderr
     table.upsert(table_of("id v", [(1, "a")]))
 
-    answer = invoke("alter", root, "db.t", "--set", "bucket=4")
+    answer = invoke("alter", root, "db.t", "--set", "bucket=4", *switches)
 
     assert f"to rewrite them, run paimon-orch rescale {root} db.t" in answer.stderr

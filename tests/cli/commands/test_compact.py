@@ -57,6 +57,18 @@ def test_a_simulation_measures_a_sample_and_changes_nothing(
         assert_fails(run(*command, *option), "cannot be combined")
 
 
+def test_only_the_named_buckets_are_compacted(run: Run, tmp_path: Path) -> None:
+    table = new_table(tmp_path, bucket="4")
+    for value in "ab":
+        table.upsert(table_of("k v", [(number, value) for number in range(40)]))
+    command = ("compact", tmp_path, "db.t", "--strategy", "full", "--buckets")
+
+    assert run(*command, "0,2-3", "--json").json["buckets"] == 3
+
+    assert {split.bucket for split in table.files() if len(split.files) > 1} == {1}
+    assert_fails(run(*command, "many"), "'many' is not a list of buckets")
+
+
 def test_an_unknown_form_of_master_is_refused_at_once(run: Run, warehouse: Path) -> None:
     answer = run("compact", warehouse, "db.t", "--dry-run", "--master", "foo")
 

@@ -14,6 +14,7 @@ from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.format.display import format_size
 
 ROWS = table_of("k v", [(1, "a")])
+LOCAL_STORE = "store file system of this machine: commits by hard link of a complete file"
 
 
 def test_sound_tables_have_no_findings(tmp_path: Path) -> None:
@@ -22,7 +23,10 @@ def test_sound_tables_have_no_findings(tmp_path: Path) -> None:
     answer = invoke("doctor", str(tmp_path))
 
     assert answer.exit_code == 0
-    assert answer.stdout == "1 table, 1 without findings; error: 0, warning: 0, advice: 0\n"
+    assert answer.stdout.splitlines() == [
+        LOCAL_STORE,
+        "1 table, 1 without findings; error: 0, warning: 0, advice: 0",
+    ]
 
 
 def test_a_warning_names_its_command_and_keeps_the_exit_status_0(tmp_path: Path) -> None:
@@ -38,6 +42,7 @@ def test_a_warning_names_its_command_and_keeps_the_exit_status_0(tmp_path: Path)
         "db.t",
         f"{warning}; rewrites 1 file of {size}",
         f"    paimon-orch compact {tmp_path} db.t",
+        LOCAL_STORE,
         "1 table, 0 without findings; error: 0, warning: 1, advice: 0",
     ]
 
@@ -52,7 +57,8 @@ def test_an_error_sets_the_exit_status_also_with_json(tmp_path: Path) -> None:
     assert answer.exit_code == 1
     document = json.loads(answer.stdout)
     [finding] = document.pop("findings")
-    assert document == {"tables": 1, "error": 1, "warning": 0, "advice": 0}
+    stores = [LOCAL_STORE.removeprefix("store ")]
+    assert document == {"tables": 1, "error": 1, "warning": 0, "advice": 0, "stores": stores}
     assert finding["rule"] == "unreadable-table"
     assert finding["command"] is None
     assert "restore the file from a backup" in finding["advice"]
@@ -101,6 +107,7 @@ def test_a_repair_shows_its_plan_and_asks_before_it_changes_anything(tmp_path: P
         "deferred": [],
         "results": ["done"],
         "tag": None,
+        "next": [],
     }
     assert hint.read_text() == "1"
     assert invoke(*command).stdout == "nothing to repair\n"

@@ -49,7 +49,7 @@ def test_files_that_only_spark_reads_are_refused_by_the_local_executor(
     def start_spark(_master: str | None) -> None:
         raise InputError("Spark was started")
 
-    monkeypatch.setattr("paimon_orch.cli.commands.ingest.start_spark", start_spark)
+    monkeypatch.setattr("paimon_orch.cli.common.start_spark", start_spark)
     # the first block is written before the second one is read
     monkeypatch.setattr("paimon_orch.steps.ingest_files._BLOCK_BYTES", 1)
     (tmp_path / "rows.csv").write_text('price,id,v\n5.5,7,new\n6,8,"say ""x"""\n')
@@ -200,7 +200,7 @@ def test_arguments_and_columns_are_checked_before_spark_starts(
     def refuse(*_: object) -> None:
         raise AssertionError("Spark was started")
 
-    monkeypatch.setattr("paimon_orch.cli.commands.ingest.start_spark", refuse)
+    monkeypatch.setattr("paimon_orch.cli.common.start_spark", refuse)
     source = tmp_path / name
     if name == "rows.parquet":
         pq.write_table(pa.table({"id": [1], "w": ["a"]}), source)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,6 +54,7 @@ def write_file(tmp_path: Path, name: str, content: bytes | str) -> str:
         ("j.jsonl", "{}", ["--encoding", "latin-1"], "--encoding is for CSV only"),
         ("few.csv", "p,k,v,n\nc,3\n", [], "does not have the columns of the header"),
         ("many.csv", "p,k,v,n\nc,3,x,1,more\n", [], "does not have the columns of the header"),
+        ("twice.csv", "p,k,v,v\nc,3,x,y\n", [], "the header has the column v more than once"),
         ("bad.jsonl", '{"p":"c","k":3,"v":\n', [], r"bad\.jsonl cannot be read as json"),
         ("l.jsonl", b'{"p":"c","k":3,"v":"caf\xe9","n":1}\n', [], r"l\.jsonl cannot be read as json"),
     ],
@@ -124,10 +126,14 @@ def test_columns_that_the_files_lack_are_null(
     executor: str, table: Table, root: str, tmp_path: Path
 ) -> None:
     path = write_file(tmp_path, "m.csv", "k,p\n7,c\n")
+    command = ("ingest", root, "db.t", "--executor", executor, "--from", path)
+    note = "the files lack v, n; null or the default value is written"
 
-    answer = invoke("ingest", root, "db.t", "--executor", executor, "--from", path)
+    assert note in run_command(*command, "--dry-run")
+    answer = invoke(*command, "--json")
 
-    assert "note: the files lack v, n; null or the default value is written" in answer.stderr
+    assert json.loads(answer.stdout)["missing_columns"] == ["v", "n"]
+    assert note in answer.stderr
     assert ("c", 7, None, None) in rows_of(table)
     without_key = write_file(tmp_path, "w.csv", "k,v\n7,c\n")
     with pytest.raises(InputError, match=r"missing p, n \(of the primary key: p\)"):
@@ -184,10 +190,13 @@ def test_a_dry_run_of_an_ingest_counts_and_checks_the_rows(
 
     assert run_command(
         "ingest", root, "db.t", "--executor", executor, "--from", good, "--dry-run"
-    ) == ("would load 2 rows; nothing was changed")
+    ) == ("would load 2 rows into db.t; nothing was changed")
     assert run_command(
         "ingest", root, "db.t", "--executor", executor, "--from", good, *overwrite
-    ) == ("would replace partition p=b\nwould load 2 rows in place of 1; nothing was changed")
+    ) == (
+        "would replace partition p=b\n"
+        "would replace 1 row and 1 partition (p=b) of db.t by 2 rows; nothing was changed"
+    )
     assert json.loads(
         run_command(
             "ingest", root, "db.t", "--executor", executor, "--from", good, *overwrite, "--json"
@@ -197,6 +206,7 @@ def test_a_dry_run_of_an_ingest_counts_and_checks_the_rows(
         "replaced_partitions": ["p=b"],
         "replaced_rows": 1,
         "added_columns": [],
+        "missing_columns": [],
     }
     with pytest.raises(InputError, match=r"column 'k' .*'x'"):
         run_command("ingest", root, "db.t", "--executor", executor, "--from", wrong, *overwrite)
@@ -213,7 +223,7 @@ def test_a_dry_run_of_a_merge_counts_the_rows(
     clauses = ("--update", "v = source.v", "--delete", "source.v is null", "--insert", "*")
 
     assert run_command(*merge, *clauses) == (
-        "rows that would change: 1 inserted, 1 updated, 1 deleted; nothing was changed"
+        "would insert 1 row, update 1 row and delete 1 row of db.t; nothing was changed"
     )
     assert json.loads(run_command(*merge, *clauses, "--json"))["inserted"] == 1
     with pytest.raises(InputError, match=r"^column 'n' .* 'new' is not a valid decimal"):
@@ -286,3 +296,85 @@ def test_json_objects_and_arrays_are_loaded_into_variant_columns(
         None,
     ]
     assert json.loads(lines.splitlines()[0])["e"] == "{}"
+
+
+@pytest.mark.sampled(1)
+def test_json_arrays_and_objects_are_loaded_into_nested_columns(
+    executor: str, tmp_path: Path
+) -> None:
+    columns = (
+        "k BIGINT, a ARRAY<INT>, m MAP<INT, DECIMAL(5, 2)>, r ROW<x DATE, y ARRAY<ROW<z BOOLEAN>>>"
+    )
+    table = new_table(tmp_path / "n", columns)
+    file = write_file(
+        tmp_path,
+        "n.jsonl",
+        '{"k":1,"a":[1,null,"3"],"m":{"7":1.10,"8":null},"r":{"y":[{"z":true},null],"x":"2026-01-31"}}\n'
+        '{"k":2,"a":[],"m":{},"r":{}}\n{"k":3,"a":null}\n',
+    )
+
+    run_command("ingest", str(tmp_path / "n"), "db.t", "--from", file, "--executor", executor)
+
+    rows = table.scan().to_arrow().sort_by("k").to_pylist()
+    assert [tuple(row.values())[1:] for row in rows] == [
+        (
+            [1, None, 3],
+            [(7, Decimal("1.10")), (8, None)],
+            {"x": date(2026, 1, 31), "y": [{"z": True}, None]},
+        ),
+        ([], [], {"x": None, "y": None}),
+        (None, None, None),
+    ]
+
+
+@pytest.mark.sampled(1)
+def test_json_objects_and_arrays_are_loaded_into_nested_variants(
+    executor: str, tmp_path: Path
+) -> None:
+    columns = "k BIGINT, r ROW<v VARIANT, n INT>, a ARRAY<VARIANT>, m MAP<STRING, ARRAY<VARIANT>>"
+    new_table(tmp_path / "n", columns)
+    file = write_file(
+        tmp_path,
+        "n.jsonl",
+        '{"k":1,"r":{"v":{"x":[1.10,{}]},"n":2},"a":[{"y":1},[12345678901234567890],true,null,"2"],'
+        '"m":{"p":[[1],{"z":null}]}}\n{"k":2,"r":{"v":[],"n":null}}\n',
+    )
+
+    run_command("ingest", str(tmp_path / "n"), "db.t", "--from", file, "--executor", executor)
+
+    lines = run_command("read", str(tmp_path / "n"), "db.t", "--order-by", "k", "--format", "jsonl")
+    assert [json.loads(line) for line in lines.splitlines()] == [
+        {
+            "k": 1,
+            "r": {"v": '{"x":[1.1,{}]}', "n": 2},
+            "a": ['{"y":1}', "[12345678901234567890]", "true", None, "2"],
+            "m": [["p", ["[1]", '{"z":null}']]],
+        },
+        {"k": 2, "r": {"v": "[]", "n": None}, "a": None, "m": None},
+    ]
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ('{"a":{"x":1}}', "column 'a' has .* where the table has an array"),
+        ('{"r":[1]}', "column 'r' has .* where the table has an object"),
+        ('{"m":{"x":[1]}}', "column 'm' has .* where the table has a simple value"),
+        ('{"r":{"x":1,"z":2}}', "column 'r' has objects with z; the row has the fields x"),
+        ('{"a":"[1]"}', "where the table has an array|a record cannot be read"),
+        ('{"a":[1.5]}', "column 'a' .*'1.5'"),
+    ],
+)
+def test_json_of_another_nesting_is_refused(
+    executor: str, tmp_path: Path, value: str, message: str
+) -> None:
+    table = new_table(
+        tmp_path / "n", "a ARRAY<INT>, m MAP<STRING, INT>, r ROW<x INT>", key=(), bucket="-1"
+    )
+    file = write_file(tmp_path, "n.jsonl", value + "\n")
+
+    with pytest.raises(InputError, match=message):
+        run_command("ingest", str(tmp_path / "n"), "db.t", "--from", file, "--executor", executor)
+
+    assert table.load().snapshot is None

@@ -40,10 +40,14 @@ def test_files_are_merged_into_a_table(
 
     command = ["merge-into", root, "db.t", "--from", str(path), "--on", "target.id = source.id"]
     before = rows_of(table)
-    with pytest.raises(InputError, match=r"delete 3 rows of db\.t that match .* add --yes"):
+    with pytest.raises(
+        InputError, match=r"insert 1 row, update 1 row and delete 3 rows of db\.t\? .* add --yes"
+    ):
         invoke(*command, *clauses)
     with pytest.raises(InputError, match="nothing was changed"):
         invoke(*command, *clauses, answer="n\n")
+    assert "would delete 1 row of db.t" in run_command(*command, *clauses[2:4], "--dry-run")
+    assert "would change no rows of db.t" in run_command(*command, "--delete", "false", "--dry-run")
     assert rows_of(table) == before
     document = json.loads(run_command(*command, *clauses, "--json", "--yes"))
 

@@ -37,7 +37,7 @@ def table(root: str) -> Table:
 
 def test_rows_are_deleted(root: str, table: Table) -> None:
     dry = run_command("delete", root, "db.t", "--where", "id < 5", "--dry-run")
-    assert dry == "would read 1 file of 1 bucket with 10 rows; nothing was changed"
+    assert dry == "would read 1 file of 1 bucket with 10 rows of db.t; nothing was changed"
     dry = run_command("delete", root, "db.t", "--where", "id = 99", "--dry-run")
     assert dry == "no row matches"
 
@@ -200,8 +200,7 @@ def test_columns_and_clauses_are_checked_before_spark_starts(
     def refuse(*_: object) -> None:
         raise AssertionError("Spark was started")
 
-    for module in ("row_level", "merge_into"):
-        monkeypatch.setattr(f"paimon_orch.cli.commands.{module}.start_spark", refuse)
+    monkeypatch.setattr("paimon_orch.cli.common.start_spark", refuse)
     command, *options = arguments
     if command == "merge-into":
         (tmp_path / "rows.csv").write_text("k,v\n1,a\n")

@@ -376,6 +376,20 @@ def test_a_stream_from_a_snapshot_merges_it_by_the_options_of_that_snapshot(tmp_
     assert sorted(Query(table).rows()) == [(1, 2, 1), (2, 2, 10), (3, 3, 1)]
 
 
+def test_a_stream_from_the_newest_snapshot_merges_it_by_the_options_of_that_snapshot(
+    tmp_path: Path,
+) -> None:
+    table = new_table(tmp_path, "k BIGINT, v BIGINT, s BIGINT", sequence__field="s", bucket="1")
+    table.upsert(table_of("k v s", [(1, 1, 9)]))
+    table.upsert(table_of("k v s", [(1, 2, 1)]))
+    Catalog(str(tmp_path)).alter_table("db.t", [SetOption("sequence.field", "v")])
+
+    query = Query(table, scan_mode="from-snapshot-full", from_snapshot="2")
+
+    assert query.rows() == [(1, 1, 9)]
+    assert Query(table).rows() == [(1, 2, 1)]
+
+
 @pytest.mark.parametrize("producer", ["input", "lookup", "full-compaction"])
 def test_changes_before_the_changelog_producer_are_refused(tmp_path: Path, producer: str) -> None:
     table = create_table_with_key(tmp_path, "none")

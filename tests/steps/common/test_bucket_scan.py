@@ -33,7 +33,7 @@ from paimon_orch.steps.autopilot.partition_layout import (
 from paimon_orch.steps.common import bucket_scan, manifest_units
 from paimon_orch.steps.common.bucket_scan import BucketScan, Judgment, scan_latest_buckets
 from paimon_orch.steps.common.executor import InProcessExecutor, Join
-from paimon_orch.steps.common.partition_selection import PartitionRequest
+from paimon_orch.steps.common.partition_request import PartitionRequest
 from paimon_orch.steps.compaction.compact import CompactRequest, compact, plan
 from paimon_orch.steps.compaction.decide import decide
 from paimon_orch.steps.compaction.policy import CompactionDecision, CompactionPolicy

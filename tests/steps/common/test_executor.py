@@ -14,11 +14,7 @@ from support.tables import stored_files
 from paimon_orch.errors import CorruptFileError, InputError, StorageError
 from paimon_orch.steps.cleanup import remove_orphan_files as step
 from paimon_orch.steps.common.executor import InProcessExecutor, ThresholdExecutor
-from paimon_orch.steps.common.executor_choice import (
-    MAX_LOCAL_BYTES,
-    ChoosingExecutor,
-    ExecutorKind,
-)
+from paimon_orch.steps.common.executor_choice import MAX_LOCAL_BYTES, ChoosingExecutor, ExecutorKind
 from paimon_orch.steps.common.local_executor import LocalExecutor
 from paimon_orch.steps.compaction import compact
 from paimon_orch.steps.inspection.check_table import check

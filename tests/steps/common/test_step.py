@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.damage import data_files
 from support.histories import HISTORY, make_table
 from support.tables import new_table, rows_of, table_of
 
 from paimon_orch import steps
-from paimon_orch.errors import CommitConflictError, CommitOutcomeUnknownError
+from paimon_orch.errors import CommitConflictError, CommitOutcomeUnknownError, MissingFileError
 from paimon_orch.steps.common.step import (
     EmptyRequest,
     Step,
@@ -149,6 +150,32 @@ def test_conflicts_are_retried_a_limited_number_of_times(table: Table) -> None:
     assert len(recording.executed) == 3
 
 
+def test_a_step_whose_snapshot_expired_is_planned_again(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    for number in range(3):
+        table.upsert(table_of("k v", [(number, "x")]))
+    planned = COMPACT.plan(table, CompactRequest(strategy="full"))
+    steps.compact(table, strategy="full")
+    table.upsert(table_of("k v", [(3, "x")]))
+    steps.expire_snapshots(table, retain_max=1, retain_min=1, older_than=0)
+
+    outcome = run_step(COMPACT, table, planned)
+
+    assert outcome.attempts == 2
+    assert rows_of(table) == [(number, "x") for number in range(4)]
+
+
+def test_a_missing_file_of_a_snapshot_that_exists_is_an_error_at_once(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    for text in ("x", "y"):
+        table.upsert(table_of("k v", [(1, text)]))
+    planned = COMPACT.plan(table, CompactRequest(strategy="full"))
+    data_files(table)[0].unlink()
+
+    with pytest.raises(MissingFileError):
+        run_step(COMPACT, table, planned)
+
+
 def test_a_commit_with_an_unknown_outcome_is_not_retried(table: Table) -> None:
     recording = RecordingStep(CommitOutcomeUnknownError("the connection was lost"))
 
@@ -160,12 +187,14 @@ def test_a_commit_with_an_unknown_outcome_is_not_retried(table: Table) -> None:
 
 @pytest.mark.parametrize("request_", REQUESTS, ids=lambda request: type(request).__name__)
 def test_requests_are_frozen_and_accept_only_keywords(request_: object) -> None:
-    name = next(iter(inspect.signature(type(request_)).parameters))
+    parameters = inspect.signature(type(request_)).parameters
+    name = next(iter(parameters))
+    by_position = [each for each in parameters.values() if each.kind is not each.KEYWORD_ONLY]
 
     with pytest.raises(AttributeError):
         setattr(request_, name, None)
     with pytest.raises(TypeError, match="positional"):
-        type(request_)("value")  # type: ignore[call-arg]
+        type(request_)("value", *by_position)  # type: ignore[call-arg]
 
 
 def test_all_maintenance_steps_are_exported() -> None:

@@ -18,7 +18,7 @@ from support.tables import Row, assert_healthy, new_table, rows_of, stored_files
 from paimon_orch import InputError, NotFoundError, PaimonError, UnsupportedError
 from paimon_orch.steps import InProcessExecutor, compact
 from paimon_orch.steps.row_level.merge import plan_merge
-from paimon_orch.steps.row_level.merge_clauses import find_matched_columns
+from paimon_orch.steps.row_level.merge_clauses import can_get_matches, find_matched_columns
 from paimon_orch.table.table import Table
 
 VECTORS = {"deletion-vectors.enabled": "true"}
@@ -206,6 +206,35 @@ def test_a_star_takes_equal_floating_point_values_as_unmoved(tmp_path: Path) -> 
     for moved in ((1, None, 8), (1, 1.0, 8), (2, NAN, 8), (3, NAN, 8)):
         with pytest.raises(InputError, match=r"p cannot be set"):
             table.merge(table_of("k p n", [moved]), ["k"], when_matched_update="*")
+
+
+@pytest.mark.parametrize("key", [(), ("k",)], ids=["append", "key"])
+def test_floating_point_keys_match_as_in_spark(tmp_path: Path, key: tuple[str, ...]) -> None:
+    table = new_table(tmp_path, "k FLOAT, n INT", key=key, bucket="4" if key else "-1")
+    write = table.upsert if key else table.append
+    write(table_of("k n", [(0.0, 1), (NAN, 2), (0.1, 3), (0.5, 4), (None, 5)][: 4 if key else 5]))
+    source = pa.table({"x": [-0.0, -NAN, 0.1, 0.5, None], "n": [10, 20, 30, 40, 50]})
+
+    table.merge(source, "k = x", when_matched_update={"n": "source.n"})
+
+    rows = {row for row in map(repr, rows_of(table)) if row != "(None, 5)"}
+    assert rows == {"(0.0, 10)", "(0.10000000149011612, 3)", "(0.5, 40)", "(nan, 20)"}
+
+
+@pytest.mark.parametrize("numbers", [[1], [1.0], [Decimal(1)], ["1"]], ids=str)
+def test_numbers_and_text_match_a_floating_point_key(tmp_path: Path, numbers: list[Any]) -> None:
+    table = new_table(tmp_path, "k DOUBLE, n INT", key=(), bucket="-1")
+    table.append(table_of("k n", [(1.0, 1), (2.0, 2)]))
+
+    table.merge(pa.table({"k": numbers}), ["k"], when_matched_delete="true")
+
+    assert rows_of(table) == [(2.0, 2)]
+
+
+def test_a_key_of_zeros_does_not_determine_the_bucket(tmp_path: Path) -> None:
+    table = new_table(tmp_path, "k DOUBLE, i INT", key=("k", "i"), bucket="2")
+
+    assert can_get_matches(table.load().schema, {"k", "i"})
 
 
 def test_keys_that_both_sides_have_many_times_need_no_pairs(tmp_path: Path) -> None:

@@ -1,0 +1,76 @@
+from paimon_orch.catalog.catalog import Catalog
+from paimon_orch.catalog.scan_paimon import scan_paimon
+from paimon_orch.errors import (
+    AccessDeniedError,
+    AlreadyExistsError,
+    CancelledError,
+    CatalogUnavailableError,
+    CommitConflictError,
+    CommitOutcomeUnknownError,
+    CorruptFileError,
+    InputError,
+    LockTimeoutError,
+    MissingFileError,
+    MissingPackageError,
+    NotAllowedError,
+    NotFoundError,
+    PaimonError,
+    StorageError,
+    TransientError,
+    UnsupportedError,
+)
+from paimon_orch.files.variant_access import variant_get
+from paimon_orch.table.commit.commit import CommitId
+from paimon_orch.table.filter.expression import col
+from paimon_orch.table.schema_change.schema_changes import (
+    AddColumn,
+    DropColumn,
+    MoveColumn,
+    RenameColumn,
+    ResetOption,
+    SetOption,
+    UpdateColumnComment,
+    UpdateComment,
+    UpdateDefault,
+    UpdateNullability,
+    UpdateType,
+)
+from paimon_orch.table.table import Table
+
+__version__: str
+__all__ = [
+    "AccessDeniedError",
+    "AddColumn",
+    "AlreadyExistsError",
+    "CancelledError",
+    "Catalog",
+    "CatalogUnavailableError",
+    "CommitConflictError",
+    "CommitId",
+    "CommitOutcomeUnknownError",
+    "CorruptFileError",
+    "DropColumn",
+    "InputError",
+    "LockTimeoutError",
+    "MissingFileError",
+    "MissingPackageError",
+    "MoveColumn",
+    "NotAllowedError",
+    "NotFoundError",
+    "PaimonError",
+    "RenameColumn",
+    "ResetOption",
+    "SetOption",
+    "StorageError",
+    "Table",
+    "TransientError",
+    "UnsupportedError",
+    "UpdateColumnComment",
+    "UpdateComment",
+    "UpdateDefault",
+    "UpdateNullability",
+    "UpdateType",
+    "col",
+    "scan_paimon",
+    "variant_get",
+]

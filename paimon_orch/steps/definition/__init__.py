@@ -1,0 +1,1 @@
+"""Steps that change the tables and databases of a catalog."""
