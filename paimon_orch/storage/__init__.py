@@ -12,19 +12,13 @@ from urllib.parse import unquote, urlparse
 
 from paimon_orch.errors import InputError
 from paimon_orch.safe_text import mask_secrets
-from paimon_orch.storage.base import (
-    HDFS_SCHEMES,
-    ExclusiveCreation,
-    FileInfo,
-    FileIO,
-    StoreCapabilities,
-)
+from paimon_orch.storage.base import FileInfo, FileIO
 from paimon_orch.storage.local import LocalFileIO
-from paimon_orch.storage.object_store import PACKAGE_BY_SCHEME, FsspecFileIO, open_object_store
+from paimon_orch.storage.object_store import FsspecFileIO, open_object_store
 from paimon_orch.storage.object_store_options import StorageCredentials
+from paimon_orch.stores import ExclusiveCreation, StoreCapabilities, find_store
 
 __all__ = [
-    "SCHEMES",
     "ExclusiveCreation",
     "FileIO",
     "FileInfo",
@@ -34,9 +28,6 @@ __all__ = [
     "StoreCapabilities",
     "resolve_warehouse",
 ]
-
-SCHEMES = (*HDFS_SCHEMES, *PACKAGE_BY_SCHEME)
-"""The schemes of stores that are not local."""
 
 
 def resolve_warehouse(
@@ -54,12 +45,12 @@ def resolve_warehouse(
         scheme = urlparse(uri).scheme
     except ValueError as error:  # for example a bracket in the host, which would begin an address
         raise InputError(f"warehouse {mask_secrets(uri)!r} is not a valid URI: {error}") from None
-    if scheme in HDFS_SCHEMES:
-        from paimon_orch.storage.hdfs import open_hdfs
-
-        return open_hdfs(uri, options or {})
     if scheme not in ("", "file"):
-        return open_object_store(uri, options or {}, credentials)
+        store = find_store(scheme)
+        opened: tuple[FileIO, str] = (open_object_store if store is None else store.open)(
+            uri, options or {}, credentials
+        )
+        return opened
     if options:
         names = ", ".join(sorted(options))
         raise InputError(f"warehouse {uri!r} is local and cannot have storage options; got {names}")

@@ -4,11 +4,11 @@ import os
 import re
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import IO, Protocol, Self
 
 from paimon_orch.decode_limits import MAX_NESTING
 from paimon_orch.errors import CorruptFileError, NotAllowedError
+from paimon_orch.stores import StoreCapabilities
 
 # matches an empty, "." or ".." component, and a NUL character
 _UNSAFE_COMPONENT = re.compile(r"(?:^|/)\.{0,2}(?:/|$)|\0")
@@ -33,37 +33,6 @@ class FileInfo:
     def name(self) -> str:
         """Return the last component of the path."""
         return self.path.rsplit("/", 1)[-1]
-
-
-HDFS_SCHEMES = ("hdfs", "viewfs")
-
-
-class ExclusiveCreation(StrEnum):
-    """The means by which only one of several processes creates a name."""
-
-    HARD_LINK = "hard link of a complete file"
-    CONDITIONAL_PUT = "conditional put"
-    RENAME = "rename of a complete file, which replaces no other one"
-    LOCK_FILE = "lock file of all committers"
-    ONE_PROCESS = "within one process"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoreCapabilities:
-    """What a store can do, and what its requests cost."""
-
-    is_local: bool
-    """Its paths are those of this machine, which other programs open without a client."""
-    has_slow_requests: bool
-    """Each call waits for a network: few large ones, several at the same time, are faster."""
-    has_directories: bool
-    """A directory can be empty; otherwise directories are only parts of names."""
-    has_atomic_rename: bool
-    """A directory gets another name at one moment, with all that is in it."""
-    has_bulk_delete: bool
-    """One request deletes many files."""
-    exclusive_creation: ExclusiveCreation | None
-    """None if no means is known; nothing is then written."""
 
 
 class FileIO(Protocol):
@@ -144,6 +113,17 @@ class FileIO(Protocol):
         """Return all files below ``path``, or None if the store has directories.
 
         A store without directories lists 1,000 files per request, in any number of folders.
+        """
+        ...
+
+    def list_few(
+        self, prefix: str, limit: int, *, with_directories: bool = False
+    ) -> list[FileInfo] | None:
+        """Return all files whose paths begin with ``prefix``, at any depth, from one request.
+
+        With ``with_directories``, these are the files and directories at the depth of the prefix.
+        Returns None if there are more than ``limit`` (at most 1,000), or if the store has no such
+        request.
         """
         ...
 

@@ -9,17 +9,20 @@ a server that does not answer, gcsfs would wait without end, and azure-storage-b
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 from paimon_orch.retry_policy import STORE_ANSWER_SECONDS, STORE_CALL, STORE_CONNECT_SECONDS
 from paimon_orch.storage.s3_answers import check_answers
-from paimon_orch.storage.store_operation import FailedRequest
+from paimon_orch.storage.store_operation import FailedRequest, give_up
+
+T = TypeVar("T")
 
 NO_BOTOCORE_RETRIES = {"mode": "standard", "total_max_attempts": 1}
 """The setting `retries` of botocore with which :func:`limit_retries` decides on repetitions.
 
 The mode `legacy` would raise the first error before the others that decide are asked.
 """
+_UPLOAD_BYTES_PER_SECOND = 128 << 10
 _FAILED_REQUEST, _WAIT = "paimon_orch_failed_request", "paimon_orch_wait"
 _BUSY_STATUS = frozenset({429, 500, 502, 503, 504, 509})
 _BUSY_CODES = frozenset(
@@ -59,6 +62,19 @@ def add_time_limits(package: str | None, options: Mapping[str, Any]) -> dict[str
     return dict(options)
 
 
+async def _limit_upload(sending: Awaitable[T], size: int) -> T:
+    """Wait for a request that sends a number of bytes; raise ``TimeoutError``, and do not repeat it.
+
+    aiohttp, which all packages use, limits the time of an answer only when all bytes are sent.
+    """
+    seconds = 2 * STORE_ANSWER_SECONDS + size / _UPLOAD_BYTES_PER_SECOND
+    try:
+        return await asyncio.wait_for(sending, seconds)
+    except TimeoutError:
+        give_up()
+        raise
+
+
 def limit_retries(fs: Any) -> None:
     """Let the client of an opened store repeat requests by the policy."""
     package = type(fs).__module__.partition(".")[0]
@@ -72,6 +88,7 @@ def limit_retries(fs: Any) -> None:
         transport = getattr(getattr(fs.service_client, "_pipeline", None), "_transport", None)
         if (limits := getattr(transport, "connection_config", None)) is not None:
             limits.timeout, limits.read_timeout = STORE_CONNECT_SECONDS, STORE_ANSWER_SECONDS
+            _limit_azure_uploads(transport)
 
 
 def _limit_s3(fs: Any) -> None:
@@ -89,12 +106,55 @@ def _limit_s3(fs: Any) -> None:
                     "needs-retry.s3", _decide_on_s3, unique_id="paimon-orch-retries"
                 )
             check_answers(client.meta.events)
+            # The server would have no limit of time to ask for the bytes.
+            client.meta.events.register(
+                "before-call.s3", _send_at_once, unique_id="paimon-orch-send"
+            )
+            _limit_s3_uploads(client._endpoint.http_session)  # noqa: SLF001
             return client
 
         return open_and_register
 
     fs.set_session = ask_before(fs.set_session)
     fs.get_s3 = ask_before(fs.get_s3)  # with cache_regions, there is a client for each region
+
+
+def _send_at_once(*, params: Any, **_: Any) -> None:
+    """Send the bytes of a request without waiting until the server asks for them."""
+    params["headers"].pop("Expect", None)
+
+
+def _limit_s3_uploads(session: Any) -> None:
+    async def send_in_time(request: Any) -> Any:
+        sending = type(session).send(session, request)
+        if not request.body:
+            return await sending
+        from botocore.exceptions import ReadTimeoutError
+
+        names = ("X-Amz-Decoded-Content-Length", "Content-Length")
+        size = next((int(request.headers[name]) for name in names if name in request.headers), 0)
+        try:
+            return await _limit_upload(sending, size)
+        except TimeoutError as error:
+            raise ReadTimeoutError(endpoint_url=request.url, error=error) from error
+
+    session.send = send_in_time
+
+
+def _limit_azure_uploads(transport: Any) -> None:
+    async def send_in_time(request: Any, **options: Any) -> Any:
+        sending = type(transport).send(transport, request, **options)
+        if not request.data:
+            return await sending
+        from azure.core.exceptions import ServiceResponseTimeoutError
+
+        try:
+            size = int(request.headers.get("Content-Length", 0))
+            return await _limit_upload(sending, size)
+        except TimeoutError as error:
+            raise ServiceResponseTimeoutError("Timeout while sending", error=error) from error
+
+    transport.send = send_in_time
 
 
 def _decide_on_s3(
@@ -157,7 +217,9 @@ def find_gcs_class(cls: Any) -> Any:
         failed: FailedRequest | None = None
         while True:
             try:
-                return await request(self, *args, **kwargs)
+                data = kwargs.get("data")
+                sending = request(self, *args, **kwargs)
+                return await (_limit_upload(sending, len(data)) if data else sending)
             except Exception as error:
                 failed = failed or FailedRequest()
                 wait = failed.draw_wait() if is_retriable(error) else None

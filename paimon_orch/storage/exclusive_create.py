@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from paimon_orch.errors import FileNotCreatedError, StorageError, UnsupportedError
 from paimon_orch.retry_policy import STORE_CALL
-from paimon_orch.storage.base import ExclusiveCreation, FileIO
+from paimon_orch.storage.base import FileIO
 from paimon_orch.storage.object_store_options import LOCK_PATH, StorageOptions
 from paimon_orch.storage.store_operation import (
     begin_operation,
@@ -22,10 +22,8 @@ from paimon_orch.storage.store_operation import (
     describe_attempts,
     may_repeat,
 )
+from paimon_orch.stores import ExclusiveCreation, list_stores
 
-# These are the first releases that create files exclusively by a conditional request: s3fs and adlfs
-# by If-None-Match, gcsfs by ifGenerationMatch=0.
-MIN_TRUSTED_VERSIONS = {"s3fs": (2025, 7), "gcsfs": (2025, 7), "adlfs": (2024, 12)}
 _CONCURRENT_PROBES = 3
 _PROBE_THREADS = 8
 _BARRIER_SECONDS = 5.0
@@ -42,9 +40,10 @@ def check_trusted(fs: Any, path: str, means: ExclusiveCreation | None) -> None:
     package = module.partition(".")[0]
     if means in (ExclusiveCreation.LOCK_FILE, ExclusiveCreation.ONE_PROCESS):
         return
-    min_version = MIN_TRUSTED_VERSIONS.get(package)
+    versions = {store.package: store.first_trusted_version for store in list_stores()}
+    min_version = versions.get(package)
     if min_version is None:
-        packages = ", ".join(sorted(MIN_TRUSTED_VERSIONS))
+        packages = ", ".join(sorted(name for name, first in versions.items() if name and first))
         raise UnsupportedError(
             f"{path} was not written: {type(fs).__name__} of {module} is not known to create "
             "files exclusively, so two committers could overwrite each other. Write with "

@@ -6,7 +6,7 @@ See docs/storage.md#hdfs.
 import errno
 import io
 import os
-from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,30 +26,20 @@ from paimon_orch.errors import (
 )
 from paimon_orch.optional_packages import require_package
 from paimon_orch.retry_policy import STORE_CALL
-from paimon_orch.storage.base import (
-    ExclusiveCreation,
-    FileInfo,
-    StoreCapabilities,
-    build_size_error,
-    check_path,
-    find_root,
-)
+from paimon_orch.storage.base import FileInfo, build_size_error, check_path, find_root
 from paimon_orch.storage.concurrency import run_concurrently, start_call
-from paimon_orch.storage.hdfs_client import (
-    ConnectionLostError,
-    HdfsClient,
-    RefusedForNowError,
-    collect,
-)
+from paimon_orch.storage.hdfs_client import ConnectionLostError, HdfsClient, RefusedForNowError
 from paimon_orch.storage.hdfs_settings import HdfsSettings
-from paimon_orch.storage.object_store_options import StorageOptions
+from paimon_orch.storage.object_store_options import StorageCredentials, StorageOptions
 from paimon_orch.storage.store_operation import (
     begin_operation,
     describe_attempts,
     give_up,
     may_repeat,
+    try_once,
 )
 from paimon_orch.storage.streams import ObjectInput, ObjectOutput, find_end_start
+from paimon_orch.stores.hdfs import STORE
 
 T = TypeVar("T")
 
@@ -69,14 +59,7 @@ class HdfsFileIO:
     roots: tuple[str, ...] = ()
     """The directories that may be used; empty for all."""
 
-    capabilities = StoreCapabilities(
-        is_local=False,
-        has_slow_requests=True,
-        has_directories=True,
-        has_atomic_rename=True,
-        has_bulk_delete=False,
-        exclusive_creation=ExclusiveCreation.RENAME,
-    )
+    capabilities = STORE.capabilities
     time_precision_seconds = 0.001
 
     @property
@@ -96,7 +79,7 @@ class HdfsFileIO:
         """Open for random reads; reads the end of a file of known size."""
         name = self._find_name(path)
         reader = self._open_reader(path, name)
-        actual = len(reader)
+        actual = reader.file_length()
         if size is not None and actual != size:
             raise build_size_error(path, actual, size)
 
@@ -111,11 +94,9 @@ class HdfsFileIO:
         """Open a new file for writing; parent directories are created."""
         name, attempts = self._find_name(path), count()
 
-        async def create(client: Any) -> Any:
+        def create(client: Any) -> Any:
             # The request of an attempt without an answer can arrive late, when the file is complete.
-            return await client.create(
-                name, self._build_write_options(overwrite=next(attempts) > 0)
-            )
+            return client.create(name, self._build_write_options(overwrite=next(attempts) > 0))
 
         writer = self._call(path, "written", create)
         sink = io.BufferedWriter(_HdfsOutput(self.client, path, writer), _BUFFER_BYTES)  # type: ignore[type-var]  # a raw stream by its methods
@@ -125,10 +106,11 @@ class HdfsFileIO:
         """Return the whole content."""
         name = self._find_name(path)
 
-        async def read(client: Any) -> bytes:
-            reader = await client.read(name)
-            check_whole_file(len(reader), path)
-            return bytes(await reader.read_range(0, len(reader))) if len(reader) else b""
+        def read(client: Any) -> bytes:
+            reader = client.read(name)
+            size = reader.file_length()
+            check_whole_file(size, path)
+            return bytes(reader.read_range(0, size)) if size else b""
 
         try:
             return self._call(path, "read", read)  # a file that is replaced is opened again
@@ -171,7 +153,9 @@ class HdfsFileIO:
         """Yield the entries directly below ``path``."""
         name, base = self._find_name(path), path.rstrip("/")
         try:
-            entries = self._call(path, "listed", lambda client: collect(client.list_status(name)))
+            entries = self._call(
+                path, "listed", lambda client: list(client.list_status(name, False))
+            )
         except (FileNotFoundError, NotADirectoryError):
             return
         for entry in entries:
@@ -179,6 +163,16 @@ class HdfsFileIO:
                 yield _describe(f"{base}/{entry.path.rpartition('/')[2]}", entry)
 
     def list_tree(self, path: str) -> list[FileInfo] | None:  # noqa: ARG002 - of other stores
+        """Return None: directories are listed one by one."""
+        return None
+
+    def list_few(
+        self,
+        prefix: str,  # noqa: ARG002 - of other stores
+        limit: int,  # noqa: ARG002
+        *,
+        with_directories: bool = False,  # noqa: ARG002
+    ) -> list[FileInfo] | None:
         """Return None: directories are listed one by one."""
         return None
 
@@ -276,18 +270,18 @@ class HdfsFileIO:
         head, tail = path.rsplit("/", 1)
         options, names = self._build_write_options(overwrite=False), list[str]()
 
-        async def put(client: Any) -> None:
+        def put(client: Any) -> None:
             # Listings ignore files with such a name (docs/format/table-layout.md#atomic-writes).
             # Each attempt has its own: the request of an earlier one can arrive late.
             names.append(f"{head}/.{tail}.{uuid4()}.tmp")
-            writer = await client.create(self._find_name(names[-1]), options)
+            writer = client.create(self._find_name(names[-1]), options)
             if data:
-                await writer.write(data)
-            await writer.close()
+                writer.write(data)
+            writer.close()
 
         self._call(path, "written", put)
         *failed, temporary = names
-        with suppress(OSError, PaimonError):  # orphan cleanup deletes them later
+        with suppress(OSError, PaimonError), try_once():  # orphan cleanup deletes them later
             for name in failed:
                 self._delete_name(name)
         return temporary
@@ -326,15 +320,15 @@ class HdfsFileIO:
 
     def _read_range(self, path: str, reader: Any, start: int, end: int) -> bytes:
         """Return the bytes of a range; opens the file again after an error."""
-        name, length, readers = self._find_name(path), len(reader), [reader]
+        name, length, readers = self._find_name(path), reader.file_length(), [reader]
         if start == end:
             return b""
 
-        async def read(client: Any) -> bytes:
-            opened = readers.pop() if readers else await client.read(name)
-            if len(opened) != length:
-                raise build_size_error(path, len(opened), length)
-            return bytes(await opened.read_range(start, end - start))
+        def read(client: Any) -> bytes:
+            opened = readers.pop() if readers else client.read(name)
+            if opened.file_length() != length:
+                raise build_size_error(path, opened.file_length(), length)
+            return bytes(opened.read_range(start, end - start))
 
         return self._call(path, "read", read)
 
@@ -376,7 +370,7 @@ class HdfsFileIO:
         self,
         path: str,
         action: str,
-        make: Callable[[Any], Awaitable[T]],
+        make: Callable[[Any], T],
         *,
         retry_on: type[Exception] | tuple[type[Exception], ...] = (
             RefusedForNowError,
@@ -401,22 +395,38 @@ class _HdfsOutput(io.RawIOBase):
     def __init__(self, client: HdfsClient, path: str, writer: Any) -> None:
         super().__init__()
         self._client, self._path, self._writer = client, path, writer
+        self._failure: Exception | None = None
 
     def writable(self) -> bool:
         return True
 
     def write(self, data: "bytes | memoryview[int]") -> int:  # type: ignore[override]
         part = bytes(memoryview(data)[:_MAX_WRITE_BYTES])
-        self._client.call(self._path, lambda _: self._writer.write(part))
+        self._call(lambda: self._writer.write(part))
         return len(part)
 
     def close(self) -> None:
         if not self.closed:
             super().close()
-            self._client.call(self._path, lambda _: self._writer.close())
+            self._call(self._writer.close)
+
+    def _call(self, function: Callable[[], object]) -> None:
+        """Call the client; after an error, raise it again, because the rest cannot be written."""
+        if self._failure is None:
+            try:
+                self._client.call(self._path, lambda _: function())
+            except Exception as error:
+                self._failure = error
+                raise
+        else:
+            raise self._failure
 
 
-def open_hdfs(uri: str, options: Mapping[str, Any]) -> tuple[HdfsFileIO, str]:
+def open_hdfs(
+    uri: str,
+    options: Mapping[str, Any],
+    credentials: StorageCredentials | None = None,  # noqa: ARG001 - of object stores
+) -> tuple[HdfsFileIO, str]:
     """Return the file system and root of a warehouse in HDFS; does not connect."""
     parsed = urlparse(uri)
     if parsed.username or parsed.password or "?" in uri:
@@ -424,8 +434,8 @@ def open_hdfs(uri: str, options: Mapping[str, Any]) -> tuple[HdfsFileIO, str]:
     require_package(
         "hdfs_native",
         f"warehouse {uri!r}",
-        install="paimon-orch[hdfs]",
-        package="hdfs-native",
+        install=f"paimon-orch[{STORE.extra}]",
+        package=STORE.package,
     )
     settings = HdfsSettings.read(uri, StorageOptions.of(options).resolve())
     path = _strip_authority(check_path(uri.rstrip("/")))

@@ -1,20 +1,21 @@
 """Calls of hdfs-native: one client per process and cluster, time limits, errors.
 
-The calls are coroutines on one thread, because only they end at a time limit: a call of the
-library's other client waits forever for a NameNode that accepts connections and does not answer.
+Each call is that of the blocking client, in a thread of its own, which is left alone at the time
+limit: the client would wait forever for a NameNode that accepts connections and does not answer. Its
+other client can stop the process: when a connection breaks, it wakes Python while it holds a lock
+that Python's thread waits for in its next call.
 """
 
-import asyncio
 import atexit
 import errno
 import os
 import re
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextvars import Context
+from collections.abc import Callable
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, TypeVarTuple
+from typing import Any, TypeVar
 
 from paimon_orch.errors import AccessDeniedError, InputError, UnsupportedError
 from paimon_orch.safe_text import mask_secrets
@@ -24,13 +25,14 @@ from paimon_orch.storage.hdfs_settings import (
     HdfsSettings,
     find_process_user,
 )
+from paimon_orch.storage.store_operation import limit_call
 
 T = TypeVar("T")
-Ts = TypeVarTuple("Ts")
 
 CALL_SECONDS = 60.0
-"""The time limit of a call, as for a connection of Hadoop's client."""
+"""The time limit of the calls of an operation, as for a connection of Hadoop's client."""
 _EXIT_SECONDS = 1.0
+_THREAD = "paimon-orch-hdfs"
 _RPC_ERROR = re.compile(r'^(?:Fatal)?RPCError\("([\w.$]+)", "(.*)"\)$', re.DOTALL)
 _EXCEPTIONS_BY_ERRNO = {
     errno.EACCES: ("AccessControlException",),
@@ -82,73 +84,50 @@ class ConnectionLostError(ConnectionError):
     """A connection failed, or a time limit ended; the call may have been carried out."""
 
 
-class _EventLoop(asyncio.SelectorEventLoop):
-    """An event loop that knows the threads of hdfs-native that are about to wake it."""
+class _Calls:
+    """The clients of this process, and the threads of their calls."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.waking: list[None] = []
-        """One element for each thread; appending and removing are atomic."""
-
-    def call_soon_threadsafe(
-        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
-    ) -> asyncio.Handle:
-        self.waking.append(None)
-        try:
-            return super().call_soon_threadsafe(callback, *args, context=context)
-        finally:
-            self.waking.pop()
-
-
-class _Loop(threading.Thread):
-    """The thread of the calls of this process."""
-
-    current: "_Loop | None" = None
+    process: int | None = None
+    """The process that has used HDFS, which is the parent of a forked one."""
     lock = threading.Lock()
-
-    def __init__(self) -> None:
-        super().__init__(name="paimon-orch-hdfs", daemon=True)
-        self.loop = _EventLoop()
-        self.process = os.getpid()
-        self.clients: dict[Any, Any] = {}
-
-    def run(self) -> None:
-        self.loop.run_forever()
+    clients: dict[Any, Any] = {}  # noqa: RUF012 - of the process
 
     @classmethod
-    def get(cls) -> "_Loop":
-        """Return the thread; the first call starts it. Raises :class:`UnsupportedError`."""
-        current = cls.current
-        if current is not None and current.process != os.getpid():  # no lock: it may be held
+    def start(cls, function: Callable[[], T]) -> Future[T]:
+        """Call a function in a new thread. Raises :class:`UnsupportedError`."""
+        if cls.process is None:
+            cls.process = os.getpid()
+            atexit.register(cls.wait_for_threads)
+        if cls.process != os.getpid():
             raise UnsupportedError(
-                f"this process was forked from process {current.process} after that had used HDFS, "
+                f"this process was forked from process {cls.process} after that had used HDFS, "
                 "and the client of HDFS does not work in it. Start processes with the method "
                 "'spawn' of multiprocessing, or fork before HDFS is used"
             )
-        with cls.lock:
-            if cls.current is None:
-                cls.current = cls()
-                cls.current.start()
-                atexit.register(cls.current.wait_for_wakers)
-            return cls.current
+        future = Future[T]()
 
-    def wait_for_wakers(self) -> None:
-        """Wait until no thread of hdfs-native waits for the interpreter.
+        def run() -> None:
+            try:
+                future.set_result(function())
+            except Exception as error:  # noqa: BLE001 - raised by the caller
+                future.set_exception(error)
+            except BaseException as error:  # noqa: BLE001 - a panic, which is no Exception
+                future.set_exception(RuntimeError(str(error)))
 
-        If the interpreter ends before, Python ends the thread, which aborts the process after its
-        work. The call that a thread answers can return before the thread does.
-        """
-        deadline = time.monotonic() + _EXIT_SECONDS
-        while self.process == os.getpid() and self.loop.waking and time.monotonic() < deadline:
-            time.sleep(0.001)
+        threading.Thread(target=run, name=_THREAD, daemon=True).start()
+        return future
 
     @classmethod
-    def renew_lock(cls) -> None:
-        """Forget a lock that another thread held when this process was forked."""
-        cls.lock = threading.Lock()
+    def wait_for_threads(cls) -> None:
+        """Wait for a moment for calls that are about to return.
 
-
-os.register_at_fork(after_in_child=_Loop.renew_lock)
+        If one returns when the interpreter has ended, Python ends its thread, which aborts the
+        process after its work.
+        """
+        deadline = time.monotonic() + _EXIT_SECONDS
+        for thread in threading.enumerate():
+            if thread.name == _THREAD:
+                thread.join(max(0.0, deadline - time.monotonic()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,45 +151,43 @@ class HdfsClient:
         )
         object.__setattr__(self, "key", key)
 
-    def call(self, path: str, make: Callable[[Any], Awaitable[T]]) -> T:
+    def call(self, path: str, make: Callable[[Any], T]) -> T:
         """Return the result of ``make(client)``, where the client is that of hdfs-native.
 
         ``path`` is that of errors. Raises :class:`FileNotFoundError`, :class:`FileExistsError`,
         :class:`RefusedForNowError`, :class:`ConnectionLostError`, or another ``OSError`` or
         :class:`PaimonError`, after which no repetition helps.
         """
-        thread = _Loop.get()
-
-        async def run() -> T:
-            return await asyncio.wait_for(make(self._connect(thread)), CALL_SECONDS)
-
+        limit = limit_call(CALL_SECONDS)
+        future = _Calls.start(lambda: make(self._connect()))
+        if not wait([future], limit).done:
+            # its connection would not answer later calls either
+            _Calls.clients.pop(self.key, None)
+            raise ConnectionLostError(f"no answer within {limit:.2g} seconds")
         try:
-            return asyncio.run_coroutine_threadsafe(run(), thread.loop).result()
-        except TimeoutError as error:
-            thread.clients.pop(self.key, None)  # its connection would not answer later calls either
-            text = f"no answer within {CALL_SECONDS:g} seconds"
-            raise ConnectionLostError(text) from error
+            return future.result()
         except OSError as error:
             raise self._translate_os_error(path, error) from error
         except RuntimeError as error:
             raise self._translate_runtime_error(path, error) from error
 
-    def _connect(self, thread: _Loop) -> Any:
-        """Return the client; runs on the thread of the loop, so that there is one."""
-        client = thread.clients.get(self.key)
-        if client is None:
-            client = thread.clients[self.key] = self._open()
-        return client
+    def _connect(self) -> Any:
+        with _Calls.lock:
+            client = _Calls.clients.get(self.key)
+            if client is None:
+                client = _Calls.clients[self.key] = self._open()
+            return client
 
     def _open(self) -> Any:
-        from hdfs_native import AsyncClient
+        from hdfs_native import Client
 
         self._set_user()
         # Each NameNode is asked once; the waits between attempts are those of our retry policy.
         limits = {"dfs.client.failover.max.attempts": str(self.settings.count_name_nodes() - 1)}
         settings = self.settings.build_client_settings(self.path) | limits
         # Tasks have the settings of the process that opened the warehouse, and not other files.
-        return AsyncClient(self.settings.client_url, settings, os.devnull, **self.settings.kerberos)
+        client = Client(self.settings.client_url, settings, os.devnull, **self.settings.kerberos)
+        return client.inner  # a file of the outer one closes itself when it is collected
 
     def _set_user(self) -> None:
         """Set the user of this process; hdfs-native reads it from the environment only.
@@ -294,11 +271,6 @@ class HdfsClient:
             f"; if {host} is a name service, set {CONFIG_VARIABLE} to the directory with its "
             "hdfs-site.xml"
         )
-
-
-async def collect(entries: AsyncIterator[T]) -> list[T]:
-    """Return all entries of a listing."""
-    return [entry async for entry in entries]
 
 
 def _first_line(text: str) -> str:

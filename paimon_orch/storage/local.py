@@ -19,13 +19,7 @@ from paimon_orch.errors import (
     UnsupportedError,
 )
 from paimon_orch.retry_policy import LOCAL_CREATE
-from paimon_orch.storage.base import (
-    ExclusiveCreation,
-    FileInfo,
-    StoreCapabilities,
-    build_size_error,
-    check_path,
-)
+from paimon_orch.storage.base import FileInfo, build_size_error, check_path
 from paimon_orch.storage.delete_tree import delete_tree
 from paimon_orch.storage.modes import make_directory, open_new_file
 from paimon_orch.storage.open_directory import (
@@ -36,6 +30,7 @@ from paimon_orch.storage.open_directory import (
     call_to_read,
     make_directories,
 )
+from paimon_orch.stores import ExclusiveCreation, StoreCapabilities
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -162,6 +157,16 @@ class LocalFileIO:
             os.close(directory)
 
     def list_tree(self, path: str) -> list[FileInfo] | None:  # noqa: ARG002 - of other stores
+        """Return None: directories are listed one by one."""
+        return None
+
+    def list_few(
+        self,
+        prefix: str,  # noqa: ARG002 - of other stores
+        limit: int,  # noqa: ARG002
+        *,
+        with_directories: bool = False,  # noqa: ARG002
+    ) -> list[FileInfo] | None:
         """Return None: directories are listed one by one."""
         return None
 

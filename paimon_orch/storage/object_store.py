@@ -23,15 +23,7 @@ from paimon_orch.errors import (
 )
 from paimon_orch.optional_packages import require_package
 from paimon_orch.retry_policy import READ_AFTER_OTHER_ERROR
-from paimon_orch.storage.base import (
-    HDFS_SCHEMES,
-    ExclusiveCreation,
-    FileInfo,
-    StoreCapabilities,
-    build_size_error,
-    check_path,
-    find_root,
-)
+from paimon_orch.storage.base import FileInfo, build_size_error, check_path, find_root
 from paimon_orch.storage.client_retries import (
     NO_BOTOCORE_RETRIES,
     add_time_limits,
@@ -44,35 +36,23 @@ from paimon_orch.storage.concurrency import (
     run_concurrently,
     start_call,
 )
-from paimon_orch.storage.exclusive_create import (
-    MIN_TRUSTED_VERSIONS,
-    ExclusiveCreator,
-    check_trusted,
-)
+from paimon_orch.storage.exclusive_create import ExclusiveCreator, check_trusted
 from paimon_orch.storage.lost_requests import ignore_unsent_requests
 from paimon_orch.storage.object_store_options import StorageCredentials, StorageOptions
-from paimon_orch.storage.s3_compatible import (
-    COMPATIBLE_SCHEMES,
-    add_compatible_defaults,
-    add_protocol,
-)
-from paimon_orch.storage.store_operation import may_repeat
+from paimon_orch.storage.s3_compatible import add_compatible_defaults, add_protocol
+from paimon_orch.storage.store_operation import give_up_if_late, may_repeat
 from paimon_orch.storage.streams import ObjectInput, ObjectOutput, find_end_start
-from paimon_orch.store_schemes import normalize_scheme
+from paimon_orch.stores import (
+    ExclusiveCreation,
+    Store,
+    StoreCapabilities,
+    find_store,
+    list_schemes,
+    normalize_scheme,
+)
 
 T = TypeVar("T")
 
-_AMAZON_SCHEMES = ("s3", "s3a", "s3n")
-_S3_SCHEMES = (*_AMAZON_SCHEMES, *COMPATIBLE_SCHEMES)
-PACKAGE_BY_SCHEME = (
-    dict.fromkeys(_S3_SCHEMES, "s3fs")
-    | {"gs": "gcsfs", "gcs": "gcsfs"}
-    | dict.fromkeys(("abfs", "abfss", "az"), "adlfs")
-)
-_EXTRA_BY_PACKAGE = {"s3fs": "s3", "gcsfs": "gcs", "adlfs": "azure"}
-_MEMORY_SCHEME = "memory"  # of fsspec, for tests
-# Stores that return the bytes up to the end for a range that ends after it. OSS returns the object.
-_SHORTENS_RANGES = {*_AMAZON_SCHEMES, "gs", "gcs", "abfs", "abfss", "az", "memory", "local", "file"}
 _MAX_KEYS_PER_DELETION = 1_000
 _BOTOCORE_CONNECTIONS = 10
 # the default of s3fs, 50 MiB per upload part, needs too much memory if many buckets are written
@@ -88,6 +68,15 @@ _PERMANENT_ERRORS = (
     TypeError,
     ValueError,
 )
+
+
+_UNKNOWN_STORE = Store(
+    schemes=(),
+    package=None,
+    extra=None,
+    capabilities=StoreCapabilities(exclusive_creation=None),
+)
+"""Another implementation of fsspec, which can be read."""
 
 
 class _RangeRefusedError(PaimonError):
@@ -114,22 +103,10 @@ class FsspecFileIO:
     @property
     def capabilities(self) -> StoreCapabilities:
         """Return what the store of this scheme can do."""
-        return StoreCapabilities(
-            is_local=False,
-            has_slow_requests=True,
-            has_directories=False,
-            has_atomic_rename=False,
-            has_bulk_delete=self._scheme in _S3_SCHEMES,
-            exclusive_creation=self._find_exclusive_creation(),
-        )
-
-    def _find_exclusive_creation(self) -> ExclusiveCreation | None:
+        declared = self._declaration.capabilities
         if self.options.has_lock:
-            return ExclusiveCreation.LOCK_FILE
-        if self._scheme == _MEMORY_SCHEME:
-            return ExclusiveCreation.ONE_PROCESS
-        has_put = PACKAGE_BY_SCHEME.get(self._scheme) in MIN_TRUSTED_VERSIONS
-        return ExclusiveCreation.CONDITIONAL_PUT if has_put else None
+            return replace(declared, exclusive_creation=ExclusiveCreation.LOCK_FILE)
+        return declared
 
     @property
     def store(self) -> Hashable:
@@ -142,16 +119,17 @@ class FsspecFileIO:
         """Return the file system; fsspec caches one per process and options."""
         import fsspec
 
-        scheme = self._scheme
+        scheme, store = self._scheme, self._declaration
         options = self.options.resolve() | {"use_listings_cache": False}
-        if scheme in _S3_SCHEMES:
+        if store.package == "s3fs":
             options = _add_s3_defaults(add_compatible_defaults(scheme, options))
-        options = add_time_limits(PACKAGE_BY_SCHEME.get(scheme), options)
+        options = add_time_limits(store.package, options)
         try:
-            if scheme in (*COMPATIBLE_SCHEMES, "s3n"):
-                fs = add_protocol(fsspec.get_filesystem_class("s3"), scheme)(**options)
-            elif PACKAGE_BY_SCHEME.get(scheme) == "gcsfs":
-                fs = find_gcs_class(fsspec.get_filesystem_class(scheme))(**options)
+            cls = _find_class(scheme)
+            if scheme != store.fsspec_protocol and (own := add_protocol(cls, scheme)) is not cls:
+                fs = own(**options)
+            elif store.package == "gcsfs":
+                fs = find_gcs_class(cls)(**options)
             else:
                 fs = fsspec.url_to_fs(self.root, **options)[0]
         except Exception as error:  # noqa: BLE001 - each package has its own errors
@@ -180,7 +158,7 @@ class FsspecFileIO:
     def open_input(self, path: str, size: int | None = None) -> IO[bytes]:
         """Open for random reads; reads the end of an object of known size, which proves the size."""
         end = b""
-        if size is not None and self._scheme in _SHORTENS_RANGES:
+        if size is not None and self._declaration.shortens_ranges:
             end = self._read_end(path, size)
         else:
             actual = self.size(path)
@@ -290,6 +268,36 @@ class FsspecFileIO:
             if "" not in name.split("/") and name != own_name
         ]
 
+    def list_few(
+        self, prefix: str, limit: int, *, with_directories: bool = False
+    ) -> list[FileInfo] | None:
+        """Return all objects whose names begin with a prefix, if S3 lists them in one page."""
+        self._check_path(prefix.rstrip("/"))
+        fs = self._fs
+        if not hasattr(fs, "call_s3"):
+            return None
+        bucket, key, _ = fs.split_path(prefix)
+        options = {"Bucket": bucket, "Prefix": key, "MaxKeys": limit}
+        if with_directories:
+            options["Delimiter"] = "/"
+        try:
+            answer = self._retry_read(
+                prefix, "listed", lambda: fs.call_s3("list_objects_v2", **options)
+            )
+        except FileNotFoundError:  # there is no bucket
+            return []
+        if answer["IsTruncated"]:
+            return None
+        start = prefix.removesuffix(key)
+        directories = [each["Prefix"].rstrip("/") for each in answer.get("CommonPrefixes", ())]
+        entries = [{"name": name, "type": "directory", "size": 0} for name in directories]
+        entries += [
+            each | {"name": each["Key"], "type": "file", "size": each["Size"]}
+            for each in answer.get("Contents", ())
+        ]
+        # a name with an empty component is a marker object, or cannot be a path
+        return [_describe(start + e["name"], e) for e in entries if "" not in e["name"].split("/")]
+
     def exists(self, path: str) -> bool:
         """Return whether there is an object with this name or below it."""
         try:
@@ -337,7 +345,8 @@ class FsspecFileIO:
         fs = self._get_writable_fs(path)
         below = f"{fs._strip_protocol(path)}/"  # noqa: SLF001 - fsspec compares names in this form
         with suppress(FileNotFoundError), self.options.wrap_errors(path, "deleted"):
-            self._delete_objects(fs, [name for name in fs.find(path) if name.startswith(below)])
+            names = [name.removeprefix(below) for name in fs.find(path) if name.startswith(below)]
+            self._delete_objects(fs, [f"{path.rstrip('/')}/{name}" for name in names])
 
     def _delete_objects(self, fs: Any, names: Sequence[str]) -> None:
         if len(names) > 1 and self.capabilities.has_bulk_delete and hasattr(fs, "call_s3"):
@@ -387,6 +396,10 @@ class FsspecFileIO:
     def _scheme(self) -> str:
         return self.root.partition("://")[0]
 
+    @property
+    def _declaration(self) -> Store:
+        return find_store(self._scheme) or _UNKNOWN_STORE
+
     def _check_path(self, path: str) -> str:
         scheme, separator, _ = path.partition("://")
         mine = self._scheme
@@ -400,7 +413,7 @@ class FsspecFileIO:
                 path,
                 "is refused: s3fs would interpret ?versionId= and read another version of it",
             )
-        if PACKAGE_BY_SCHEME.get(mine) == "adlfs" and (
+        if self._declaration.package == "adlfs" and (
             path.endswith(("?", "#")) or "?versionid=" in path
         ):
             raise CorruptFileError(
@@ -441,6 +454,7 @@ class FsspecFileIO:
             return READ_AFTER_OTHER_ERROR.call(
                 call,
                 retry_on=lambda error: not isinstance(error, _PERMANENT_ERRORS) and may_repeat(),
+                before_retry=lambda *_: give_up_if_late(),
             )
 
 
@@ -455,29 +469,35 @@ def open_object_store(
             "options"
         )
     root = uri.rstrip("/")
-    has_bucket = parsed.netloc or parsed.scheme not in PACKAGE_BY_SCHEME
+    store = find_store(parsed.scheme)
+    has_bucket = parsed.netloc or store is None or not store.is_shared
     if "://" not in root or "::" in root or check_path(root).endswith(":") or not has_bucket:
         raise InputError(f"warehouse {uri!r} must look like {parsed.scheme}://bucket/path")
     try:
-        import fsspec
-
-        fsspec.get_filesystem_class("s3" if parsed.scheme in _S3_SCHEMES else parsed.scheme)
+        _find_class(parsed.scheme)
     except ValueError:
-        schemes = ", ".join(f"{name}://" for name in (*HDFS_SCHEMES, *PACKAGE_BY_SCHEME))
+        schemes = ", ".join(f"{name}://" for name in list_schemes())
         raise InputError(
             f"warehouse {uri!r}: the scheme {parsed.scheme!r} is not supported; use a local path, "
             f"a file: URI, {schemes}"
         ) from None
     except ImportError as error:
-        package = PACKAGE_BY_SCHEME.get(parsed.scheme)
-        if package is not None:
-            install = f"paimon-orch[{_EXTRA_BY_PACKAGE[package]}]"
-            require_package(package, f"warehouse {uri!r}", install=install)
+        if store is not None and store.package is not None:
+            install = f"paimon-orch[{store.extra}]" if store.extra else store.package
+            require_package(store.package, f"warehouse {uri!r}", install=install)
         reason = error.__cause__ or error  # fsspec replaces it
         raise InputError(
             f"warehouse {uri!r}: the package for {parsed.scheme}:// cannot be imported: {reason}"
         ) from error
     return FsspecFileIO(root, StorageOptions.of(options, credentials)), root
+
+
+def _find_class(scheme: str) -> Any:
+    """Return the class of fsspec for a scheme; imports its package."""
+    import fsspec
+
+    store = find_store(scheme)
+    return fsspec.get_filesystem_class((store and store.fsspec_protocol) or scheme)
 
 
 def _add_s3_defaults(options: dict[str, Any]) -> dict[str, Any]:

@@ -13,23 +13,12 @@ from paimon_orch.errors import InputError, PaimonError, StorageError
 from paimon_orch.safe_text import MASK, mask_values, note_secret_options
 from paimon_orch.storage.error_advice import describe_store_error
 from paimon_orch.storage.store_operation import begin_operation, describe_attempts
+from paimon_orch.stores import list_stores
 
 STORAGE_OPTIONS_ENV = "PAIMON_STORAGE_OPTIONS"
 _UNKNOWN_OPTION = re.compile(r"__init__\(\) got an unexpected keyword argument (\S+)")
 LOCK_PATH = "lock_path"  # our own option: a lock file for stores without exclusive creation
-# options whose values may appear in messages; values of other options may be secret
-_PUBLIC_OPTIONS = {
-    "account_name",
-    "addressing_style",
-    "anon",
-    "endpoint",
-    "endpoint_url",
-    LOCK_PATH,
-    "project",
-    "region_name",
-    "signature_version",
-    "use_ssl",
-}
+_PUBLIC_OPTIONS = ("anon", "endpoint", "endpoint_url", LOCK_PATH)
 
 
 class StorageCredentials(Protocol):
@@ -102,9 +91,9 @@ class StorageOptions:
     def redact(self, text: str) -> str:
         """Return the text without the values of options that may be secret."""
         try:
-            values = list(_find_secrets(self.resolve()))
+            values = list(find_secrets(self.resolve()))
         except PaimonError:
-            values = list(_find_secrets(self.explicit))
+            values = list(find_secrets(self.explicit))
         return mask_values(text, values)
 
     def describe_error(self, error: Exception) -> str:
@@ -183,13 +172,18 @@ def parse_storage_option(text: str) -> tuple[str, Any]:
     return name.strip(), value
 
 
-def _find_secrets(options: object, name: str = "") -> Iterator[str]:
+def find_secrets(options: object, name: str = "") -> Iterator[str]:
     """Yield all text values, nested ones included, except those of public options."""
     if isinstance(options, Mapping):
         for key, value in options.items():
-            yield from _find_secrets(value, str(key))
+            yield from find_secrets(value, str(key))
     elif isinstance(options, (list, tuple)):
         for value in options:
-            yield from _find_secrets(value, name)
-    elif isinstance(options, str) and name not in _PUBLIC_OPTIONS:
+            yield from find_secrets(value, name)
+    elif isinstance(options, str) and not _is_public(name):
         yield options
+
+
+def _is_public(name: str) -> bool:
+    """Return whether the values of an option may appear in messages."""
+    return name in _PUBLIC_OPTIONS or any(name in store.public_options for store in list_stores())

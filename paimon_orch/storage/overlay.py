@@ -6,15 +6,10 @@ from io import SEEK_END
 from typing import IO, Self, cast
 
 from paimon_orch.errors import UnsupportedError
-from paimon_orch.storage.base import (
-    ExclusiveCreation,
-    FileInfo,
-    FileIO,
-    StoreCapabilities,
-    check_path,
-)
+from paimon_orch.storage.base import FileInfo, FileIO, check_path
 from paimon_orch.storage.local import LocalFileIO
 from paimon_orch.storage.streams import ObjectInput, find_end_start
+from paimon_orch.stores import ExclusiveCreation, StoreCapabilities
 
 
 @dataclass(slots=True)
@@ -139,6 +134,9 @@ class OverlayFileIO:
 
     def list_tree(self, path: str) -> None:
         """Return None: the folders are listed one by one."""
+
+    def list_few(self, prefix: str, limit: int, *, with_directories: bool = False) -> None:
+        """Return None, as :meth:`list_tree`."""
 
     def exists(self, path: str) -> bool:
         """Return whether a file or directory exists."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from paimon_orch.errors import StorageError
-from paimon_orch.retry_policy import STORE_CALL
+from paimon_orch.retry_policy import STORE_CALL, STORE_RETRY_SECONDS
 
 R = TypeVar("R")
 
@@ -84,10 +84,30 @@ def may_repeat() -> bool:
     return operation is None or not operation.has_given_up
 
 
+def limit_call(seconds: float) -> float:
+    """Return the time limit of the next call of an operation whose calls have ``seconds`` in all.
+
+    A call that follows the one that used them, or that follows a failure, still has the time of
+    ``STORE_CALL``, so that it can find out what happened.
+    """
+    operation = _current.get()
+    if operation is None:
+        return seconds
+    rest = 0.0 if operation.has_given_up else seconds - (time.monotonic() - operation.start)
+    return min(seconds, max(rest, STORE_RETRY_SECONDS))
+
+
 def give_up() -> None:
     """Repeat no further call of the current operation."""
     operation = _current.get()
     if operation is not None:
+        operation.has_given_up = True
+
+
+def give_up_if_late() -> None:
+    """Repeat no further call if the current operation has taken the time of failed attempts."""
+    operation = _current.get()
+    if operation is not None and time.monotonic() - operation.start >= STORE_RETRY_SECONDS:
         operation.has_given_up = True
 
 

@@ -9,10 +9,17 @@ from typing import Any
 import pytest
 from support.azurite import build_options
 from support.busy_store import CONTENT, run_busy_store
+from support.stalling_proxy import run_stalling_proxy
 
 from paimon_orch.errors import StorageError
 from paimon_orch.retry_policy import STORE_CALL, STORE_RETRY_SECONDS
-from paimon_orch.storage import FileIO, exclusive_create, resolve_warehouse, store_operation
+from paimon_orch.storage import (
+    FileIO,
+    client_retries,
+    exclusive_create,
+    resolve_warehouse,
+    store_operation,
+)
 
 SECONDS = 1.0
 """The time of an operation in these tests."""
@@ -70,6 +77,31 @@ def test_a_store_that_is_busy_for_a_moment_is_read(scheme: str) -> None:
     assert len(requests) == 4
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", OPTIONS)
+def test_an_answer_that_stops_in_its_middle_is_requested_once_more(
+    scheme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package, build = OPTIONS[scheme]
+    pytest.importorskip(package)
+    monkeypatch.setattr("support.busy_store.CONTENT", bytes(100_000))
+    monkeypatch.setattr(client_retries, "STORE_ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(store_operation, "STORE_RETRY_SECONDS", 0.4)
+    monkeypatch.setattr(store_operation, "STORE_CALL", replace(STORE_CALL, timeout=0.4))
+    with (
+        run_busy_store(refusals=0) as (url, requests),
+        run_stalling_proxy(int(url.rpartition(":")[2])) as proxy,
+    ):
+        io, root = resolve_warehouse(f"{scheme}://bucket/wh", build(f"http://{proxy.address}"))
+        assert io.store is not None
+        proxy.stall_after(50_000)
+        with pytest.raises(StorageError, match=r"cannot be read: .*; check the address"):
+            io.read_bytes(f"{root}/file")
+
+    of_package = scheme == "abfs"  # adlfs requests the rest of an answer itself
+    assert len(requests) == 2 + of_package
+
+
 def test_after_one_call_gave_up_no_other_call_of_the_operation_is_repeated() -> None:
     with store_operation.begin_operation():
         assert store_operation.FailedRequest().draw_wait() is not None
@@ -77,6 +109,21 @@ def test_after_one_call_gave_up_no_other_call_of_the_operation_is_repeated() -> 
             store_operation.give_up()
         assert store_operation.FailedRequest().draw_wait() is None
     assert store_operation.may_repeat()
+
+
+def test_the_calls_of_an_operation_share_one_time_limit() -> None:
+    assert store_operation.limit_call(60) == 60
+    with store_operation.begin_operation():
+        operation = store_operation._current.get()
+        assert operation is not None
+        operation.start -= 45
+        assert store_operation.limit_call(60) == pytest.approx(15, abs=1)
+        operation.start -= 10
+        assert store_operation.limit_call(60) == STORE_RETRY_SECONDS
+    with store_operation.begin_operation():
+        store_operation.give_up()
+        assert store_operation.limit_call(60) == STORE_RETRY_SECONDS
+        assert store_operation.limit_call(5) == 5
 
 
 def test_the_packages_of_object_stores_repeat_requests_until_a_unit_is_not_run_again() -> None:

@@ -26,6 +26,13 @@ GCS_LISTING = {
 }
 
 
+NO_BUCKET = Answer(
+    status=404,
+    body=b"<Error><Code>NoSuchBucket</Code><Message>none</Message></Error>",
+    headers={"Content-Type": "application/xml"},
+)
+
+
 @pytest.fixture
 def server() -> Iterator[FaultyServer]:
     with run_faulty_server() as server:
@@ -43,12 +50,13 @@ def open_s3(server: FaultyServer) -> tuple[FileIO, str]:
     [
         lambda io, root: list(io.list_dir(f"{root}/d")),
         lambda io, root: io.list_tree(f"{root}/d"),
+        lambda io, root: io.list_few(f"{root}/d", 10),
         lambda io, root: io.read_bytes(f"{root}/file"),
         lambda io, root: io.size(f"{root}/file"),
         lambda io, root: io.write(f"{root}/file", b"content"),
         lambda io, root: io.create(f"{root}/file", b"content"),
     ],
-    ids=["list", "list all", "read", "look up", "write", "create"],
+    ids=["list", "list all", "list few", "read", "look up", "write", "create"],
 )
 def test_a_page_of_a_gateway_is_no_answer_of_s3(
     server: FaultyServer, call: Callable[[FileIO, str], Any]
@@ -58,6 +66,14 @@ def test_a_page_of_a_gateway_is_no_answer_of_s3(
 
     with pytest.raises(StorageError, match="not that of an S3 store; check endpoint_url"):
         call(io, root)
+
+
+def test_a_bucket_that_does_not_exist_has_no_files(server: FaultyServer) -> None:
+    io, root = open_s3(server)
+    server.answers = [NO_BUCKET]
+
+    assert list(io.list_dir(f"{root}/d")) == []
+    assert io.list_few(f"{root}/d", 10) == []
 
 
 @pytest.mark.parametrize("lists_all", [False, True])

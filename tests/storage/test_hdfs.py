@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import BufferedWriter
 from pathlib import Path
@@ -24,6 +24,7 @@ import pytest
 from support.commit_race import ROUNDS, append_concurrently, count_winners
 from support.hdfs.cluster import MOUNT_TABLE, NAME_SERVICE, HdfsCluster
 from support.hdfs.kill import run_killed_appends
+from support.stalling_proxy import run_stalling_proxy
 from support.storage_contract import StorageContract
 from support.tables import rows_of
 
@@ -34,7 +35,7 @@ from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction import compact
 from paimon_orch.steps.inspection.check_table import check
-from paimon_orch.storage import FileIO, hdfs_client, resolve_warehouse
+from paimon_orch.storage import FileIO, hdfs_client, resolve_warehouse, store_operation
 from paimon_orch.storage.hdfs import HdfsFileIO, _HdfsOutput
 from paimon_orch.storage.hdfs_client import ConnectionLostError, HdfsClient
 
@@ -160,14 +161,14 @@ def losing_answers(
                 return method
             lost.append(name)
 
-            async def lose(*arguments: Any) -> None:
+            def lose(*arguments: Any) -> None:
                 if is_executed:
-                    await method(*arguments)
+                    method(*arguments)
                 raise error
 
             return lose
 
-    def call(self: HdfsClient, path: str, make: Callable[[Any], Awaitable[Any]]) -> Any:
+    def call(self: HdfsClient, path: str, make: Callable[[Any], Any]) -> Any:
         return original(self, path, lambda client: make(Losing(client)))
 
     with patch.context() as context:
@@ -231,7 +232,7 @@ def test_a_write_is_not_acknowledged_if_only_its_deletion_is_executed(
 def test_a_request_that_arrives_late_does_not_empty_a_complete_file(
     io: HdfsFileIO, root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    late = list[Callable[[Any], Awaitable[Any]]]()
+    late = list[Callable[[Any], Any]]()
 
     class Delaying:
         def __init__(self, client: Any) -> None:
@@ -240,9 +241,9 @@ def test_a_request_that_arrives_late_does_not_empty_a_complete_file(
         def __getattr__(self, name: str) -> Any:
             return getattr(self._client, name)
 
-        async def create(self, *arguments: Any) -> Any:
+        def create(self, *arguments: Any) -> Any:
             if late:
-                return await self._client.create(*arguments)
+                return self._client.create(*arguments)
             late.append(lambda client: client.create(*arguments))
             raise LOST
 
@@ -461,7 +462,7 @@ def test_an_error_of_kerberos_says_what_is_missing(
 ) -> None:
     pytest.importorskip("hdfs_native")
 
-    async def fail(_: str) -> None:
+    def fail(_: str) -> None:
         raise RuntimeError(text)
 
     client = type("Client", (), {"get_file_info": staticmethod(fail)})()
@@ -472,27 +473,154 @@ def test_an_error_of_kerberos_says_what_is_missing(
         resolve_warehouse(root, options)[0].exists(root)
 
 
-# hdfs-native wakes the loop from threads that the interpreter does not know.
-_END_WHILE_A_THREAD_WAKES_THE_LOOP = """
-import asyncio, threading, time
-from paimon_orch.storage.hdfs_client import _Loop
-started = threading.Event()
-def wake(*_, **__):
-    started.set()
+_END_DURING_A_CALL = """
+import time
+from paimon_orch.storage.hdfs_client import _Calls
+def call():
     time.sleep(0.1)
-    print("woken", flush=True)
-asyncio.SelectorEventLoop.call_soon_threadsafe = wake
-loop = _Loop.get().loop
-threading.Thread(target=loop.call_soon_threadsafe, args=[print], daemon=True).start()
-started.wait()
+    print("returned", flush=True)
+_Calls.start(call)
 """
 
 
-def test_a_process_ends_after_the_threads_that_wake_its_loop() -> None:
-    """Python would end them, and with them the process, by SIGABRT after its work."""
-    command = [sys.executable, "-c", _END_WHILE_A_THREAD_WAKES_THE_LOOP]
+def test_a_process_ends_after_calls_that_are_about_to_return() -> None:
+    """Python would end their threads, and with them the process, by SIGABRT after its work."""
+    command = [sys.executable, "-c", _END_DURING_A_CALL]
     ended = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
-    assert ended.stdout == "woken\n"
+    assert ended.stdout == "returned\n"
+
+
+# The answers to most calls are pending when the connection breaks, while others are being sent.
+_LOOK_UP_UNTIL_THE_INPUT_ENDS = """
+import sys, threading
+from paimon_orch.errors import StorageError
+from paimon_orch.retry_policy import SINGLE_ATTEMPT
+from paimon_orch.storage import hdfs, resolve_warehouse
+hdfs.STORE_CALL = SINGLE_ATTEMPT
+io, root = resolve_warehouse(sys.argv[1])
+ends = threading.Event()
+def look_up():
+    while not ends.is_set():
+        try:
+            io.exists(root)
+        except StorageError:
+            pass
+threads = [threading.Thread(target=look_up) for _ in range(16)]
+for thread in threads:
+    thread.start()
+print(flush=True)
+sys.stdin.read()
+ends.set()
+for thread in threads:
+    thread.join()
+"""
+
+
+@pytest.mark.timeout(200)
+def test_connections_that_break_during_calls_do_not_stop_the_process(
+    hdfs_cluster: HdfsCluster,
+) -> None:
+    with (
+        run_stalling_proxy(hdfs_cluster.ports[0]) as proxy,
+        subprocess.Popen(
+            [sys.executable, "-c", _LOOK_UP_UNTIL_THE_INPUT_ENDS, f"hdfs://{proxy.address}/tests"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        ) as process,
+    ):
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdout.readline()
+            for _ in range(50):
+                time.sleep(0.1)
+                proxy.cut()
+            process.stdin.close()
+            assert process.wait(60) == 0
+        finally:
+            process.kill()
+
+
+class SilentClient:
+    """A client of hdfs-native that does not answer some calls before the end of a test."""
+
+    def __init__(self, *silent: str) -> None:
+        self.silent, self.calls, self.ends = set(silent), list[str](), threading.Event()
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def call(*_: Any) -> Any:
+            self.calls.append(name)
+            if name in self.silent:
+                self.ends.wait(60)
+            return self
+
+        return call
+
+
+@pytest.fixture
+def impatient_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the calls of an operation have 0.6 seconds, and those after a failure 0.1."""
+    pytest.importorskip("hdfs_native")
+    monkeypatch.setattr(hdfs_client, "CALL_SECONDS", 0.6)
+    monkeypatch.setattr(store_operation, "STORE_RETRY_SECONDS", 0.1)
+    monkeypatch.setattr("paimon_orch.storage.hdfs.STORE_CALL", RetryPolicy(attempts=9, timeout=0.1))
+
+
+@contextmanager
+def using(client: SilentClient, patch: pytest.MonkeyPatch) -> Iterator[HdfsFileIO]:
+    patch.setattr(HdfsClient, "_open", lambda _: client)
+    io = resolve_warehouse(f"hdfs://{uuid4()}/wh")[0]
+    assert isinstance(io, HdfsFileIO)
+    try:
+        yield io
+    finally:
+        client.ends.set()
+
+
+def test_the_calls_of_a_creation_without_answers_share_one_time(
+    monkeypatch: pytest.MonkeyPatch, impatient_calls: None
+) -> None:
+    client = SilentClient("rename", "delete", "read")
+    with using(client, monkeypatch) as io:
+        path = f"{io.client.settings.root}/wh/snapshot-1"
+        with pytest.raises(
+            StorageError, match=r"unknown whether .*no answer within 0\.[3-6]\d* seconds"
+        ):
+            io.create(path, b"mine")
+    assert client.calls == ["create", "write", "close", "rename", "delete", "read"]
+
+
+@pytest.mark.parametrize("silent", ["write", "close"])
+def test_a_file_that_cannot_be_written_is_not_written_on(
+    monkeypatch: pytest.MonkeyPatch, impatient_calls: None, silent: str
+) -> None:
+    client = SilentClient(silent)
+    with using(client, monkeypatch) as io:
+        path = f"{io.client.settings.root}/wh/data"
+        with (
+            pytest.raises(StorageError, match=r"data cannot be written: no answer within"),
+            io.open_output(path) as sink,
+        ):
+            sink.write(bytes(3 << 20))
+    assert client.calls.count(silent) == 1
+
+
+def test_a_panic_of_the_client_is_an_error_after_which_the_call_is_repeated(
+    monkeypatch: pytest.MonkeyPatch, impatient_calls: None
+) -> None:
+    class Panic(BaseException):
+        pass
+
+    def panic(_: str) -> None:
+        raise Panic("removal index (is 2) should be < len (is 2)")
+
+    client = SilentClient()
+    monkeypatch.setattr(client, "get_file_info", panic, raising=False)
+    with (
+        using(client, monkeypatch) as io,
+        pytest.raises(StorageError, match=r"cannot be looked up: removal index"),
+    ):
+        io.exists(f"{io.client.settings.root}/wh")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")

@@ -13,13 +13,18 @@ import pyarrow as pa
 import pytest
 from support.catalogs.hive_metastore import HiveMetastore
 from support.commands import run_command
-from support.dagster.spark_resources import InProcessSparkResource
+from support.dagster.spark_resources import InProcessSparkResource, UnavailableSparkResource
 from support.hdfs.cluster import NAME_SERVICE, HdfsCluster
+from support.peers.fixtures import open_shared_peer
 from support.tables import rows_of, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.catalog.named_catalogs import HOME_VARIABLE
-from paimon_orch.dagster import PaimonCatalogResource, build_compaction_asset
+from paimon_orch.dagster import (
+    PaimonCatalogResource,
+    PaimonWarehouseComponent,
+    build_compaction_asset,
+)
 from paimon_orch.errors import InputError
 from paimon_orch.spark.execution.spark_executor import SparkExecutor
 from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
@@ -169,3 +174,61 @@ def test_tasks_of_spark_have_the_settings_of_the_driver(
     assert result.snapshot_id == 3
     assert rows_of(table) == [(day, key) for day in "xy" for key in range(11)]
     assert check(table, deep=True).findings == ()
+
+
+@pytest.mark.timeout(400)
+def test_a_hive_lake_that_java_wrote_is_maintained_by_the_warehouse_component(
+    hive_metastore: HiveMetastore, root: str
+) -> None:
+    options: dict[str, Any] = {**hive_metastore.options(), "warehouse": root}
+    java = open_shared_peer("java-2.0")
+    java.ask("create_database", options, database="db", options={})
+    spec = {
+        "fields": [
+            {"id": 0, "name": "day", "type": "STRING NOT NULL"},
+            {"id": 1, "name": "k", "type": "INT NOT NULL"},
+            {"id": 2, "name": "v", "type": "STRING"},
+        ],
+        "partition_keys": ["day"],
+        "primary_keys": ["day", "k"],
+        "options": {
+            "bucket": "1",
+            "metastore.partitioned-table": "true",
+            "source.split.open-file-cost": "32 mb",
+            "write-only": "true",
+        },
+    }
+    java.run("create", options, spec=spec)
+    for number in range(9):
+        java.run("write", options, rows=[{"day": day, "k": 1, "v": str(number)} for day in "xy"])
+    expected = [("x", 1, "8"), ("y", 1, "8")]
+    partitions = hive_metastore.stored()["partitions"]
+    table = Catalog(**options).table("db.t")
+    assert table.paths.root == f"{root}/db.db/t"
+    assert rows_of(table) == expected
+
+    resources = {
+        "paimon": PaimonCatalogResource(metastore="hive", uri=hive_metastore.uri, warehouse=root),
+        "spark": UnavailableSparkResource(),
+    }
+    component = PaimonWarehouseComponent.from_attributes_dict(attributes={})
+    defs = dg.Definitions.merge(component.definitions(), dg.Definitions(resources=resources))
+    result = defs.resolve_job_def("paimon_maintenance").execute_in_process(
+        run_config={"ops": {"maintain": {"config": {"dry_run": False}}}}
+    )
+
+    assert result.success
+    levels = {file.level for bucket in inspect(table).buckets for file in bucket.files}
+    assert levels == {5}
+    assert rows_of(table) == expected
+    assert sorted(tuple(row.values()) for row in java.read(options)) == expected
+    assert java.ask("oracle", options, table="db.t", command="check", words=[]) == []
+    stored = hive_metastore.stored()["partitions"]
+    assert [each["values"] for each in stored] == [each["values"] for each in partitions]
+    assert check(table, deep=True).findings == ()
+    java.run("write", options, rows=[{"day": "x", "k": 2, "v": "after"}])
+    assert rows_of(table) == [("x", 1, "8"), ("x", 2, "after"), ("y", 1, "8")]
+    catalog = Catalog(**options)
+    for database in catalog.databases():
+        for name in catalog.tables(database):
+            catalog.drop_table(f"{database}.{name}")

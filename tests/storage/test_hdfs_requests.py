@@ -20,7 +20,7 @@ LIMITS = {
     "read one partition with a filter": 22,
     "plan of a compaction": 37,
     "expire 10 snapshots": 140,
-    "upsert, second in a process": 26,
+    "upsert, second in a process": 27,
 }
 
 

@@ -1,22 +1,27 @@
 """A server that is killed during a commit: the outcome is right, or reported as unknown.
 
-Azurite is not killed, because it keeps what it acknowledged during the last seconds in memory only.
+Azurite keeps what it acknowledged during the last five seconds in memory only. So a proxy holds its
+answers back for six seconds before it is killed, which only an answer that arrived acknowledges.
 SeaweedFS and HDFS need some seconds to start, and are killed once.
 """
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from math import inf
 from typing import Any, Protocol
 from uuid import uuid4
 
 import pytest
 from storage.conftest import Bucket
+from support.commit_race import append_while
 from support.hdfs.cluster import HdfsCluster
+from support.stalling_proxy import run_stalling_proxy
 from support.tables import rows_of, table_of
 
 from paimon_orch.catalog.catalog import Catalog
@@ -31,6 +36,7 @@ from paimon_orch.table.table import Table
 
 # While the server is not running.
 _IMPATIENT = replace(STORE_CALL, timeout=0.3)
+_OUTCOMES = ("committed", "unknown", "failed")
 
 
 class Server(Protocol):
@@ -186,3 +192,38 @@ def test_the_outcome_of_a_compaction_in_hdfs_is_right_or_unknown(
     victim = Victim(hdfs_cluster, f"{hdfs_cluster.uri}/tests/{uuid4()}", {}, monkeypatch)
     victim.open_table().upsert(table_of("k", [(0,), (1,)]))
     assert_compaction_keeps_rows(victim)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_commits_of_eight_processes_to_azure_are_kept_or_not_acknowledged(azure: Bucket) -> None:
+    server, address = azure.server, re.search(r"127\.0\.0\.1:(\d+)", str(azure.options))
+    assert server is not None
+    assert address is not None
+    table = Catalog(azure.root, **azure.options).create_table(
+        "db.t", "process INT, number INT", options={"commit.max-retries": "50"}
+    )
+    with run_stalling_proxy(int(address[1])) as proxy:
+        connection = azure.options["connection_string"].replace(address[0], proxy.address)
+
+        def kill_twice() -> None:
+            for answer_bytes in (0, 2_000):
+                time.sleep(3)
+                proxy.stall_after(answer_bytes)
+                time.sleep(6)
+                server.kill()
+                server.start()
+                proxy.stall_after(inf)
+                proxy.cut()
+            time.sleep(3)
+
+        outcomes = append_while(kill_twice, azure.root, {"connection_string": connection})
+
+    rows = {(process, number) for process, number in rows_of(table)}
+    told = {kind: {row for row, other in outcomes if other == kind} for kind in _OUTCOMES}
+    assert told["committed"] - rows == set(), "acknowledged, and lost"
+    assert told["failed"] & rows == set()
+    assert rows <= told["committed"] | told["unknown"]
+    assert len(told["committed"]) > 8
+    assert len(rows_of(table)) == len(rows) == len(table.stores.snapshots.ids())
+    assert check(table, deep=True).findings == ()

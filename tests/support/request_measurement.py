@@ -17,10 +17,7 @@ from typing import IO, Any
 from unittest import mock
 
 from support.request_log import BUCKET, LOG, Request, RequestCounts, count_requests
-from support.request_operations import (
-    OPERATIONS,
-    Warehouse,
-)
+from support.request_operations import OPERATIONS, Warehouse
 from support.s3_proxy import S3Proxy, run_proxy
 from support.seaweedfs import SeaweedFS, run_seaweedfs
 

@@ -12,8 +12,8 @@ import org.apache.hadoop.security.UserGroupInformation;
 
 /**
  * Two NameNodes, of which one is active, and one DataNode in a folder, which is formatted if it is
- * new. The ports are arguments, or 0; settings like name=value follow them. Prints the ports of the
- * NameNodes. Then each line of the standard input is a command, which is answered with a line.
+ * new. The ports of the NameNodes are arguments; settings like name=value follow them. Prints a line
+ * when it is ready. Then each line of the standard input is a command, which is answered with a line.
  */
 public class HdfsServer {
   public static void main(String[] arguments) throws Exception {
@@ -55,7 +55,7 @@ public class HdfsServer {
             .build();
     cluster.waitActive();
     cluster.transitionToActive(0);
-    answer(cluster.getNameNodePort(0) + " " + cluster.getNameNodePort(1));
+    answer("ready");
     BufferedReader input = new BufferedReader(new InputStreamReader(System.in));
     for (String line = input.readLine(); line != null; line = input.readLine()) {
       String[] words = line.split(" ");

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from xml.sax.saxutils import escape
 
+from support.local_server import find_free_ports
 from support.peers.downloads import maven_jars
 from support.peers.environments import PeerCommand, java_command
 from support.peers.server_process import ServerProcess
@@ -38,7 +39,7 @@ class HdfsCluster:
     ) -> None:
         self._folder, self._settings, self._environment = folder, settings, environment
         self._process = ServerProcess(folder)
-        self.ports: tuple[int, int] = (0, 0)
+        self.ports = find_free_ports(2)
 
     @property
     def uri(self) -> str:
@@ -80,8 +81,7 @@ class HdfsCluster:
         arguments += [f"{name}={text}" for name, text in self._settings.items()]
         command = _server_command()
         command = PeerCommand(command.command, {**command.environment, **self._environment})
-        first, second = map(int, self._process.start(command, arguments).split())
-        self.ports = (first, second)
+        self._process.start(command, arguments)
 
     def kill(self) -> None:
         """Kill the process; it can be started again."""

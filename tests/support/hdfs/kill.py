@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import dropwhile
 from pathlib import Path
@@ -30,7 +30,7 @@ def watch_calls(act: Callable[[list[str]], None] = lambda _: None) -> Iterator[l
     """Return the paths of the calls of this process; ``act`` gets them before each call."""
     calls, original = list[str](), HdfsClient.call
 
-    def call(self: HdfsClient, path: str, make: Callable[[Any], Awaitable[Any]]) -> Any:
+    def call(self: HdfsClient, path: str, make: Callable[[Any], Any]) -> Any:
         act(calls)
         calls.append(path)
         return original(self, path, make)
