@@ -17,9 +17,7 @@ import pyarrow.compute as pc
 
 from paimon_orch.errors import PaimonError, StorageError, raise_if_temporary
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
-from paimon_orch.format.options.core_options import (
-    DATA_FILE_PATH_DIRECTORY,
-)
+from paimon_orch.format.options.core_options import DATA_FILE_PATH_DIRECTORY
 from paimon_orch.format.partition_path import (
     escape_path_name,
     normalize_directory_name,
@@ -35,6 +33,7 @@ from paimon_orch.table.filter.partition_spec import build_directory_names, build
 from paimon_orch.table.metadata.branches import BRANCH_DIRECTORY
 from paimon_orch.table.metadata.changelog_store import CHANGELOG_PREFIX
 from paimon_orch.table.metadata.manifest_io import ManifestReader
+from paimon_orch.table.metadata.small_listings import NewestFiles
 from paimon_orch.table.metadata.snapshot_store import EARLIEST, LATEST, SNAPSHOT_PREFIX
 
 # The keys are directories of a branch; the values are the prefixes of their regular file names.
@@ -42,6 +41,8 @@ _BRANCH_FOLDERS = {
     "snapshot": (SNAPSHOT_PREFIX, EARLIEST, LATEST),
     "changelog": (CHANGELOG_PREFIX, EARLIEST, LATEST),
 }
+_MAX_SMALL_TREE = 1_000
+"""The number of files that a store lists by one request."""
 _TEMPORARY_FOLDERS = ("schema", "tag", "consumer")
 _SHARED_FOLDERS = ("manifest", "index", "statistics")
 _DirectoryNames = Mapping[str, set[str]]  # directory names by partition column
@@ -100,14 +101,19 @@ class FileTree:
     @classmethod
     def read(cls, io: FileIO, roots: Iterable[str]) -> "FileTree | None":
         """List all files below some directories; return None if the store has directories."""
-        directories = dict[str, list[FileInfo]]()
-        for root in roots:
-            files = io.list_tree(root)
-            if files is None:
-                return None
-            for info in files:
-                directories.setdefault(info.path.rpartition("/")[0], []).append(info)
-        return cls(directories)
+        trees = [io.list_tree(root) for root in roots]
+        files = [info for tree in trees for info in tree or ()]
+        return None if None in trees else cls(_group_by_directory(files))
+
+    @classmethod
+    def read_small(cls, io: FileIO, root: str) -> "FileTree | None":
+        """List all files below a directory, or return None if one request does not suffice."""
+        files = io.list_few(f"{root}/", _MAX_SMALL_TREE)
+        return None if files is None else cls(_group_by_directory(files))
+
+    def find_newest_files(self, paths: TablePaths) -> NewestFiles:
+        """Return the schemas and snapshots of a branch."""
+        return NewestFiles(self.list_dir(paths.schema_dir), self.list_dir(paths.snapshot_dir))
 
     def list_dir(self, path: str) -> Sequence[FileInfo]:
         """Return the files directly below a path."""
@@ -154,6 +160,13 @@ class FileTree:
         for path, parts in buckets:
             if not any(parts[:level] in tables for level in range(1, len(parts))):
                 yield path
+
+
+def _group_by_directory(files: Iterable[FileInfo]) -> dict[str, list[FileInfo]]:
+    directories = dict[str, list[FileInfo]]()
+    for info in files:
+        directories.setdefault(info.path.rpartition("/")[0], []).append(info)
+    return directories
 
 
 def _is_partition_of(name: str, key: str) -> bool:

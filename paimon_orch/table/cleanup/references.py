@@ -22,10 +22,7 @@ from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.retry_policy import REFERENCE_READ
 from paimon_orch.storage import FileInfo, FileIO
 from paimon_orch.storage.concurrency import map_concurrently, read_ahead, start_call
-from paimon_orch.table.cleanup.retained_snapshots import (
-    RetainedSnapshot,
-    RetainedSnapshotStore,
-)
+from paimon_orch.table.cleanup.retained_snapshots import RetainedSnapshot, RetainedSnapshotStore
 from paimon_orch.table.metadata.manifest_io import ManifestReader
 
 _NONE: Final = MappingProxyType[Any, Any]({})
@@ -161,6 +158,10 @@ class ReferencedFiles:
     _listed: Mapping[str, RetainedSnapshot] = field(default_factory=dict)
     _pending: list[RetainedSnapshot] | None = None
     _reader: ReferenceReader | None = field(default=None, repr=False)
+
+    def add_read_versions(self, versions: Iterable[RetainedSnapshot]) -> None:
+        """Add versions that were read after they were listed; they are not read again as such."""
+        self._listed = {**self._listed, **{version.path: version for version in versions}}
 
     def read_until_referenced(
         self, names: Iterable[str], listings: Mapping[str, Sequence[FileInfo]]

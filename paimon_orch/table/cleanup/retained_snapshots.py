@@ -22,6 +22,7 @@ from paimon_orch.table.metadata.branches import BRANCH_DIRECTORY, Branches, sele
 from paimon_orch.table.metadata.changelog_store import CHANGELOG_PREFIX, ChangelogStore
 from paimon_orch.table.metadata.metadata_io import list_metadata_directory, read_metadata_file
 from paimon_orch.table.metadata.schema_store import SchemaStore
+from paimon_orch.table.metadata.small_listings import list_small_folder
 from paimon_orch.table.metadata.snapshot_store import (
     EARLIEST,
     SNAPSHOT_PREFIX,
@@ -198,8 +199,12 @@ class RetainedSnapshotStore:
         """
         main = TablePaths(self.root)
         find_schema = start_call(self.io, partial(self._find_newest_schema, main))
-        listed = self._list_branch(listings, main)
+        snapshots = self._list(listings, main.snapshot_dir)
+        find_missing = start_call(self.io, partial(self._find_missing, main, listings))
+        listings = {**listings, main.snapshot_dir: snapshots}
+        listed = self._list_branch(listings, main, find_missing)
         newest_schemas = {main.branch: find_schema()}
+        listings = {**listings, **find_missing()}
         list_branches = start_call(self.io, partial(self._list_branch_names, listings))
         versions = self._read_all(listed, known, vanished)
         others = [TablePaths(self.root, name) for name in list_branches()]
@@ -237,14 +242,36 @@ class RetainedSnapshotStore:
             )
         return ids[-1]
 
+    def _find_missing(
+        self, main: TablePaths, listings: Mapping[str, Sequence[FileInfo]]
+    ) -> Mapping[str, Sequence[FileInfo]]:
+        """Return empty listings of directories of versions that one listing shows to be missing."""
+        branches = f"{self.root}/{BRANCH_DIRECTORY}"
+        versions = [
+            path for path in (main.tag_dir, main.changelog_dir, branches) if path not in listings
+        ]
+        entries = (
+            list_small_folder(self.io, f"{self.root}/", with_directories=True) if versions else None
+        )
+        if entries is None:
+            return {}
+        existing = {info.path for info in entries}
+        if main.tag_dir in existing:  # a tag can become a branch before the tags are listed
+            existing.add(branches)
+        return {path: () for path in versions if path not in existing}
+
     def _list_branch(
-        self, listings: Mapping[str, Sequence[FileInfo]], paths: TablePaths
+        self,
+        listings: Mapping[str, Sequence[FileInfo]],
+        paths: TablePaths,
+        find_missing: Callable[[], Mapping[str, Sequence[FileInfo]]] = dict,
     ) -> list[_ListedVersion]:
         """List the versions of a branch: first its snapshots, then what they can become."""
         entries = self._list(listings, paths.snapshot_dir)
         has_hint = any(info.name == EARLIEST for info in entries)
         store = SnapshotStore(self.io, paths)
         read_earliest = start_call(self.io, lambda: store.hint(EARLIEST) if has_hint else None)
+        listings = {**listings, **find_missing()}
         list_changelogs = start_call(self.io, partial(self._list_changelogs, listings, paths))
         build = partial(_ListedVersion, branch=paths.branch)
         tags = [

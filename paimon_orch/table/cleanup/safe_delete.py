@@ -8,9 +8,7 @@ from functools import partial
 
 from paimon_orch.errors import CorruptFileError, NotAllowedError, StorageError
 from paimon_orch.format.external_paths import strip_file_scheme
-from paimon_orch.format.options.core_options import (
-    DATA_FILE_EXTERNAL_PATHS,
-)
+from paimon_orch.format.options.core_options import DATA_FILE_EXTERNAL_PATHS
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.safe_text import get_logger

@@ -44,11 +44,12 @@ from paimon_orch.table.catalog_environment import (
 from paimon_orch.table.commit.commit_base import CommitBase, find_later_snapshots
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.commit.deferred_interrupt import defer_interrupts
+from paimon_orch.table.commit.late_creation import CreatedSnapshot
 from paimon_orch.table.commit.partition_statistics import count_partition_changes
 from paimon_orch.table.commit.snapshot_builder import BuiltSnapshot, SnapshotBuilder
 from paimon_orch.table.metadata.manifest_io import ManifestReader, ManifestWriter
 from paimon_orch.table.metadata.schema_store import SchemaStore
-from paimon_orch.table.metadata.snapshot_store import LATEST, SnapshotStore
+from paimon_orch.table.metadata.snapshot_store import LATEST, SnapshotStore, hides_snapshots
 
 logger = get_logger(__name__)
 
@@ -124,6 +125,9 @@ class _CommitState:
 
     is_creating: bool = False
     """Whether a snapshot with these files may exist, so that they must not be deleted."""
+
+    is_withdrawn: bool = False
+    """Whether the previous attempt created its snapshot too late and deleted it: read all again."""
 
     lost_races: int = 0
     """The number of attempts in which another commit was first."""
@@ -313,7 +317,8 @@ class TableCommit:
         ``later`` are the snapshots since the previous attempt, or None if they are not read yet.
         """
         changes = state.changes
-        if state.count == 1 and changes.identifier != BATCH_COMMIT_IDENTIFIER:
+        is_first = state.count == 1 or (state.is_withdrawn and not state.delta_lists)
+        if is_first and changes.identifier != BATCH_COMMIT_IDENTIFIER:
             return self.find_committed(changes.identifier)
         if state.count == 1 or latest is None:
             return None
@@ -338,14 +343,30 @@ class TableCommit:
             except NotFoundError as error:
                 raise self._build_unknown_outcome(snapshot_id, error) from error
 
+    def _accept_earlier(self, earlier: Snapshot, state: _CommitState) -> Snapshot | None:
+        """Return an earlier commit of the changes, or None if this call created it too late."""
+        is_own = earlier.delta_manifest_list in state.delta_lists
+        if is_own and not self._keep_or_withdraw(earlier, state):
+            state.delta_lists.remove(earlier.delta_manifest_list)
+            state.lost_races += 1
+            return None
+        state.remove_files()
+        return earlier
+
+    def _start_attempt(self, state: _CommitState) -> None:
+        state.count += 1
+        if state.is_withdrawn:  # an expiration may have deleted the files, as those of a snapshot
+            self.planned = None
+            state.leave_files()
+
     def _attempt(self, state: _CommitState) -> Snapshot | None:
         """Make one attempt; return None if another one is needed."""
-        state.count += 1
+        self._start_attempt(state)
         latest, later, schema = self._read_newest(state)
         earlier = self._find_earlier_commit(state, latest, later)
+        state.is_withdrawn = False
         if earlier is not None:
-            state.remove_files()
-            return earlier
+            return self._accept_earlier(earlier, state)
         state.latest_id = 0 if latest is None else latest.id
         if state.unresolved_id is not None and state.latest_id >= state.unresolved_id:
             state.unresolved_id = None  # the snapshot belongs to another commit
@@ -474,11 +495,13 @@ class TableCommit:
             self._resolve(snapshot, state, is_committed=False)
             raise SnapshotNotCreatedError(f"{error} Nothing was committed") from error
         except (OSError, StorageError) as error:
+            if catalog is None and isinstance(error, CommitOutcomeUnknownError):
+                raise  # of the check whether the file was created too late
             failure = error
             if getattr(error, "retry_seconds", 0.0) >= STORE_RETRY_SECONDS:
                 # the store did not answer for long, also when it was asked for the object
                 raise self._build_unknown_outcome(snapshot.id, error) from error
-        is_committed = self._find_outcome(snapshot, is_refused=is_refused)
+        is_committed = self._find_outcome(snapshot, state, is_refused=is_refused)
         if is_committed is not None:
             self._resolve(snapshot, state, is_committed=is_committed)
             return is_committed
@@ -491,7 +514,9 @@ class TableCommit:
             return None
         raise self._build_unknown_outcome(snapshot.id, reason) from failure
 
-    def _find_outcome(self, snapshot: Snapshot, *, is_refused: bool) -> bool | None:
+    def _find_outcome(
+        self, snapshot: Snapshot, state: _CommitState, *, is_refused: bool
+    ) -> bool | None:
         """Return whether a snapshot was created, or None if that is still unknown.
 
         A catalog may still be carrying out the request, unless it refused it. It may have refused a
@@ -500,9 +525,12 @@ class TableCommit:
         try:
             if self.snapshots.catalog is None:
                 path = self.snapshots.path(snapshot.id)
-                return self.snapshots.io.read_bytes(path) == snapshot.to_json()
+                is_created = self.snapshots.io.read_bytes(path) == snapshot.to_json()
+                return is_created and self._keep_or_withdraw(snapshot, state)
             if self._is_in_catalog(snapshot):
                 return True
+        except CommitOutcomeUnknownError:
+            raise
         except (OSError, PaimonError) as error:  # an error of the check decides nothing
             logger.warning("the outcome of the commit cannot be read: %s", error)
             return None
@@ -521,8 +549,43 @@ class TableCommit:
         with self.environment.hold_lock(), defer_interrupts():
             state.started_id = snapshot.id
             is_created = io.create(path, data) or io.read_bytes(path) == data
-            self._resolve(snapshot, state, is_committed=is_created)
-        return is_created
+            is_committed = is_created and self._keep_or_withdraw(snapshot, state)
+            self._resolve(snapshot, state, is_committed=is_committed)
+        return is_committed
+
+    def _keep_or_withdraw(self, snapshot: Snapshot, state: _CommitState) -> bool:
+        """Return whether a file that was created is a snapshot of the table; if not, delete it."""
+        if self.snapshots.catalog is not None:
+            return True
+        created = CreatedSnapshot(
+            snapshot=snapshot,
+            changes=state.changes,
+            entries=state.entries,
+            schemas=self.schemas,
+            snapshots=self.snapshots,
+            manifests=self.manifests,
+        )
+        try:
+            if not created.is_late():
+                return True
+        except StorageError:
+            raise
+        except PaimonError as error:  # the snapshot exists, so its files must not be deleted
+            raise self._build_unknown_outcome(snapshot.id, error) from error
+        logger.warning(
+            "%s: retrying, because others have committed and expired this snapshot meanwhile",
+            self.snapshots.path(snapshot.id),
+        )
+        self.snapshots.io.delete(self.snapshots.path(snapshot.id))
+        self._correct_hint()
+        state.is_withdrawn = True
+        return False
+
+    def _correct_hint(self) -> None:
+        """Let LATEST name the newest snapshot, if another writer's late snapshot hides it."""
+        ids = self.snapshots.ids()
+        if hides_snapshots(self.snapshots.hint(LATEST) or 0, ids):
+            self.snapshots.write_hint(LATEST, ids[-1])
 
     def _resolve(self, snapshot: Snapshot, state: _CommitState, *, is_committed: bool) -> None:
         """Record the outcome of an attempt for the message of an interrupt."""

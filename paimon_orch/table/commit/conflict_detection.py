@@ -36,20 +36,21 @@ class BucketGuard:
     """
 
     bucket: PartitionBucket
-    files: frozenset[str]
+    files: frozenset[str] | None
+    """The files above level 0; None for append tables, whose levels only clustering uses."""
     index_files: frozenset[str]
 
     @classmethod
     def of(
         cls,
         bucket: PartitionBucket,
-        files: Iterable[DataFileMeta],
+        files: Iterable[DataFileMeta] | None,
         index: Iterable[IndexManifestEntry],
     ) -> "BucketGuard":
         """Return the guard of a bucket with some files, of which those of level 0 are ignored."""
         return cls(
             bucket,
-            frozenset(file.file_name for file in files if file.level > 0),
+            None if files is None else frozenset(x.file_name for x in files if x.level > 0),
             frozenset(entry.file_name for entry in index),
         )
 
@@ -228,7 +229,8 @@ def check_bucket_guards(
         if item.index_type == DELETION_VECTORS_INDEX:
             vectors[item.partition_bucket].add(item.file_name)
     for guard in guards:
-        if files[guard.bucket] != guard.files or vectors[guard.bucket] != guard.index_files:
+        has_other_files = guard.files is not None and files[guard.bucket] != guard.files
+        if has_other_files or vectors[guard.bucket] != guard.index_files:
             raise CommitConflictError(
                 f"bucket {guard.bucket.bucket} was compacted by another commit since this one was "
                 "planned. Nothing was changed; plan and run the step again."

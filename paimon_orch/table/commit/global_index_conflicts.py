@@ -13,7 +13,7 @@ from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind, ManifestEntry
 from paimon_orch.format.options.core_options import GLOBAL_INDEX_COLUMN_UPDATE_ACTION
 from paimon_orch.format.paths import is_blob_file
-from paimon_orch.format.row_range_set import RowRanges
+from paimon_orch.format.row_range_set import RowRanges, unite_row_ranges
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.table.commit.row_range_conflicts import ColumnGuard
 
@@ -56,7 +56,7 @@ class IndexedRowsGuard:
             )
         added = [entry for entry in changes if entry.kind is FileKind.ADD]
         for entry in added:
-            rows = _get_rows([entry])
+            rows = entry.row_range
             others = (
                 other.file
                 for key, other in live.items()
@@ -93,7 +93,9 @@ class IndexedRowsGuard:
             key = _get_key(entry)
             if entry.file_name in replaced or key is None or key not in keys:
                 continue
-            if _get_rows([entry]) & _get_rows([new for new in added if _get_key(new) == key]):
+            if entry.row_range & unite_row_ranges(
+                [new.row_range for new in added if _get_key(new) == key]
+            ):
                 raise CommitConflictError(
                     f"index file {entry.file_name} of another commit has the same rows. "
                     f"{_PLAN_AGAIN}"
@@ -125,8 +127,8 @@ def check_indexed_columns(
         meta = entry.global_index
         if meta is None or entry.file_name in dropped:
             continue
-        is_updated = not ids.isdisjoint((meta.index_field_id, *(meta.extra_field_ids or ())))
-        if is_updated and rows & _get_rows([entry]):
+        is_updated = not ids.isdisjoint(meta.field_ids)
+        if is_updated and rows & entry.row_range:
             raise CommitConflictError(
                 f"another commit added the index file {entry.file_name} of a column that this "
                 f"commit updates. {_PLAN_AGAIN}"
@@ -136,10 +138,3 @@ def check_indexed_columns(
 def _get_key(entry: IndexManifestEntry) -> tuple[bytes, str, int] | None:
     meta = entry.global_index
     return None if meta is None else (entry.partition, entry.index_type, meta.index_field_id)
-
-
-def _get_rows(entries: Sequence[IndexManifestEntry]) -> RowRanges:
-    metas = [entry.global_index for entry in entries]
-    starts = np.array([meta.row_range_start for meta in metas if meta], np.int64)
-    ends = np.array([meta.row_range_end + 1 for meta in metas if meta], np.int64)
-    return RowRanges.of(starts, ends)

@@ -70,7 +70,7 @@ def find_indexes_of_removed_rows(
         if entry.global_index is not None
         and entry.file_name not in dropped
         and (rows := removed.get(entry.partition))
-        and rows.clip(entry.global_index.row_range_start, entry.global_index.row_range_end + 1)
+        and rows & entry.row_range
     ]
 
 

@@ -90,7 +90,7 @@ class AppendConflicts(KindConflicts):
         self._check_row_ids(delta)
 
     def _check_row_ids(self, delta: CommitDelta) -> None:
-        check_row_ids(self.schema, delta.live, delta.next_row_ids[1])
+        check_row_ids(self.schema, delta.base, delta.live, delta.next_row_ids[1])
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from paimon_orch.format.manifest.manifest_entry import (
     ManifestEntry,
 )
 from paimon_orch.format.paths import is_blob_file
+from paimon_orch.format.row_range_set import MAX_ROW_ID
 from paimon_orch.format.schema import TableSchema
 
 
@@ -30,7 +31,7 @@ def assign_row_ids(
     """
     if not row_tracking_fields(schema):
         return list(entries), next_row_id
-    numbered = []
+    numbered, first = [], next_row_id
     blob_row_ids = BlobRowIds(next_row_id)
     for entry in entries:
         file = entry.file
@@ -55,6 +56,11 @@ def assign_row_ids(
         elif entry.kind is FileKind.ADD and not file.max_sequence_number:
             file = replace(file, max_sequence_number=snapshot_id)
         numbered.append(replace(entry, file=file))
+    if next_row_id > max(first, MAX_ROW_ID):
+        raise UnsupportedError(
+            f"the rows would have ids up to {next_row_id - 1}, which is above {MAX_ROW_ID - 1}. Nothing "
+            "was changed; append the rows of the table to a new one"
+        )
     return numbered, next_row_id
 
 
@@ -128,28 +134,56 @@ def refuse_unassigned_row_ids(last_ids: Iterable[tuple[str, int | None]], next_r
             )
 
 
-def check_row_ids(schema: TableSchema, live: Iterable[ManifestEntry], next_row_id: int) -> None:
-    """Raise :class:`CommitConflictError` if two live files share a row id, or an id is too high."""
+def check_row_ids(
+    schema: TableSchema,
+    base: Iterable[ManifestEntry],
+    live: Iterable[ManifestEntry],
+    next_row_id: int,
+) -> None:
+    """Raise :class:`CommitConflictError` if two live files share a row id, or an id is too high.
+
+    ``base`` are the entries before the commit. If they share a row id, raises
+    :class:`UnsupportedError`, because no attempt can commit.
+    """
     if not row_tracking_fields(schema):
         return
-    claims = sorted(
-        (
-            entry.file.first_row_id,
-            entry.file.first_row_id + entry.file.row_count,
-            entry.file.file_name,
+    claims = _sort_claims(live)
+    if (shared := _find_shared_ids(claims)) is not None:
+        if (old := _find_shared_ids(_sort_claims(base))) is not None:
+            raise build_shared_row_ids_error(*old[:2])
+        name, other_name, start, end = shared
+        raise CommitConflictError(
+            f"files {name} and {other_name} both have rows with the ids {start} to {end - 1}. "
+            "Nothing was changed; plan and run the step again."
         )
-        for entry in live
-        if entry.file.first_row_id is not None
-    )
-    for (_, end, name), (start, _, other_name) in pairwise(claims):
-        if start < end:
-            raise CommitConflictError(
-                f"files {name} and {other_name} both have rows with the ids {start} to {end - 1}. "
-                "Nothing was changed; plan and run the step again."
-            )
     if claims and claims[-1][1] > next_row_id:
         _, end, name = claims[-1]
         raise CommitConflictError(
             f"file {name} has row ids up to {end - 1}, but the table has assigned only ids below "
             f"{next_row_id}"
         )
+
+
+def build_shared_row_ids_error(name: str, other_name: str) -> UnsupportedError:
+    """Return the error for two files of the table, which other programs gave the same row ids."""
+    return UnsupportedError(
+        f"files {name} and {other_name} of the table have different rows with the same ids. "
+        "Nothing was changed; scan the table, and append its rows to a new one"
+    )
+
+
+def _sort_claims(entries: Iterable[ManifestEntry]) -> list[tuple[int, int, str]]:
+    """Return the first id, the end of the ids and the name of each file with row ids."""
+    return sorted(
+        (file.first_row_id, file.first_row_id + file.row_count, file.file_name)
+        for file in (entry.file for entry in entries)
+        if file.first_row_id is not None
+    )
+
+
+def _find_shared_ids(claims: Sequence[tuple[int, int, str]]) -> tuple[str, str, int, int] | None:
+    """Return the names of two files with the same row ids, and a range that has these."""
+    for (_, end, name), (start, _, other_name) in pairwise(claims):
+        if start < end:
+            return name, other_name, start, end
+    return None

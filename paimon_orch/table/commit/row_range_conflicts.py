@@ -13,6 +13,7 @@ from paimon_orch.format.arrays import Indices, Int64Array
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind, ManifestEntry
 from paimon_orch.format.paths import is_blob_file
 from paimon_orch.format.snapshot import CommitKind, Snapshot
+from paimon_orch.table.commit.row_id_assignment import build_shared_row_ids_error
 from paimon_orch.table.metadata.manifest_io import ManifestReader
 
 _PLAN_AGAIN = "Nothing was changed; plan and run the step again."
@@ -34,6 +35,21 @@ class _Ranges:
         order = np.lexsort((ends, starts))
         return cls([numbered[index] for index in order.tolist()], starts[order], ends[order])
 
+    @classmethod
+    def without_blobs(cls, entries: Iterable[ManifestEntry]) -> "_Ranges":
+        return cls.of(entry for entry in entries if not is_blob_file(entry.file.file_name))
+
+    def find_partial_overlap(self) -> tuple[str, str] | None:
+        """Return the names of two files that have only a part of their rows in common."""
+        starts, ends = self.starts, self.ends
+        is_partial = (starts[1:] != starts[:-1]) | (ends[1:] != ends[:-1])
+        for index in np.flatnonzero(is_partial & (starts[1:] < ends[:-1]))[:1].tolist():
+            return self._name(index), self._name(index + 1)
+        return None
+
+    def _name(self, index: int) -> str:
+        return self.entries[index].file.file_name
+
     def merge_adjacent(self) -> tuple[Int64Array, Int64Array]:
         """Return the starts and the ends of the contiguous ids."""
         if not len(self.starts):
@@ -45,12 +61,14 @@ class _Ranges:
 
 def check_row_ranges(
     kind: CommitKind,
-    base: Iterable[ManifestEntry],
+    base: Sequence[ManifestEntry],
     delta: Iterable[ManifestEntry],
     live: Iterable[ManifestEntry],
     next_row_ids: tuple[int, int],
 ) -> None:
     """Raise :class:`CommitConflictError` if files would have only a part of their rows in common.
+
+    Raises :class:`UnsupportedError` if the files before the commit have, so no attempt can commit.
 
     :param base: all live entries of the partitions that ``delta`` changes
     :param live: the same entries after ``delta``
@@ -58,8 +76,15 @@ def check_row_ranges(
     """
     before, after = next_row_ids
     live = list(live)
-    ranges = _Ranges.of(entry for entry in live if not is_blob_file(entry.file.file_name))
-    _check_live_ranges(ranges, after)
+    ranges = _Ranges.without_blobs(live)
+    if (names := ranges.find_partial_overlap()) is not None:
+        if (old := _Ranges.without_blobs(base).find_partial_overlap()) is not None:
+            raise build_shared_row_ids_error(*old)
+        raise CommitConflictError(
+            f"files {names[0]} and {names[1]} would have only a part of their rows in common: "
+            f"another commit updated or compacted the same rows. {_PLAN_AGAIN}"
+        )
+    _check_last_id(ranges, after)
     blobs = _Ranges.of(entry for entry in live if is_blob_file(entry.file.file_name))
     _check_blob_ranges(ranges, blobs)
     added = [
@@ -79,15 +104,8 @@ def check_row_ranges(
         _check_files_exist(existing, columns)
 
 
-def _check_live_ranges(ranges: _Ranges, next_row_id: int) -> None:
-    starts, ends = ranges.starts, ranges.ends
-    overlaps = (starts[1:] < ends[:-1]) & ((starts[1:] != starts[:-1]) | (ends[1:] != ends[:-1]))
-    for index in np.flatnonzero(overlaps)[:1].tolist():
-        one, other = (ranges.entries[n].file.file_name for n in (index, index + 1))
-        raise CommitConflictError(
-            f"files {one} and {other} would have only a part of their rows in common: another "
-            f"commit updated or compacted the same rows. {_PLAN_AGAIN}"
-        )
+def _check_last_id(ranges: _Ranges, next_row_id: int) -> None:
+    ends = ranges.ends
     if len(ends) and ends[-1] > next_row_id:
         name = ranges.entries[-1].file.file_name
         raise CommitConflictError(

@@ -6,20 +6,19 @@ See docs/format/tags-branches-consumers.md#overview-of-the-files.
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from paimon_orch.errors import (
-    CommitConflictError,
-    InputError,
-    NotFoundError,
-    UnsupportedError,
-)
+from paimon_orch.errors import CommitConflictError, InputError, NotFoundError, UnsupportedError
 from paimon_orch.format.argument_checks import check_text
 from paimon_orch.format.paths import MAIN_BRANCH, TablePaths
+from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.safe_text import format_names
 from paimon_orch.storage import FileInfo, FileIO
 from paimon_orch.storage.base import walk
 from paimon_orch.storage.concurrency import map_concurrently
 from paimon_orch.table.catalog_environment import CatalogBranches
+from paimon_orch.table.metadata.changelog_store import ChangelogStore
+from paimon_orch.table.metadata.metadata_io import read_json_to_copy
 from paimon_orch.table.metadata.name_lookup import check_path_component, resolve_name
 from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.metadata.snapshot_store import EARLIEST, LATEST, SnapshotStore
@@ -142,12 +141,14 @@ class Branches:
         newest = ids[-1]
         if tag is not None:
             snapshot, path = main.tag(tag), Tags(main).path(tag)
-            data, newest = self.io.read_bytes(path), snapshot.schema_id
+            data, newest = read_json_to_copy(self.io, path), snapshot.schema_id
             tagged[Tags(branch).path(tag)] = data
             tagged[branch.path(snapshot.id)] = extract_snapshot(data, path)
         copies = SchemaStore(self.io, paths)
         numbers = [number for number in ids if number <= newest]
-        contents = map_concurrently(self.io, self.io.read_bytes, map(schemas.path, numbers))
+        contents = map_concurrently(
+            self.io, partial(read_json_to_copy, self.io), map(schemas.path, numbers)
+        )
         return dict(zip(map(copies.path, numbers), contents, strict=True)) | tagged
 
     def _is_partially_created(self, paths: TablePaths, files: dict[str, bytes]) -> bool:
@@ -232,9 +233,8 @@ class Branches:
         # A catalog compares by itself; the Java server names a branch's snapshot in main's hint.
         latest_id = main.latest_id() if self.catalog is None else None
         first, first_schema = ids[0], branch.get(ids[0]).schema_id
-        sources = {
-            main_schemas.path(i): schemas.path(i) for i in schemas.ids() if i >= first_schema
-        }
+        # files of the branch may have older schemas than its snapshots, of which some have expired
+        sources = {main_schemas.path(i): schemas.path(i) for i in schemas.ids()}
         sources |= {Tags(main).path(tag): Tags(branch).path(tag) for tag in branch.tags()}
         sources |= {main.path(i): branch.path(i) for i in ids}
 
@@ -252,12 +252,22 @@ class Branches:
         replaced = select_replaced(map(main.path, later))
         snapshots = [number for number in later if main.path(number) in replaced]
         names = main.tags()
-        tagged = map_concurrently(self.io, main.tag, names)
+        tagged = list(map_concurrently(self.io, main.tag, names))
         later_tags = [t for t, each in zip(names, tagged, strict=True) if each.id >= first]
         replaced = select_replaced(map(Tags(main).path, later_tags))
         tags = [tag for tag in later_tags if Tags(main).path(tag) in replaced]
-        old_schemas = [main_schemas.path(i) for i in main_schemas.ids() if i >= first_schema]
-        replaced = select_replaced(old_schemas)
+        schema_ids = {main_schemas.path(i): i for i in main_schemas.ids()}
+        replaced = select_replaced(
+            path for path, i in schema_ids.items() if i >= first_schema or path in sources
+        )
+        if replaced:
+            lowest = min(schema_ids[path] for path in replaced)
+            kept = {
+                f"tag {tag!r}": each
+                for tag, each in zip(names, tagged, strict=True)
+                if each.id < first and Tags(main).path(tag) not in sources
+            }
+            self._check_kept_schemas(lowest, kept, first, name)
         return FastForwardPlan(
             branch=name,
             snapshots=ids,
@@ -267,10 +277,33 @@ class Branches:
             deleted_paths=[
                 *map(main.path, reversed(snapshots)),
                 *map(Tags(main).path, tags),
-                *(path for path in reversed(old_schemas) if path in replaced),
+                *(path for path in reversed(schema_ids) if path in replaced),
             ],
             sources=sources,
         )
+
+    def _check_kept_schemas(
+        self, schema_id: int, tagged: Mapping[str, Snapshot], first: int, branch: str
+    ) -> None:
+        """Refuse to replace a schema of main by which a snapshot before ``first`` is read."""
+        main = SnapshotStore(self.io, TablePaths(self.root))
+        changelogs, earliest = ChangelogStore(self.io, main.paths), main.earliest_id() or 0
+        ids = [i for i in main.ids() if i >= earliest]
+        kept = dict(tagged)
+        for kind, read, numbers in (
+            ("changelog", changelogs.get, changelogs.ids()),
+            ("snapshot", main.get, ids),
+        ):
+            for each in map_concurrently(self.io, read, [i for i in numbers if i < first]):
+                kept[f"{kind} {each.id}"] = each
+        harmed = [name for name, each in kept.items() if each.schema_id >= schema_id]
+        if harmed:
+            raise InputError(
+                f"{self.root}: the schemas of main and of branch {branch!r} differ from schema "
+                f"{schema_id} on, and main keeps {harmed[-1]}, which is older than the branch and "
+                "would be read by the schemas of the branch; expire or delete it first, or copy "
+                "the rows of the branch. Nothing was changed"
+            )
 
     def run_fast_forward(self, plan: FastForwardPlan) -> None:
         """Execute a planned fast-forward.
@@ -293,7 +326,7 @@ class Branches:
         for path in plan.deleted_paths:
             self.io.delete(path)
         for path, source in plan.sources.items():
-            data = self.io.read_bytes(source)
+            data = read_json_to_copy(self.io, source)
             if not self.io.create(path, data):
                 self.io.write(path, data)
         if (main.hint(EARLIEST) or 0) > plan.snapshots[0]:

@@ -12,12 +12,8 @@ from typing import cast
 
 import numpy as np
 
-from paimon_orch.errors import (
-    CorruptFileError,
-    MissingFileError,
-    PaimonError,
-    wrap_decode_errors,
-)
+from paimon_orch.decode_limits import check_decoded_bytes
+from paimon_orch.errors import CorruptFileError, MissingFileError, PaimonError, wrap_decode_errors
 from paimon_orch.format.arrays import Indices
 from paimon_orch.format.manifest.columnar_manifest import Manifest, open_manifest, read_entries_at
 from paimon_orch.format.manifest.index_manifest import (
@@ -28,13 +24,10 @@ from paimon_orch.format.manifest.index_manifest import (
 from paimon_orch.format.manifest.live_entries import DeletedFiles, iterate_live_rows
 from paimon_orch.format.manifest.live_files import LiveFiles, collect_live_files
 from paimon_orch.format.manifest.manifest_entry import ManifestEntry, encode_manifest
-from paimon_orch.format.manifest.manifest_format import (
-    MAGIC_BYTES,
-    ManifestEncoding,
-    find_format,
-)
+from paimon_orch.format.manifest.manifest_format import MAGIC_BYTES, ManifestEncoding, find_format
 from paimon_orch.format.manifest.manifest_list import (
     ManifestFileMeta,
+    check_distinct_manifests,
     decode_manifest_list,
     encode_manifest_list,
 )
@@ -62,6 +55,7 @@ PartitionSelector = Callable[[Sequence[bytes]], Collection[bytes]]
 EntrySelector = Callable[[Manifest, Indices], Indices]
 
 _SIZE_MARGIN = 1.03  # of estimated sizes, so that few manifests are encoded again
+_ENTRY_BYTES = 2_000  # of the objects of an entry
 _MAX_KEPT_BYTES = 4 << 20
 """The size of manifests that are kept so that they are not decoded twice."""
 _MAX_PENDING_BYTES = 32 << 20
@@ -120,7 +114,10 @@ class ManifestReader:
             ),
         )
         delta = self.read_delta_list(snapshot)
-        return [*read_base(), *delta]
+        metas = [*read_base(), *delta]
+        with wrap_decode_errors(self._path(snapshot.delta_manifest_list)):
+            check_distinct_manifests([meta.file_name for meta in metas])
+        return metas
 
     def read_lists_ahead(self, snapshots: Iterable[Snapshot]) -> None:
         """Read the manifest lists of snapshots that will be needed, if the reader keeps them."""
@@ -261,9 +258,17 @@ class ManifestReader:
     def open_all(self, metas: Iterable[ManifestFileMeta]) -> Iterator[Manifest]:
         """Yield the manifests as columns; reads some of the next ones at the same time.
 
-        Raises :class:`CorruptFileError` for wrong counts.
+        Raises :class:`CorruptFileError` for wrong counts, and for more entries than the memory that
+        is allowed for all manifests together.
         """
         metas = list(metas)
+        with wrap_decode_errors(self.paths.manifest_dir):
+            entries = sum(meta.num_added_files + meta.num_deleted_files for meta in metas)
+            check_decoded_bytes(
+                _ENTRY_BYTES * entries,
+                sum(meta.file_size for meta in metas),
+                f"{len(metas)} manifests have {entries} entries",
+            )
         for meta, (data, path) in zip(metas, self._read_all(metas), strict=True):
             yield _open_manifest(meta, data, path)
 

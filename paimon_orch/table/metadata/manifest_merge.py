@@ -6,11 +6,7 @@ See docs/format/manifest.md#manifest-merging.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from paimon_orch.format.manifest.live_entries import (
-    DeletedFiles,
-    iterate_live_rows,
-    merge_entries,
-)
+from paimon_orch.format.manifest.live_entries import DeletedFiles, iterate_live_rows, merge_entries
 from paimon_orch.format.manifest.manifest_entry import ManifestEntry
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.options import Options

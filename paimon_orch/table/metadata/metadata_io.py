@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from paimon_orch.errors import StorageError
+from paimon_orch.errors import StorageError, wrap_decode_errors
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.table_statistics import TableStatistics
+from paimon_orch.format.text import parse_json_object
 from paimon_orch.storage import FileIO
 from paimon_orch.storage.base import FileInfo
 
@@ -25,6 +26,18 @@ def read_metadata_file(io: FileIO, path: str) -> bytes:
     """Return the content of a file; raises ``FileNotFoundError``."""
     with wrap_read_errors(path):
         return io.read_bytes(path)
+
+
+def read_json_to_copy(io: FileIO, path: str) -> bytes:
+    """Return the content of a JSON file that will be written elsewhere.
+
+    A store may send only the beginning of a file. Raises :class:`CorruptFileError` unless the
+    content is complete, ``FileNotFoundError`` if there is no such file.
+    """
+    data = read_metadata_file(io, path)
+    with wrap_decode_errors(path):
+        parse_json_object(data)
+    return data
 
 
 def list_metadata_directory(io: FileIO, directory: str) -> list[FileInfo]:

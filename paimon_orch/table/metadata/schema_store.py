@@ -10,7 +10,7 @@ from functools import lru_cache
 from paimon_orch.errors import CorruptFileError, NotFoundError
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.storage import FileIO
+from paimon_orch.storage import FileInfo, FileIO
 from paimon_orch.storage.concurrency import map_concurrently
 from paimon_orch.table.metadata.metadata_cache import read_unchanging_file
 from paimon_orch.table.metadata.metadata_io import (
@@ -40,9 +40,10 @@ class SchemaStore(Mapping[int, TableSchema]):
         """Return the path of a schema file."""
         return f"{self.paths.schema_dir}/{SCHEMA_PREFIX}{schema_id}"
 
-    def ids(self) -> list[int]:
-        """List all schema ids, ascending."""
-        entries = list_metadata_directory(self.io, self.paths.schema_dir)
+    def ids(self, entries: Iterable[FileInfo] | None = None) -> list[int]:
+        """List all schema ids, ascending; ``entries`` is the folder if it was just listed."""
+        if entries is None:
+            entries = list_metadata_directory(self.io, self.paths.schema_dir)
         files = number_files(entries, SCHEMA_PREFIX)
         self._versions.clear()
         self._versions.update({number: info.version for number, info in files.items()})
@@ -87,9 +88,12 @@ class SchemaStore(Mapping[int, TableSchema]):
         ids = sorted(set(schema_ids))
         return dict(zip(ids, map_concurrently(self.io, self.get, ids), strict=True))
 
-    def latest(self) -> TableSchema:
-        """Read the schema with the greatest id; raises :class:`NotFoundError` if there is none."""
-        ids = self.ids()
+    def latest(self, entries: Iterable[FileInfo] | None = None) -> TableSchema:
+        """Read the schema with the greatest id; raises :class:`NotFoundError` if there is none.
+
+        ``entries`` is the folder if it was just listed.
+        """
+        ids = self.ids(entries)
         if not ids:
             raise NotFoundError(f"{self.paths.root} has no schema: it is not a Paimon table")
         return self.get(ids[-1])

@@ -4,7 +4,7 @@
 See docs/format/snapshot.md#hint-files.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -105,6 +105,24 @@ def describe_lost_snapshot(hint: int, newest: int) -> str:
         else "or delete LATEST if the table never had rows"
     )
     return f"is missing, but LATEST names snapshot {hint}; {existing}. Restore the file, {advice}"
+
+
+def hides_snapshots(hint: int, ids: Collection[int]) -> bool:
+    """Return whether readers take the snapshot of LATEST for the newest one, but it is not.
+
+    A slow writer may have created it after the one with its id had expired. See
+    docs/format/commit.md#late-creation.
+    """
+    return hint in ids and hint + 1 not in ids and hint < max(ids)
+
+
+def describe_hidden_snapshots(hint: int, newest: int) -> str:
+    """Describe a LATEST hint that hides later snapshots."""
+    return (
+        f"LATEST names snapshot {hint}, and there is no snapshot {hint + 1}, so readers do not see "
+        f"the later snapshots up to {newest}. A slow writer may have created snapshot {hint} after "
+        "the one with this id had expired; then no other snapshot has its rows: write them again"
+    )
 
 
 @dataclass(slots=True)
@@ -294,9 +312,9 @@ class SnapshotStore:
         """
         if self.catalog is not None:
             return self.latest()
-        if newest_id is not None and newest_id + 1 in found:
-            same = found.get(newest_id)
-            if same is not None and found[newest_id + 1] is None:
+        if newest_id is not None and newest_id + 1 in found and found[newest_id + 1] is None:
+            same = found.get(newest_id) or self.find(newest_id)
+            if same is not None:
                 return same
 
         def look_up(number: int) -> Snapshot | bytes | None:

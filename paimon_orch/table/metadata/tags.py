@@ -16,6 +16,7 @@ from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.text import encode_json, parse_json_object
 from paimon_orch.format.times import parse_duration
 from paimon_orch.storage.concurrency import map_concurrently
+from paimon_orch.table.metadata.metadata_io import read_json_to_copy
 from paimon_orch.table.metadata.name_lookup import check_path_component, resolve_name
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 from paimon_orch.table.metadata.time_travel import SnapshotSelector
@@ -108,7 +109,7 @@ class Tags:
         self.check()
         old = self.get(name)
         io, path = self.snapshots.io, self.path(name)
-        previous = io.read_bytes(path)
+        previous = read_json_to_copy(io, path)
         snapshot, data = self._build_content(snapshot_id, time_retained)
         if unknown := self._find_unknown_keys(old):
             data = _encode_tag({**unknown, **_parse_json_object(data, path)})
@@ -131,7 +132,7 @@ class Tags:
         self.check()
         self.get(name)
         io, path = self.snapshots.io, self._get_new_path(to)
-        data = io.read_bytes(self.path(name))
+        data = read_json_to_copy(io, self.path(name))
         # An interrupted rename has written a file with equal content.
         if name == to or not (io.create(path, data) or io.read_bytes(path) == data):
             raise InputError(f"{self.snapshots.paths.root} already has a tag {to!r}")
@@ -190,7 +191,7 @@ class Tags:
         store = self.snapshots
         snapshot, other_tag = self._find_snapshot(snapshot_id)
         if other_tag is None:
-            data = store.io.read_bytes(store.path(snapshot.id))
+            data = read_json_to_copy(store.io, store.path(snapshot.id))
         else:
             data = extract_snapshot(store.io.read_bytes(self.path(other_tag)), self.path(other_tag))
         if time_retained is None:

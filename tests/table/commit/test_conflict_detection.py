@@ -179,3 +179,14 @@ def test_a_bucket_that_changed_above_level_0_is_refused(
 ) -> None:
     with pytest.raises(CommitConflictError, match="bucket 0 was compacted by another commit"):
         check_bucket_guards([GUARD], base, index)
+
+
+def test_only_a_compaction_must_keep_the_order_of_files_of_level_0() -> None:
+    remaining, compacted = entry("a"), entry("b")
+    changes = [replace(compacted, kind=FileKind.DELETE), entry("c", level=5)]
+
+    message = conflict([remaining, compacted], changes)
+
+    assert "file a was added to level 0 since this compaction was planned" in message
+    assert conflict([remaining, compacted], changes, CommitKind.OVERWRITE) == ""
+    assert conflict([compacted, entry("d")], changes) == ""

@@ -7,15 +7,12 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from support.damage import edit_files
 from support.golden import GOLDEN
 from support.tables import new_table, rows_of, small_batches, table_of
 
 from paimon_orch import Catalog
-from paimon_orch.errors import (
-    CommitConflictError,
-    InputError,
-    NotFoundError,
-)
+from paimon_orch.errors import CommitConflictError, InputError, NotFoundError, UnsupportedError
 from paimon_orch.files.data_file_reader import BucketFile
 from paimon_orch.files.row_tracking import ROW_ID, ROW_SEQUENCE_NUMBER, row_tracking_fields
 from paimon_orch.files.stats.file_stats import FileStats
@@ -30,7 +27,10 @@ from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction import compact
+from paimon_orch.steps.inspection.check_table import check
+from paimon_orch.steps.row_level.update import update
 from paimon_orch.table.commit.commit_changes import CommitChanges
+from paimon_orch.table.commit.row_id_assignment import check_row_ids
 from paimon_orch.table.filter.bind import bind_filter
 from paimon_orch.table.table import Table
 
@@ -205,6 +205,48 @@ def test_row_ids_that_are_used_or_were_never_assigned_are_refused(table: Table) 
     with pytest.raises(CommitConflictError, match="assigned only ids below 3"):
         table.stores.new_commit(StepKind.WRITE_ROWS).commit(claim(3))
     assert table.stores.snapshots.latest_id() == 2
+
+
+def share_row_ids(root: Path, *, data_evolution: bool) -> Table:
+    """Return a table in which another program gave the ids 0 and 1 to rows of two partitions."""
+    options = {"row_tracking__enabled": "true", "data_evolution__enabled": str(data_evolution)}
+    table = new_table(
+        root, "k BIGINT, v STRING", key=(), partition_by=["k"], bucket="-1", **options
+    )
+    for k, count in ((1, 3), (2, 2)):
+        table.append(table_of("k v", [(k, "a")] * count))
+    edit_files(table, 2, first_row_id=0)
+    return table
+
+
+@pytest.mark.parametrize("data_evolution", [False, True])
+def test_rows_of_two_partitions_with_the_same_ids_are_damage(
+    tmp_path: Path, *, data_evolution: bool
+) -> None:
+    [finding] = check(share_row_ids(tmp_path, data_evolution=data_evolution)).findings
+
+    assert finding.rule == "row-ids"
+    assert finding.text.endswith("have the same row ids")
+
+
+def test_an_update_of_rows_that_share_ids_is_refused_and_not_tried_again(tmp_path: Path) -> None:
+    table = share_row_ids(tmp_path, data_evolution=True)
+    before = rows_of(table)
+
+    with pytest.raises(UnsupportedError, match="different rows with the same ids"):
+        update(table, {"v": "'b'"})
+
+    assert rows_of(table) == before
+
+
+def test_a_commit_beside_files_that_share_row_ids_is_refused(tmp_path: Path) -> None:
+    table = share_row_ids(tmp_path, data_evolution=False)
+    state = table.load()
+    assert state.snapshot is not None
+    live = state.manifests.read_live_entries(state.snapshot)
+
+    with pytest.raises(UnsupportedError, match="different rows with the same ids"):
+        check_row_ids(state.schema, live, live, next_row_id=5)
 
 
 def test_the_golden_table_has_the_row_ids_of_its_writer() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from support.golden import GOLDEN, copy_warehouse
-from support.tables import assert_healthy, new_table, rows_of, stored_files, table_of
+from support.tables import assert_healthy, catalog_of, new_table, rows_of, stored_files, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.errors import (
@@ -22,6 +22,7 @@ from paimon_orch.errors import (
 )
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
 from paimon_orch.steps.inspection.check_table import check
+from paimon_orch.steps.maintenance.rollback_as_latest import rollback_as_latest
 from paimon_orch.storage import FileInfo, LocalFileIO
 from paimon_orch.table.schema_change.schema_changes import AddColumn, SetOption
 from paimon_orch.table.table import Table
@@ -175,6 +176,51 @@ def test_a_fast_forward_deletes_only_files_that_differ(
     table.branches.fast_forward("dev")
 
     assert deleted == ["LATEST", "snapshot-3", "LATEST"]
+
+
+def test_a_fast_forward_copies_the_schemas_of_all_files_of_the_branch(table: Table) -> None:
+    """The branch has files of an older schema than its snapshots, which main has changed."""
+    catalog = catalog_of(table)
+    table.branches.create("dev", "base")
+    dev = branch(table, "dev")
+    for name in "xyz":
+        catalog.alter_table(dev.identifier, [AddColumn(column=name, type="STRING")])
+        dev.upsert(table_of(f"k v {name}", [(ord(name), "dev", name)]))
+    dev.tags.delete("base")
+    expire_snapshots(dev, retain_max=1, retain_min=1)
+    expected = rows_of(dev)
+    catalog.alter_table("db.t", [AddColumn(column="other", type="STRING")])
+    table.upsert(table_of("k v other", [(1, "main", "m")]))
+    table.tags.delete("base")
+
+    with pytest.raises(InputError, match="differ from schema 1 on, and main keeps snapshot 4"):
+        table.branches.fast_forward("dev")
+    assert rows_of(table) == [(1, "main", "m")]
+
+    table.upsert(table_of("k v other", [(1, "main", "m")]))
+    expire_snapshots(table, retain_max=1, retain_min=1)
+    table.branches.fast_forward("dev")
+
+    assert rows_of(table) == expected
+
+
+def test_a_fast_forward_that_would_change_the_columns_of_an_older_snapshot_is_refused(
+    table: Table,
+) -> None:
+    catalog = catalog_of(table)
+    catalog.alter_table("db.t", [AddColumn(column="n", type="INT")])
+    table.upsert(table_of("k v n", [(2, "b", 5)]))
+    rows, number = rows_of(table), table.history()[0].id
+    target = rollback_as_latest(table, 1).snapshot
+    table.tags.create("start", target.id)
+    table.branches.create("dev", "start")
+    catalog.alter_table("db.t$branch_dev", [AddColumn(column="other", type="STRING")])
+    branch(table, "dev").upsert(table_of("k v other", [(3, "c", "o")]))
+
+    with pytest.raises(InputError, match=f"main keeps snapshot {number}, which is older"):
+        table.branches.fast_forward("dev")
+
+    assert rows_of(table, snapshot_id=number) == rows
 
 
 def test_a_fast_forward_to_a_branch_without_snapshots_is_refused(table: Table) -> None:

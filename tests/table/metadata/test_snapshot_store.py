@@ -9,12 +9,7 @@ import pytest
 from support.histories import CountingFileIO
 from support.tables import new_table, rows_of, table_of
 
-from paimon_orch.errors import (
-    CorruptFileError,
-    MissingFileError,
-    NotFoundError,
-    UnsupportedError,
-)
+from paimon_orch.errors import CorruptFileError, MissingFileError, NotFoundError, UnsupportedError
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 from paimon_orch.table.metadata.time_travel import find_at_time
 from paimon_orch.table.table import Table
