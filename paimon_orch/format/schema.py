@@ -3,6 +3,7 @@
 See docs/format/schema.md.
 """
 
+from collections import Counter
 from collections.abc import Iterable, KeysView, Mapping, Sequence
 from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
@@ -25,7 +26,9 @@ from paimon_orch.format.options.core_options import (
     BUCKET_KEY,
     CLUSTERING_INCREMENTAL,
     DATA_EVOLUTION_ENABLED,
+    DELETION_VECTORS_MERGE_ON_READ,
     PRIMARY_KEY_NULLABLE,
+    RECORD_LEVEL_TIME_FIELD,
     ROW_TRACKING_ENABLED,
     SEQUENCE_FIELD,
 )
@@ -44,9 +47,11 @@ from paimon_orch.format.types.data_types import (
     MultisetType,
     RowType,
     TypeRoot,
+    check_distinct_fields,
     field_from_json,
     field_to_json,
     is_blob,
+    list_child_types,
     parse_field_id,
     type_to_sql,
 )
@@ -64,6 +69,7 @@ _KNOWN_KEYS = frozenset(
         *("options", "comment", "timeMillis"),
     )
 )
+_EXPIRATION_TIMES = (TypeRoot.INT, TypeRoot.BIGINT, TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
 _RESERVED_NAMES = {"_SEQUENCE_NUMBER", "_VALUE_KIND", "_LEVEL", "_ROW_ID", "rowkind"}
 
 
@@ -90,6 +96,18 @@ class TableSchema:
             f"TableSchema(id={self.id}, fields={self.fields!r}, primary_keys={self.primary_keys!r}, "
             f"partition_keys={self.partition_keys!r}, options={hide_secrets(self.options)!r}, "
             f"comment={self.comment!r})"
+        )
+
+    @classmethod
+    def of_columns(cls, fields: Iterable[Field]) -> "TableSchema":
+        """Return a schema to bind filters, orders and expressions to, without keys and options."""
+        return cls(
+            id=0,
+            fields=tuple(fields),
+            highest_field_id=0,
+            partition_keys=(),
+            primary_keys=(),
+            options={},
         )
 
     @property
@@ -134,6 +152,11 @@ class TableSchema:
         return [name for name in self.primary_keys if name not in self.partition_keys]
 
     @property
+    def value_names(self) -> list[str]:
+        """Return the columns that are merged: all except the key."""
+        return [name for name in self.names if name not in self.primary_keys]
+
+    @property
     def system_fields(self) -> tuple[Field, ...]:
         """Return the columns of data files that order and delete the rows of a key."""
         return (SEQUENCE_NUMBER, VALUE_KIND) if self.primary_keys else ()
@@ -144,21 +167,38 @@ class TableSchema:
         return self.select(self.trimmed_primary_keys)
 
     def order_fields(self, level: int) -> list[Field]:
-        """Return the sort columns of files of a level; their key bounds have these columns."""
+        """Return the sort columns of files of a level; their key bounds have these columns.
+
+        Raises :class:`InputError` if stored options name none.
+        """
         options = self.typed_options
         if level and options.is_pk_clustering_override:
+            if not options.clustering_columns:
+                raise InputError("'pk-clustering-override' = true needs 'clustering.columns'")
             return self.select(options.clustering_columns)
         return self.key_fields
 
     @property
+    def is_clustered(self) -> bool:
+        """Return whether compactions sort the rows of an append table."""
+        return not self.primary_keys and self.typed_options.get(CLUSTERING_INCREMENTAL)
+
+    @property
     def has_levels(self) -> bool:
         """Return whether compactions move rows to levels: by key, or sorted by other columns."""
-        return bool(self.primary_keys) or self.typed_options.get(CLUSTERING_INCREMENTAL)
+        return bool(self.primary_keys) or self.is_clustered
 
     @property
     def has_runs_sorted_by_key(self) -> bool:
         """Return whether rows of a key are merged, and files of all levels are sorted by key."""
         return bool(self.primary_keys) and not self.typed_options.is_pk_clustering_override
+
+    @property
+    def has_unmerged_levels(self) -> bool:
+        """Return whether readers do not merge the rows of a key above level 0."""
+        options = self.typed_options
+        is_unmerged = options.has_deletion_vectors or options.is_pk_clustering_override
+        return bool(self.primary_keys) and is_unmerged
 
     @property
     def top_level(self) -> int:
@@ -240,7 +280,16 @@ class TableSchema:
 
         See docs/format/merge-tree-reads.md#visibility-of-level-0.
         """
-        return bool(self.primary_keys) and self.typed_options.should_skip_level0
+        options = self.typed_options
+        merges = options.has_deletion_vectors and options.get(DELETION_VECTORS_MERGE_ON_READ)
+        return self.shows_compacted_rows and not merges
+
+    @property
+    def shows_compacted_rows(self) -> bool:
+        """Return whether batch readers see level 0 only on request."""
+        options = self.typed_options
+        is_unmerged = options.has_deletion_vectors or options.merge_engine == "first-row"
+        return bool(self.primary_keys) and is_unmerged
 
     @property
     def target_file_size(self) -> int:
@@ -327,7 +376,9 @@ def _parse_fields(value: dict[str, Any], path: str) -> tuple[Field, ...]:
     fields = value["fields"]
     if not isinstance(fields, list):
         raise ValueError(f"fields must be a JSON list, got {fields!r}")  # noqa: TRY004 - damage
-    return tuple(_parse_field(field, path) for field in fields)
+    parsed = tuple(_parse_field(field, path) for field in fields)
+    check_distinct_fields(parsed)
+    return parsed
 
 
 def _parse_field(value: Any, path: str) -> Field:
@@ -424,10 +475,22 @@ def _check_column_names(names: Sequence[str]) -> None:
             raise InputError(f"column name {name!r} is reserved by the format; choose another")
 
 
+def _check_nested_names(column: str, data_type: DataType) -> None:
+    """Refuse a ROW that names a field twice: its schema file could not be read again."""
+    if isinstance(data_type, RowType):
+        counts = Counter(field.name for field in data_type.fields)
+        if twice := [name for name, count in counts.items() if count > 1]:
+            raise InputError(f"column {column!r} has a ROW that declares field {twice[0]!r} twice")
+    for child in list_child_types(data_type):
+        _check_nested_names(column, child)
+
+
 def validate_schema(schema: TableSchema) -> None:
     """Raise :class:`InputError` for violations of docs/format/schema.md#validation."""
     names = schema.names
     _check_column_names(names)
+    for field in schema.fields:
+        _check_nested_names(field.name, field.type)
     for kind, keys in (("primary key", schema.primary_keys), ("partition", schema.partition_keys)):
         for name in keys:
             if name not in names:
@@ -445,7 +508,8 @@ def validate_schema(schema: TableSchema) -> None:
         )
     check_options(schema.options, names, schema.primary_keys)
     _validate_blobs(schema)
-    _validate_sequence_fields(schema)
+    check_sequence_fields(schema)
+    check_time_field(schema)
     for spec in parse_index_specs(schema.options):
         spec.value_type(schema.fields)
     _validate_bucket(schema)
@@ -454,13 +518,31 @@ def validate_schema(schema: TableSchema) -> None:
     )
 
 
-def _validate_sequence_fields(schema: TableSchema) -> None:
+def check_sequence_fields(schema: TableSchema) -> None:
+    """Raise :class:`InputError` if ``sequence.field`` names what cannot order rows."""
     for name in schema.typed_options.get(SEQUENCE_FIELD):
+        if name not in schema.names:
+            raise InputError(f"'sequence.field' names {name!r}, which is not a column of the table")
         kind = schema.field(name).type
         if not isinstance(kind, AtomicType) or is_blob(kind):
             raise InputError(
                 f"'sequence.field' names {name!r} of type {type_to_sql(kind)}, which has no order"
             )
+
+
+def check_time_field(schema: TableSchema) -> None:
+    """Raise :class:`InputError` if ``record-level.time-field`` names what cannot hold a time."""
+    name = schema.typed_options.get(RECORD_LEVEL_TIME_FIELD)
+    if name and not is_expiration_time(schema.field(name).type):
+        raise InputError(
+            f"'record-level.time-field' names {name!r} of type "
+            f"{type_to_sql(schema.field(name).type)}, which must be INT, BIGINT or TIMESTAMP"
+        )
+
+
+def is_expiration_time(kind: DataType) -> bool:
+    """Return whether rows can expire by a column of a type."""
+    return isinstance(kind, AtomicType) and kind.name in _EXPIRATION_TIMES
 
 
 def _validate_blobs(schema: TableSchema) -> None:

@@ -32,7 +32,7 @@ _INTEGER = re.compile(r"([+-]?)(\d*)(?:\.\d*)?", re.ASCII)
 _DECIMAL = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _FLOAT = re.compile(rf"({_DECIMAL.pattern})[dDfF]?|[+-]?(?:NaN|Infinity)", re.ASCII)
 _DATE = re.compile(r"\s*(\d{1,4})(?:-(\d{1,2}))?(?:-(\d{1,2}))?(?:\s.*)?", re.ASCII)
-_TIME = re.compile(r"\s*(\d{1,2})(?::(\d{1,2}))?(?::(\d{1,2})(?:\.(\d{1,9}))?)?\s*", re.ASCII)
+_TIME = re.compile(r"\s*(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9}))?)?)?\s*", re.ASCII)
 _TIMESTAMP = re.compile(
     r"(\d{4})-(\d{1,2})-(\d{1,2})(?: (\d{1,2}):(\d{1,2}):(\d{1,2})(?:\.(\d{1,9}))?)?", re.ASCII
 )

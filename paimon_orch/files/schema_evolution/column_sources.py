@@ -48,7 +48,6 @@ def find_column_sources(
     names: Collection[str],
     *,
     constants: Mapping[str, object],
-    primary_keys: Collection[str],
 ) -> list[ColumnSource]:
     """Return the source of each field; columns that the file does not have are null.
 
@@ -66,6 +65,6 @@ def find_column_sources(
         else:
             # Java Paimon 0.9 may write null instead of the key into the value columns
             key = KEY_PREFIX + source.name
-            name = key if key in names and field.name in primary_keys else source.name
+            name = key if key in names else source.name
             columns.append(ColumnSource(field, name, source.type))
     return columns

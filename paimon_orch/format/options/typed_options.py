@@ -11,7 +11,6 @@ from paimon_orch.format.options.core_options import (
     CLUSTERING_COLUMNS,
     DELETION_VECTORS_BITMAP64,
     DELETION_VECTORS_ENABLED,
-    DELETION_VECTORS_MERGE_ON_READ,
     FILE_COMPRESSION,
     FILE_COMPRESSION_PER_LEVEL,
     FILE_COMPRESSION_ZSTD_LEVEL,
@@ -143,20 +142,6 @@ class Options:
     def has_snapshot_ordering(self) -> bool:
         """Return whether rows of later snapshots win, regardless of sequence numbers."""
         return self.get(SEQUENCE_SNAPSHOT_ORDERING)
-
-    @property
-    def should_skip_level0(self) -> bool:
-        """Return whether batch readers skip level 0.
-
-        See docs/format/merge-tree-reads.md#visibility-of-level-0.
-        """
-        merges = self.has_deletion_vectors and self.get(DELETION_VECTORS_MERGE_ON_READ)
-        return self.shows_compacted_rows and not merges
-
-    @property
-    def shows_compacted_rows(self) -> bool:
-        """Return whether batch readers see level 0 only on request."""
-        return self.has_deletion_vectors or self.merge_engine == "first-row"
 
     @property
     def compaction_trigger(self) -> int:

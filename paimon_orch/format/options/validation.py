@@ -59,11 +59,20 @@ _NEVER_STORED = {
 # the values of these options are lists of columns
 _COLUMN_LISTS = re.compile(
     r"bucket-key|changelog-producer\.row-deduplicate-ignore-fields|sequence\.field|rowkind\.field"
-    r"|record-level\.time-field|clustering\.columns|pk-[a-z-]+\.index\.columns"
-    r"|file-index\.[^.]+\.columns|fields\..+\.sequence-group"
+    r"|record-level\.time-field|clustering\.columns|sink\.clustering\.by-columns|upsert-key"
+    r"|pk-[a-z-]+\.index\.columns|file-index\.[^.]+\.columns|fields\..+\.sequence-group"
+    r"|vector-field|blob-(descriptor-|view-)?field"
 )
 # the keys of these options contain columns
 _COLUMN_KEYS = re.compile(r"(fields\.)(.+)(\.[^.]+)|(file-index\.[^.]+\.)(.+)(\.[^.]+)")
+# options that follow a renamed column; Java Paimon leaves the old name in those of the first line
+_RENAMED = re.compile(
+    r"changelog-producer\.row-deduplicate-ignore-fields|clustering\.columns|sink\.clustering\.by-columns"
+    r"|bucket-key|sequence\.field|fields\..+\.(aggregate-function|ignore-retract|distinct"
+    r"|list-agg-delimiter|sequence-group|nested-key)"
+)
+# options that lose a dropped column
+_SHORTENED = re.compile(r"vector-field|blob-(descriptor-|view-)?field")
 
 
 def check_storable(keys: Iterable[str]) -> None:
@@ -165,10 +174,10 @@ def _check_incremental_clustering(options: Options, primary_keys: Sequence[str])
 def _check_columns(values: Mapping[str, str], names: Collection[str]) -> None:
     for key in values:
         for name in parse_option_columns(key, values[key]):
-            if name not in names and not key.startswith("rowkind"):
+            if name not in names:
                 raise InputError(
                     f"option {key!r} = {values[key]!r} names the column {name!r}, which the table "
-                    "does not have; change the option first"
+                    "does not have; change the option first, or in the same ALTER"
                 )
 
 
@@ -196,21 +205,32 @@ def split_names(text: str) -> list[str]:
 
 
 def rename_option_columns(values: Mapping[str, str], old: str, new: str) -> dict[str, str]:
-    """Return options with a column renamed in keys and values."""
+    """Return options with a column renamed in the keys and values where Java Paimon renames it."""
 
     def replace_column(text: str) -> str:
-        heads = [name.partition("[") for name in split_names(text)]
-        if old not in (head for head, _, _ in heads):
-            return text
-        return ",".join(
-            (new if head == old else head) + separator + tail for head, separator, tail in heads
-        )
+        names = split_names(text)
+        return ",".join(new if name == old else name for name in names) if old in names else text
 
     result = {}
     for key, value in values.items():
+        if not _RENAMED.fullmatch(key):
+            result[key] = value
+            continue
         match = _parse_column_key(key)
         renamed = key if match is None else match[0] + replace_column(match[1]) + match[2]
         result[renamed] = replace_column(value) if _COLUMN_LISTS.fullmatch(key) else value
+    return result
+
+
+def drop_option_column(values: Mapping[str, str], name: str) -> dict[str, str]:
+    """Return options without a dropped column in the lists from which Java Paimon removes it."""
+    result = dict(values)
+    for key, value in values.items():
+        names = split_names(value) if _SHORTENED.fullmatch(key) else []
+        if name in names:
+            del result[key]
+            if len(names) > 1:
+                result[key] = ",".join(each for each in names if each != name)
     return result
 
 

@@ -3,13 +3,14 @@
 See docs/format/schema-evolution.md#casts.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from paimon_orch.format.types.data_types import (
     MAX_LENGTH,
     ArrayType,
     AtomicType,
     DataType,
+    Field,
     MapType,
     RowType,
     TypeRoot,
@@ -83,6 +84,24 @@ def can_cast(old: DataType, new: DataType, *, explicit: bool = True) -> bool:
         or old.name in _IMPLICIT.get(new.name, ())
         or (explicit and old.name in _EXPLICIT.get(new.name, ()))
     )
+
+
+def find_unreadable_field(old: Sequence[Field], new: Sequence[Field]) -> tuple[Field, Field] | None:
+    """Return the first field whose values cannot be cast, as it was and as it is, or None."""
+    fields = {field.id: field for field in new}
+    pairs = ((field, fields[field.id]) for field in old if field.id in fields)
+    return next((pair for pair in pairs if not _is_readable(pair[0].type, pair[1].type)), None)
+
+
+def _is_readable(old: DataType, new: DataType) -> bool:
+    match old, new:
+        case RowType(), RowType():
+            return find_unreadable_field(old.fields, new.fields) is None
+        case ArrayType(), ArrayType():
+            return _is_readable(old.element, new.element)
+        case MapType(), MapType():
+            return _is_readable(old.value, new.value)
+    return can_cast(old, new)
 
 
 _DIGITS: Mapping[str, int] = {

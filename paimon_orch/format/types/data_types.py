@@ -175,6 +175,13 @@ def list_nested_fields(data_type: DataType) -> list[Field]:
     return [x for child in list_child_types(data_type) for x in list_nested_fields(child)]
 
 
+def iterate_fields(fields: Iterable[Field]) -> Iterator[Field]:
+    """Yield columns and, at any depth, the fields of ROWs."""
+    for column in fields:
+        yield column
+        yield from iterate_fields(list_nested_fields(column.type))
+
+
 def _refuse_nested_blobs(data_type: DataType, children: Iterable[DataType]) -> None:
     if any(map(is_blob, children)):
         raise UnsupportedError(f"columns of type {type_to_sql(data_type)} are not supported")
@@ -430,9 +437,9 @@ def type_from_json(value: Any) -> DataType:
     if text.startswith("ROW"):
         if not isinstance(value["fields"], list):
             raise InputError(f"the fields of type {value!r} are not a list")
-        return RowType(
-            nullable, tuple(map(field_from_json, value["fields"])), additional=additional
-        )
+        fields = tuple(map(field_from_json, value["fields"]))
+        check_distinct_fields(fields)
+        return RowType(nullable, fields, additional=additional)
     raise UnsupportedError(f"columns of type {value['type']!r} are not supported")
 
 
@@ -474,6 +481,19 @@ def field_from_json(value: Any) -> Field:
         default_value=value.get("defaultValue"),
         additional={key: item for key, item in value.items() if key not in _FIELD_KEYS},
     )
+
+
+def check_distinct_fields(fields: Iterable[Field]) -> None:
+    """Raise ``ValueError`` if two fields of a row have an id or a name in common.
+
+    Values are found by both, so one field would have the values of the other.
+    """
+    ids, names = set[int](), set[str]()
+    for column in fields:
+        if column.id in ids or column.name in names:
+            raise ValueError(f"another field has the id {column.id} or the name {column.name!r}")
+        ids.add(column.id)
+        names.add(column.name)
 
 
 def parse_field_id(value: object, name: str) -> int:

@@ -6,7 +6,7 @@ See docs/format/schema.md#schema-changes.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from paimon_orch.errors import CommitConflictError, InputError, NotFoundError
+from paimon_orch.errors import CommitConflictError, InputError, NotFoundError, PaimonError
 from paimon_orch.files.default_values import parse_default
 from paimon_orch.format.bucket.bucket_function import build_bucket_key_signature
 from paimon_orch.format.options.core_options import (
@@ -16,10 +16,10 @@ from paimon_orch.format.options.core_options import (
     BUCKET_KEY,
     DISABLE_EXPLICIT_TYPE_CASTING,
 )
-from paimon_orch.format.options.secret_options import show_option
 from paimon_orch.format.options.validation import (
     check_option_change,
     check_storable,
+    drop_option_column,
     parse_option_columns,
     rename_option_columns,
 )
@@ -32,6 +32,8 @@ from paimon_orch.format.types.data_types import (
     Field,
     MapType,
     RowType,
+    is_blob,
+    iterate_fields,
     parse_type,
     type_to_sql,
 )
@@ -96,14 +98,35 @@ def apply_schema_changes(
     time_millis: int,
 ) -> TableSchema:
     """Return the next version of a schema, with all changes applied in order."""
-    changed = schema
+    # highestFieldId of pypaimon before 2 leaves out the fields of nested rows
+    ids = (field.id for field in iterate_fields(schema.fields))
+    highest = max(schema.highest_field_id, max(ids, default=0))
+    changed = replace(schema, highest_field_id=highest)
     for change in changes:
         changed = _apply_change(changed, change, has_snapshots=has_snapshots)
     validate_schema(changed)
+    _check_can_use(schema, changed)
     for field in changed.fields:
         if field.default_value is not None and field not in schema.fields:
             parse_default(field)
     return replace(changed, id=schema.id + 1, time_millis=time_millis)
+
+
+def _check_can_use(schema: TableSchema, changed: TableSchema) -> None:
+    """Refuse changes after which rows cannot be merged, as with 'sum' of text, or written.
+
+    Java Paimon makes some of them, and then refuses to read or write the table. A schema that is
+    invalid already, or has functions of a newer release, can still be changed.
+    """
+    from paimon_orch.files.file_format import check_file_formats
+    from paimon_orch.merge.engine.merge_engine import check_merge_engine
+
+    for check in (check_merge_engine, check_file_formats):
+        try:
+            check(schema)
+        except PaimonError:
+            continue
+        check(changed)
 
 
 def _apply_change(schema: TableSchema, change: SchemaChange, *, has_snapshots: bool) -> TableSchema:
@@ -252,11 +275,8 @@ def _drop_column(schema: TableSchema, column: ColumnPath) -> TableSchema:
     path = _parse_column_path(column)
     if len(path) == 1:
         _check_not_key(schema, path[0], "be dropped", partition_only=False)
-        for key, value in schema.options.items():
-            if path[0] in parse_option_columns(key, value):
-                raise InputError(
-                    f"column {path[0]!r} cannot be dropped: option {show_option(key, value)} refers to it"
-                )
+        _check_not_indexed(schema, path[0], "be dropped")
+        schema = replace(schema, options=drop_option_column(schema.options, path[0]))
 
     def drop(fields: SiblingFields) -> SiblingFields:
         dropped = _find_field(fields, path)
@@ -289,13 +309,13 @@ def _check_not_indexed(schema: TableSchema, name: str, change: str) -> None:
 
 def _rename_column(schema: TableSchema, column: ColumnPath, to: str) -> TableSchema:
     path = _parse_column_path(column)
-    if path[-1] == to:
-        return schema
     new_path = (*path[:-1], *_parse_column_path(to))
 
     def rename(fields: SiblingFields) -> SiblingFields:
         target = _find_field(fields, path)
         _check_name_is_free(fields, new_path)
+        if is_blob(target.type):
+            raise InputError(f"BLOB column {_format_path(path)!r} cannot be renamed")
         return tuple(replace(field, name=to) if field is target else field for field in fields)
 
     changed = _edit_siblings(schema, path, rename)

@@ -9,6 +9,7 @@ See docs/format/global-index-files.md#use-on-read.
 from collections.abc import Iterable
 
 from paimon_orch.errors import InputError
+from paimon_orch.format.manifest.index_source import covers_data_files
 from paimon_orch.table.schema_change.schema_changes import (
     DropColumn,
     RenameColumn,
@@ -33,14 +34,11 @@ def check_no_index_of_changed_columns(table: Table, changes: Iterable[SchemaChan
                 ids[change.to] = ids.pop(name)
         elif name in ids:
             changed[ids[name]] = name
-    if not changed or schema.primary_keys:
+    if not changed:
         return
     for entry in stores.manifests.read_index_entries(stores.get_snapshot()):
         index = entry.global_index
-        ids_of_index = (
-            () if index is None else (index.index_field_id, *(index.extra_field_ids or ()))
-        )
-        for field_id in ids_of_index:
+        for field_id in () if index is None or covers_data_files(entry) else index.field_ids:
             if field_id in changed:
                 raise InputError(
                     f"column {changed[field_id]!r} of {table.identifier} has a {entry.index_type} "

@@ -21,10 +21,17 @@ import pytest
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.files.schema_evolution.cast import cast
 from paimon_orch.format.types.arrow import to_arrow_type
-from paimon_orch.format.types.data_types import AtomicType, parse_type
+from paimon_orch.format.types.data_types import AtomicType, TypeRoot, parse_type
 
 VECTORS = json.loads(Path(__file__).with_name("cast_vectors.json").read_text(encoding="utf-8"))
 PER_SECOND = {"ms": 10**3, "us": 10**6, "ns": 10**9}
+
+
+def test_a_fraction_needs_seconds_in_text_that_becomes_a_time() -> None:
+    with pytest.raises(InputError, match=r"'10:30\.5' is not a TIME"):
+        cast(
+            pa.array(["10:30.5"]), parse_type("STRING"), AtomicType(name=TypeRoot.TIME, params=(3,))
+        )
 
 
 def build_column(values: list[Any], data_type: AtomicType) -> pa.Array:

@@ -118,6 +118,7 @@ REFUSED: list[tuple[dict[str, str], str]] = [
     ),
     ({"record-level.expire-time": "1 h"}, "needs 'record-level.time-field'"),
     ({"record-level.expire-time": "1 h", "record-level.time-field": "f"}, "must be INT, BIGINT"),
+    ({"record-level.time-field": "f"}, "names 'f' of type STRING, which must be INT, BIGINT"),
     ({"record-level.time-field": "missing"}, "names the column 'missing'"),
     ({"pk-clustering-override": "true"}, "needs 'clustering.columns'"),
     (

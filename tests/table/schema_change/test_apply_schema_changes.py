@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,13 @@ from support.tables import get_file_system, new_table, rows_of, table_of
 from paimon_orch import Catalog
 from paimon_orch.errors import InputError, NotFoundError, PaimonError
 from paimon_orch.format.schema import TableSchema, build_table_schema
-from paimon_orch.format.types.data_types import parse_columns, parse_type, type_to_sql
+from paimon_orch.format.types.data_types import (
+    RowType,
+    list_nested_fields,
+    parse_columns,
+    parse_type,
+    type_to_sql,
+)
 from paimon_orch.storage import FileIO, LocalFileIO
 from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.schema_change.apply_schema_changes import apply_schema_changes
@@ -109,6 +116,21 @@ def test_old_values_are_read_in_the_new_type_of_a_column(table: Table) -> None:
     assert [str(row[2]) for row in rows_of(changed)] == ["10.00", "None"]
 
 
+def test_a_type_that_values_of_older_files_cannot_be_cast_to_is_refused(tmp_path: Path) -> None:
+    table = new_table(tmp_path, "k BIGINT, v BOOLEAN, r ROW<x BOOLEAN>")
+    rows = table_of("k v r", [(1, True, {"x": True})])
+    table.upsert(rows)
+    table = alter(table, UpdateType("v", "STRING"), UpdateType(("r", "x"), "STRING"))
+
+    for column, name in (("v", "v"), (("r", "x"), "r")):
+        with pytest.raises(InputError, match=f"files of schema 0 have column '{name}' as"):
+            alter(table, UpdateType(column, "DATE"))
+
+    assert rows_of(table) == [(1, "true", {"x": "true"})]
+    table.overwrite(table_of("k v r", [(1, "2026-01-01", {"x": "2026-01-01"})]))
+    assert alter(table, UpdateType("v", "DATE")).scan().count() == 1
+
+
 def test_moving_columns_changes_only_their_order(table: Table) -> None:
     changed = alter(table, MoveColumn("n", "first"), MoveColumn("v", "before", "k"))
     assert rows_of(changed) == [(None, "b", 2), (10, "a", 1)]
@@ -171,6 +193,33 @@ def test_new_columns_get_unused_ids() -> None:
     assert changed.highest_field_id == 8
 
 
+def test_a_new_nested_field_has_the_id_of_no_other_field_if_the_highest_id_is_too_low() -> None:
+    """pypaimon before 2 counts only the columns, and numbers the fields of each row from 0."""
+    schema = schema_of("k INT, a ROW<x INT, y INT, z INT>")
+    kind = schema.field("a").type
+    assert isinstance(kind, RowType)
+    row = replace(kind, fields=tuple(replace(f, id=n) for n, f in enumerate(kind.fields)))
+    columns = (schema.field("k"), replace(schema.field("a"), type=row))
+
+    changed = after(
+        replace(schema, fields=columns, highest_field_id=1),
+        DropColumn(("a", "z")),  # older files have it
+        AddColumn(column=("a", "n"), type="INT"),
+        AddColumn(column="b", type="INT"),
+    )
+
+    assert [f.id for f in list_nested_fields(changed.field("a").type)] == [0, 1, 3]
+    assert (changed.field("b").id, changed.highest_field_id) == (4, 4)
+
+
+def test_a_new_column_cannot_have_a_row_that_names_a_field_twice() -> None:
+    """The schema file could not be read again, nor the table."""
+    schema = schema_of("k INT, a ROW<x INT>")
+    for column in ("b", ("a", "n")):
+        with pytest.raises(InputError, match="has a ROW that declares field 'x' twice"):
+            after(schema, AddColumn(column=column, type="ROW<x INT, x INT>"))
+
+
 def test_fields_of_nested_rows_can_be_changed_in_the_same_way_as_columns() -> None:
     schema = schema_of(
         "r ROW<x INT, y STRING>, a ARRAY<ROW<z INT>>, m MAP<STRING, INT>, l ARRAY<INT>"
@@ -222,16 +271,21 @@ def test_the_type_of_a_bucket_key_cannot_change_its_hash() -> None:
     assert after(by_value, UpdateType("k", "BIGINT")).field("k").type == parse_type("BIGINT")
 
 
-def test_options_are_updated_when_a_column_is_renamed() -> None:
+def test_options_follow_a_renamed_column() -> None:
     schema = schema_of(
-        "a INT, b INT, c INT, g INT, s INT",
+        "a INT, b INT, c STRING, g INT, s INT",
         "a b",
         bucket_key="b",
         merge_engine="partial-update",
         sequence__field="s",
+        clustering__columns="c,a",
+        sink__clustering__by_columns="c",
         fields__g__sequence_group="c",
-        fields__c__aggregate_function="sum",
-        **{"file-index.bloom-filter.columns": "c,a", "file-index.bloom-filter.c.items": "9"},
+        fields__c__aggregate_function="listagg",
+        fields__c__list_agg_delimiter=";",
+        fields__c__distinct="true",
+        fields__c__ignore_retract="true",
+        **{"changelog-producer.row-deduplicate-ignore-fields": "c,g"},
     )
 
     changed = after(
@@ -244,11 +298,69 @@ def test_options_are_updated_when_a_column_is_renamed() -> None:
     } == {
         "bucket-key": "BB",
         "sequence.field": "SS",
+        "clustering.columns": "CC,AA",
+        "sink.clustering.by-columns": "CC",
         "fields.GG.sequence-group": "CC",
-        "fields.CC.aggregate-function": "sum",
-        "file-index.bloom-filter.columns": "CC,AA",
-        "file-index.bloom-filter.CC.items": "9",
+        "fields.CC.aggregate-function": "listagg",
+        "fields.CC.list-agg-delimiter": ";",
+        "fields.CC.distinct": "true",
+        "fields.CC.ignore-retract": "true",
+        "changelog-producer.row-deduplicate-ignore-fields": "CC,GG",
     }
+
+
+OPTIONS_OF_A_COLUMN = [
+    {"record-level.time-field": "v"},
+    {"rowkind.field": "s"},
+    {"upsert-key": "v"},
+    {"vector-field": "e"},
+    {"file-index.bloom-filter.columns": "w,v"},
+    {"file-index.bloom-filter.columns": "v", "file-index.bloom-filter.v.items": "9"},
+    {"fields.v.stats-mode": "full"},
+    {"fields.v.default-value": "3"},
+    {"fields.n.count-limit": "3"},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS_OF_A_COLUMN, ids=str)
+def test_a_column_of_an_option_that_java_does_not_rename_is_renamed_with_the_option(
+    options: dict[str, str],
+) -> None:
+    columns = "k INT, v INT, w INT, s STRING, e ARRAY<FLOAT>, n ARRAY<ROW<a INT, b INT>>"
+    schema = schema_of(columns, "k", **options)
+    words = [
+        word for option in options.items() for text in option for word in re.split("[.,]", text)
+    ]
+    column = next(name for name in "vsen" if name in words)
+
+    with pytest.raises(InputError, match=f"option '.*' names the column '{column}'"):
+        after(schema, RenameColumn(column, "x"))
+
+    resets = map(ResetOption, options)
+    changed = after(schema, RenameColumn(column, "x"), *resets, has_snapshots=False)
+    assert changed.options == {"bucket": "2"}
+
+
+def test_a_column_of_an_option_is_dropped_with_the_option() -> None:
+    for key in ("sequence.field", "clustering.columns", "sink.clustering.by-columns", "upsert-key"):
+        schema = schema_of("k INT, v INT, w INT", "k", **{key: "v"})
+        with pytest.raises(InputError, match=f"option '{key}' = 'v' names the column 'v'"):
+            after(schema, DropColumn("v"))
+        assert after(schema, DropColumn("v"), SetOption(key, "w")).names == ["k", "w"]
+
+
+def test_options_lose_a_dropped_column_of_special_files() -> None:
+    tracked = {"row-tracking.enabled": "true", "data-evolution.enabled": "true"}
+    special = {"blob-field": "b,c", "blob-view-field": "b", "vector-field": "v"}
+    schema = schema_of(
+        "k INT, b BLOB, c BLOB, v VECTOR<FLOAT, 2>", **tracked, **special, bucket="-1"
+    )
+
+    changed = after(schema, DropColumn("b"), DropColumn("v"))
+
+    assert changed.options == {**tracked, "bucket": "-1", "blob-field": "c"}
+    with pytest.raises(InputError, match="BLOB column 'b' cannot be renamed"):
+        after(schema, RenameColumn("b", "x"))
 
 
 COLUMNS = "k INT, dt STRING, v INT, t TIMESTAMP(3), r ROW<x INT>, s INT, l ARRAY<INT>"
@@ -265,10 +377,15 @@ COLUMNS = "k INT, dt STRING, v INT, t TIMESTAMP(3), r ROW<x INT>, s INT, l ARRAY
         (AddColumn(column="n", type="INT", first=True, after="v"), "both first and after 'v'"),
         (DropColumn("k"), "'k' belongs to the primary key and cannot be dropped"),
         (DropColumn("dt"), "partition column 'dt' cannot be dropped"),
-        (DropColumn("s"), "'s' cannot be dropped: option 'sequence.field' = 's' refers to it"),
+        (
+            DropColumn("s"),
+            "option 'sequence.field' = 's' names the column 's', which the table does not",
+        ),
         (DropColumn(("r", "x")), "column 'r.x' is the only one left"),
         (RenameColumn("dt", "day"), "partition column 'dt' cannot be renamed"),
         (RenameColumn("v", "k"), "column 'k' already exists"),
+        (RenameColumn("v", "v"), "column 'v' already exists"),
+        (SetOption("record-level.time-field", "r"), "must be INT, BIGINT or TIMESTAMP"),
         (RenameColumn(("l", "element"), "item"), "'l.element' is not a field of a row and cannot"),
         (RenameColumn("v", ""), "must not be empty"),
         (DropColumn(""), "must not be empty"),
@@ -341,7 +458,7 @@ def test_columns_of_an_index_by_key_cannot_change() -> None:
     by_file = {"file-index.bitmap.columns": "v"}
     schema = schema_of("k INT, i INT, v INT", "k", **indexed, **by_file)
     rules: dict[SchemaChange, str] = {
-        DropColumn("i"): "'i' cannot be dropped: option 'pk-btree.index.columns' = 'i' refers",
+        DropColumn("i"): "column 'i' has an index and cannot be dropped",
         RenameColumn("i", "j"): "column 'i' has an index and cannot be renamed",
         UpdateType("i", "BIGINT"): "column 'i' has an index and cannot change its type",
     }
@@ -472,3 +589,46 @@ def test_a_default_that_another_writer_stored_does_not_prevent_other_changes() -
     assert after(stored, AddColumn(column="n", type="INT")).fields[:2] == fields
     with pytest.raises(InputError, match="'seven' of column 'v'"):
         after(stored, UpdateColumnComment("v", "a number"))
+
+
+AGGREGATED = schema_of(
+    "k INT, v INT, n ARRAY<ROW<a INT, s INT>>, m MAP<STRING, ROW<a INT, t STRING>>",
+    "k",
+    merge_engine="aggregation",
+    fields__v__aggregate_function="sum",
+    **{
+        "fields.n.aggregate-function": "nested_update",
+        "fields.n.nested-key": "a",
+        "fields.m.aggregate-function": "merge_map_with_keytime",
+        "fields.m.ts-field": "t",
+    },
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (UpdateType("v", "STRING"), "'sum' takes a number, not STRING"),
+        (SetOption("fields.v.aggregate-function", "listagg"), "'listagg' takes STRING, not INT"),
+        (DropColumn(("n", "element", "a")), "'fields.n.nested-key': a is not a field"),
+        (RenameColumn(("n", "element", "a"), "b"), "'fields.n.nested-key': a is not a field"),
+        (RenameColumn(("m", "value", "t"), "u"), "'fields.m.ts-field' = 't' is not a field"),
+    ],
+    ids=str,
+)
+def test_a_change_after_which_rows_cannot_be_merged_is_refused(
+    change: SchemaChange, reason: str
+) -> None:
+    with pytest.raises(InputError, match=reason):
+        after(AGGREGATED, change)
+
+
+def test_an_option_of_a_nested_field_can_change_with_the_field() -> None:
+    rename, key = RenameColumn(("n", "element", "a"), "b"), SetOption("fields.n.nested-key", "b")
+    assert after(AGGREGATED, rename, key).options["fields.n.nested-key"] == "b"
+
+
+def test_a_schema_whose_rows_cannot_be_merged_can_be_changed() -> None:
+    options = {**AGGREGATED.options, "fields.v.aggregate-function": "of_a_newer_release"}
+    broken = replace(AGGREGATED, options=options)
+    assert after(broken, UpdateComment("old")).comment == "old"
