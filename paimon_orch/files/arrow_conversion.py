@@ -6,11 +6,13 @@ import pyarrow.compute as pc
 
 from paimon_orch.files.nested_arrays import (
     build_map_entries,
+    contains_type,
     map_key_value_fields,
     with_fields,
     with_values,
 )
 from paimon_orch.files.schema_evolution.cast import truncate_timestamps
+from paimon_orch.files.schema_evolution.cast_string import parse_text
 from paimon_orch.files.store_assignment import check_store_assignment, find_kind
 from paimon_orch.files.variant_text import has_variants, parse_variants
 from paimon_orch.format.arrays import to_arrow_array, to_numpy
@@ -22,6 +24,9 @@ from paimon_orch.format.variant.shredding import assemble_variants, check_varian
 
 _LIST_TYPES = (pa.ListType, pa.LargeListType, pa.FixedSizeListType)
 _ZONE_PATTERN = r"(Z|[+-]\d{2}:?\d{2})$"
+_TIME_PATTERN = r"^(\d+|\s*\d{1,2}(:[0-5]?\d(:[0-5]?\d(\.\d{1,3}0*)?)?)?\s*)$"
+_TIME_OF_DAY = AtomicType(name=TypeRoot.TIME, params=(3,))
+_ZEROS_OF_FRACTION = r"((\.\d*?[1-9])|\.)0+(Z|[+-]\d{2}:?\d{2}|)$"
 
 
 def build_constant_column(value: object, data_type: DataType, length: int) -> pa.Array:
@@ -244,22 +249,29 @@ def _convert_fields(array: pa.Array, target: pa.StructType) -> list[pa.Array]:
         raise pa.ArrowInvalid(f"the row has several fields with one name: {array.type}")
     if unknown := sorted(names - {field.name for field in target}):
         raise pa.ArrowInvalid(f"the type of the row has no field {', '.join(unknown)}: {target}")
-    # flatten makes the text of variants null in null rows, in which it may be no JSON
+    # flatten makes the text of null rows null, because it may be no value of another type
     visible = dict(zip((field.name for field in array.type), array.flatten(), strict=True))
-    return [
-        convert_to_arrow_type(
-            visible[field.name] if has_variants(field.type) else array.field(field.name), field.type
-        )
-        if field.name in names
-        else pa.nulls(len(array), field.type)
-        for field in target
-    ]
+    fields = []
+    for field in target:
+        if field.name not in names:
+            fields.append(pa.nulls(len(array), field.type))
+            continue
+        is_parsed = has_variants(field.type) or contains_type(visible[field.name].type, _is_text)
+        values = visible[field.name] if is_parsed else array.field(field.name)
+        fields.append(convert_to_arrow_type(values, field.type))
+    return fields
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return find_kind(kind) == "text"
 
 
 def _parse_text(array: pa.Array, target: pa.DataType) -> pa.Array:
     """Parse text; refuse forms that only Arrow reads as an integer, and numbers beyond the range."""
     if isinstance(target, pa.TimestampType):
         return _parse_timestamps(array.cast(pa.string()), target)
+    if pa.types.is_time(target):
+        return _parse_times(array, target)
     if pa.types.is_integer(target):
         is_misread = pc.match_substring(array, "x", ignore_case=True)  # hexadecimal digits
         if pc.any(is_misread).as_py():
@@ -272,13 +284,32 @@ def _parse_text(array: pa.Array, target: pa.DataType) -> pa.Array:
     return converted
 
 
+def _parse_times(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Parse times of a day in the forms that Java Paimon casts, of which it stores each part."""
+    is_refused = pc.invert(pc.match_substring_regex(array, _TIME_PATTERN))
+    if pc.any(is_refused).as_py():
+        text = array.filter(is_refused)[0].as_py()
+        raise pa.ArrowInvalid(f"{text!r} is not a time of a day, such as 10:30 or 10:30:59.999")
+    try:
+        return parse_text(array, _TIME_OF_DAY, target)
+    except ValueError as error:
+        raise pa.ArrowInvalid(str(error)) from error
+
+
 def _parse_timestamps(array: pa.Array, target: pa.TimestampType) -> pa.Array:
-    """Parse ISO 8601 strings into UTC; a string without a zone is in UTC."""
+    """Parse ISO 8601 strings; a string without a zone is in UTC.
+
+    In a column without a zone, a string has the local time of its zone, as an instant does.
+    """
+    # Arrow refuses more digits than the unit has, also zeros
+    array = pc.replace_substring_regex(array, _ZEROS_OF_FRACTION, r"\2\3")
     zoned = pc.match_substring_regex(array, _ZONE_PATTERN)
     nothing = pa.scalar(None, array.type)
-    with_zone = pc.if_else(zoned, array, nothing).cast(pa.timestamp(target.unit, tz="UTC"))
-    without = pc.if_else(zoned, nothing, array).cast(pa.timestamp(target.unit))
-    return pc.coalesce(with_zone.view(without.type), without).view(target)
+    instants = pc.if_else(zoned, array, nothing).cast(pa.timestamp(target.unit, tz="UTC"))
+    if target.tz is None:
+        return pc.replace_substring_regex(array, _ZONE_PATTERN, "").cast(target)
+    local = pc.if_else(zoned, nothing, array).cast(pa.timestamp(target.unit))
+    return pc.coalesce(instants.view(local.type), local).view(target)
 
 
 def convert_timestamps(array: pa.Array, target: pa.TimestampType) -> pa.Array:

@@ -11,22 +11,13 @@ from typing import IO
 import numpy as np
 import pyarrow as pa
 
-from paimon_orch.errors import (
-    CorruptFileError,
-    NotFoundError,
-    UnsupportedError,
-    wrap_decode_errors,
-)
+from paimon_orch.errors import CorruptFileError, NotFoundError, UnsupportedError, wrap_decode_errors
 from paimon_orch.files.batch_sizes import DEFAULT_BATCH_SIZES, BatchSizes
 from paimon_orch.files.blob.blob_file import read_blob_lengths
 from paimon_orch.files.file_format import FormatReader, open_reader
 from paimon_orch.files.file_index_reader import FileIndexEvaluator, TopRowsOrLimit
 from paimon_orch.files.orc import OrcFileReader
-from paimon_orch.files.orc_instants import (
-    find_orc_options,
-    refuse_rewrite,
-    refuse_unnamed_zone,
-)
+from paimon_orch.files.orc_instants import find_orc_options, refuse_rewrite, refuse_unnamed_zone
 from paimon_orch.files.parquet import ParquetFileReader
 from paimon_orch.files.row_selection import read_file_rows, read_parquet_rows, take_selected_rows
 from paimon_orch.files.row_tracking import ROW_TRACKING_FIELDS, fill_row_tracking
@@ -53,11 +44,7 @@ from paimon_orch.format.options.core_options import ORC_LEGACY_INSTANTS
 from paimon_orch.format.paths import TablePaths, is_blob_file, parse_file_format
 from paimon_orch.format.row.simple_stats import ColumnStats
 from paimon_orch.format.schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, TableSchema
-from paimon_orch.format.types.arrow import (
-    NumberedBatch,
-    build_record_batch,
-    number_batches,
-)
+from paimon_orch.format.types.arrow import NumberedBatch, build_record_batch, number_batches
 from paimon_orch.format.types.data_types import Field, TypeRoot, has_atom
 from paimon_orch.format.types.predicate import (
     Predicate,
@@ -492,7 +479,6 @@ class FileReader:
             self._file_schema(bucket_file).fields,
             names,
             constants=constants,
-            primary_keys=self.schema.primary_keys,
         )
 
     def _is_numbered_by_snapshot(self, bucket_file: BucketFile) -> bool:

@@ -15,7 +15,7 @@ from typing import IO
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_orch.errors import StorageError
+from paimon_orch.errors import InputError, StorageError
 from paimon_orch.files.batch_sizes import DEFAULT_BATCH_SIZES, BatchSizes
 from paimon_orch.files.data_file_reader import BucketFile, FileReader
 from paimon_orch.files.file_format import FormatWriter, open_writer
@@ -25,6 +25,7 @@ from paimon_orch.files.file_index_writer import (
     find_bitmap_version,
     should_embed_index,
 )
+from paimon_orch.files.nested_arrays import find_nested_null
 from paimon_orch.files.parquet import FileLayout, ParquetFileWriter, RowGroupSource
 from paimon_orch.files.row_tracking import (
     ROW_SEQUENCE_NUMBER,
@@ -61,7 +62,7 @@ from paimon_orch.format.schema import (
     VALUE_KIND,
     TableSchema,
 )
-from paimon_orch.format.types.data_types import Field
+from paimon_orch.format.types.data_types import DataType, Field, list_child_types
 from paimon_orch.storage import FileIO
 
 _ROW_GROUP_BYTES = 128 << 20  # uncompressed Arrow data buffered for one row group
@@ -415,6 +416,11 @@ class _OpenFile:
     ) -> None:
         self.name, self.location, self.sink, self._writer = name, location, sink, writer
         self._schema, self._names = schema, [field.name for field in layout]
+        self._required = [
+            field
+            for field in layout
+            if field.name not in schema.keys_with_null_values and _has_not_null_part(field.type)
+        ]
         self.index: FileIndexBuilder | None = None
         self._order = schema.order_fields(level)
         by_key = self._order == schema.key_fields
@@ -455,6 +461,8 @@ class _OpenFile:
         if self.index is not None:
             self.index.add(rows)
         self._rows += rows.num_rows
+        for required in self._required:
+            _refuse_null(rows.column(required.name.removeprefix(KEY_PREFIX)), required)
         columns = [rows.column(name.removeprefix(KEY_PREFIX)) for name in self._names]
         self._writer.write(pa.table(columns, names=self._names))
 
@@ -506,6 +514,27 @@ class _OpenFile:
             file_source=int(source),
             value_stats_cols=stats_cols,
             external_path=self.location.external,
+        )
+
+
+def _has_not_null_part(data_type: DataType) -> bool:
+    return not data_type.nullable or any(map(_has_not_null_part, list_child_types(data_type)))
+
+
+def _refuse_null(column: pa.ChunkedArray, field: Field) -> None:
+    """Raise :class:`InputError` for null in a NOT NULL column, which Java Paimon refuses, too.
+
+    Writers of new rows have checked them before. See docs/format/schema.md#schema-changes.
+    """
+    path = field.name if column.null_count and not field.type.nullable else None
+    if path is None and list_child_types(field.type):
+        below = find_nested_null(column.combine_chunks(), field.type)
+        path = None if below is None else f"{field.name}.{below}"
+    if path is not None:
+        raise InputError(
+            f"{path!r} is NOT NULL, but rows to write again have null in it: it became NOT NULL "
+            "later, got a type that does not hold their values, or a merge removed its value. Alter "
+            "it to be nullable first"
         )
 
 

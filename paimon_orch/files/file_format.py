@@ -7,15 +7,21 @@ import pyarrow as pa
 
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.files.avro_reader import AvroFileReader
-from paimon_orch.files.avro_writer import AvroFileWriter
+from paimon_orch.files.avro_writer import AvroFileWriter, build_avro_schema
 from paimon_orch.files.blob.blob_file import BlobFileReader
 from paimon_orch.files.json_vectors import JsonVectorReader, is_vector_file
-from paimon_orch.files.orc import OrcFileReader, OrcFileWriter
+from paimon_orch.files.orc import OrcFileReader, OrcFileWriter, to_orc_type
 from paimon_orch.files.parquet import SMALL_PAGES, ParquetFileReader, ParquetFileWriter
 from paimon_orch.format.options import Options
-from paimon_orch.format.options.core_options import FILE_BLOCK_SIZE, ICEBERG_STORAGE
+from paimon_orch.format.options.core_options import (
+    CHANGELOG_FILE_FORMAT,
+    FILE_BLOCK_SIZE,
+    FILE_FORMAT_PER_LEVEL,
+    ICEBERG_STORAGE,
+)
 from paimon_orch.format.paths import parse_file_format
-from paimon_orch.format.types.data_types import Field
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.types.data_types import Field, VectorType, is_blob
 
 _MAX_STRIPE_BYTES, _MIN_STRIPE_BYTES = 64 << 20, 64 << 10
 
@@ -105,3 +111,27 @@ def open_writer(
         case "avro":
             return AvroFileWriter(sink, fields, codec, zstd_level)
     raise InputError(f"'file.format' = {kind!r}: use parquet, orc or avro")
+
+
+def check_file_formats(schema: TableSchema) -> None:
+    """Raise :class:`UnsupportedError` for a column that a file format of the table cannot hold.
+
+    The values of a BLOB, and of a VECTOR with ``vector.file.format``, are in other files.
+    """
+    options = schema.typed_options
+    formats = {
+        options.file_format(),
+        *(kind.lower() for kind in options.get(FILE_FORMAT_PER_LEVEL).values()),
+        options.get(CHANGELOG_FILE_FORMAT),
+    }
+    has_vector_files = "vector.file.format" in schema.options
+    fields = [
+        field
+        for field in schema.fields
+        if not is_blob(field.type) and not (has_vector_files and isinstance(field.type, VectorType))
+    ]
+    if "avro" in formats:
+        build_avro_schema(fields)
+    if "orc" in formats:
+        for field in fields:
+            to_orc_type(field)

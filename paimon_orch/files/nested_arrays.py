@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from paimon_orch.errors import UnsupportedError
 from paimon_orch.format.types.data_types import (
@@ -45,6 +46,36 @@ def with_fields(array: pa.Array, target: pa.DataType, fields: Sequence[pa.Array]
     """Return a struct as type ``target`` with other fields; nulls are unchanged."""
     mask = array.is_null() if array.null_count else None
     return pa.StructArray.from_arrays(list(fields), fields=list(target), mask=mask)
+
+
+def has_required_fields(arrow: pa.DataType) -> bool:
+    """Return whether rows inside of a type have NOT NULL fields."""
+    return contains_type(
+        arrow, lambda kind: isinstance(kind, pa.StructType) and not all(x.nullable for x in kind)
+    )
+
+
+def fill_required_fields(array: pa.Array, hidden: pa.Array | None = None) -> pa.Array:
+    """Return an array whose NOT NULL fields have empty values below null rows.
+
+    No reader sees these values, but Arrow writes no Parquet file without them. ``hidden`` is a mask
+    of the values below null.
+    """
+    if isinstance(array, pa.StructArray):
+        if array.null_count:
+            nulls = array.is_null()
+            hidden = nulls if hidden is None else pc.or_(hidden, nulls)
+        fields = []
+        for number, field in enumerate(array.type):
+            values = fill_required_fields(array.field(number), hidden)
+            if hidden is not None and not field.nullable and values.null_count:
+                empty = pa.array([None], pa.struct({"": values.type})).field(0)[0]
+                values = pc.if_else(pc.and_(hidden, values.is_null()), empty, values)
+            fields.append(values)
+        return with_fields(array, array.type, fields)
+    if isinstance(array, _LIST_ARRAYS):
+        return with_values(array, array.type, fill_required_fields(array.values))
+    return array
 
 
 def _check_layout(array: pa.Array, data_type: DataType, *expected: type[pa.Array]) -> None:

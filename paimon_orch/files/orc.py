@@ -31,17 +31,13 @@ from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.files.nested_arrays import (
     build_map_entries,
     map_atoms,
+    map_key_value_types,
     with_fields,
     with_values,
 )
 from paimon_orch.files.orc_times import READ_ZONE, find_time_correction
 from paimon_orch.format.arrays import Positions
-from paimon_orch.format.orc.orc_metadata import (
-    OrcStripe,
-    OrcTail,
-    StripeFooter,
-    check_postscript,
-)
+from paimon_orch.format.orc.orc_metadata import OrcStripe, OrcTail, StripeFooter, check_postscript
 from paimon_orch.format.orc.orc_streams import OrcStreamCheck
 from paimon_orch.format.types.arrow import (
     NumberedBatch,
@@ -347,7 +343,7 @@ class OrcFileWriter:
                 f"'file.compression' = {codec!r}: ORC supports {', '.join(sorted(_CODECS))}"
             )
         self._fields, self._is_empty = list(fields), True
-        self._schema = pa.schema([(field.name, _to_orc_type(field)) for field in fields])
+        self._schema = pa.schema([(field.name, to_orc_type(field)) for field in fields])
         self._sink = _LateErrorSink(sink)
         self._writer = orc.ORCWriter(
             self._sink, compression=_CODECS[codec], stripe_size=stripe_bytes
@@ -464,7 +460,9 @@ def _check_length(array: pa.Array, data_type: AtomicType) -> None:
         )
 
 
-def _to_orc_type(field: Field) -> pa.DataType:
+def to_orc_type(field: Field) -> pa.DataType:
+    """Return the Arrow type by which a column is written; refuses types that ORC has not."""
+
     def convert(data_type: DataType) -> pa.DataType:
         match data_type:
             case AtomicType(name=TypeRoot.TIME):
@@ -475,11 +473,12 @@ def _to_orc_type(field: Field) -> pa.DataType:
                 return pa.timestamp("ns", tz="UTC")
             case ArrayType(element=element):
                 return pa.list_(convert(element))
-            case MapType(key=key, value=value):
+            case MapType() | MultisetType():
+                key, value = map_key_value_types(data_type)
                 return pa.map_(convert(key), convert(value))
             case RowType(fields=fields):
                 return pa.struct([(child.name, convert(child.type)) for child in fields])
-            case MultisetType() | VectorType() | VariantType():
+            case VectorType() | VariantType():
                 kind = type_to_sql(data_type).partition("<")[0].partition(" ")[0]
                 raise UnsupportedError(
                     f"column {field.name!r} of type {type_to_sql(field.type)}: ORC does not "

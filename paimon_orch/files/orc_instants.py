@@ -12,7 +12,6 @@ from paimon_orch.errors import UnsupportedError
 from paimon_orch.files.orc import OrcFileReader
 from paimon_orch.files.stats.file_stats import StatsOf
 from paimon_orch.format.options.core_options import ORC_LEGACY_INSTANTS
-from paimon_orch.format.types.data_types import AtomicType
 
 _FORMAT_OPTIONS = ("file.format", "file.format.per.level", "changelog-file.format")
 _MILLIS_PER_SECOND = 1000  # Java writes some times one second too late
@@ -51,11 +50,12 @@ def refuse_unnamed_zone(
     if "" not in reader.find_instant_zones(columns):
         return
     for name, data_type, stored in reader.find_instant_bounds():
-        stats = stats_of(name)
+        stats, precision = stats_of(name), data_type.params[0]
+        unit = 1 if precision <= 3 else 10**3 if precision <= 6 else 10**6
         for shown, millis in zip((stats.min, stats.max), stored, strict=True):
             if not isinstance(shown, int):
                 continue
-            shift = _to_millis(shown, data_type) - millis
+            shift = shown // unit - millis
             if abs(shift) > _MILLIS_PER_SECOND:
                 raise UnsupportedError(
                     f"{path}: Java wrote column {name!r} in a time zone {shift // 60_000:+} minutes "
@@ -63,8 +63,3 @@ def refuse_unnamed_zone(
                     "Read the table with Java Paimon in the time zone of its writer, or write its "
                     "rows again there with 'file.format' = 'parquet'"
                 )
-
-
-def _to_millis(value: int, data_type: AtomicType) -> int:
-    precision = data_type.params[0]
-    return value // (1 if precision <= 3 else 10**3 if precision <= 6 else 10**6)

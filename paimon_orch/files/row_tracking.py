@@ -13,14 +13,15 @@ import pyarrow.compute as pc
 
 from paimon_orch.format.arrays import Positions, to_arrow_array
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
-from paimon_orch.format.options.core_options import ROW_TRACKING_ENABLED
 from paimon_orch.format.schema import SEQUENCE_NUMBER, TableSchema
+from paimon_orch.format.table_kind import TableKind
 from paimon_orch.format.types.data_types import AtomicType, Field, TypeRoot
 
 _BIGINT = AtomicType(True, TypeRoot.BIGINT)
 ROW_ID = Field(id=2147483642, name="_ROW_ID", type=_BIGINT)
 ROW_SEQUENCE_NUMBER = Field(id=SEQUENCE_NUMBER.id, name=SEQUENCE_NUMBER.name, type=_BIGINT)
 ROW_TRACKING_FIELDS = (ROW_ID, ROW_SEQUENCE_NUMBER)
+_TRACKED_KINDS = (TableKind.ROW_TRACKING, TableKind.DATA_EVOLUTION)
 
 
 def row_tracking_fields(schema: TableSchema) -> tuple[Field, ...]:
@@ -30,8 +31,7 @@ def row_tracking_fields(schema: TableSchema) -> tuple[Field, ...]:
     returns them without nulls; a writer of ``FileSource.COMPACT`` files expects them. A
     changed row has null as its sequence number: the commit assigns the number of its snapshot.
     """
-    tracked = schema.typed_options.get(ROW_TRACKING_ENABLED)
-    return ROW_TRACKING_FIELDS if tracked and not schema.primary_keys else ()
+    return ROW_TRACKING_FIELDS if schema.kind in _TRACKED_KINDS else ()
 
 
 def fill_row_tracking(

@@ -30,12 +30,7 @@ from paimon_orch.format.variant.shredding import (
     read_integers,
     slice_bytes,
 )
-from paimon_orch.format.variant.value import (
-    BasicType,
-    Primitive,
-    raise_malformed,
-    to_json_text,
-)
+from paimon_orch.format.variant.value import BasicType, Primitive, raise_malformed, to_json_text
 
 _SEGMENT = re.compile(r"""\.([^.\[]+)|\['([^']+)'\]|\["([^"]+)"\]|\[(\d+)\]""")
 _TEXT = AtomicType(name=TypeRoot.VARCHAR, params=(MAX_LENGTH,))

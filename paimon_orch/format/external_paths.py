@@ -17,7 +17,7 @@ from paimon_orch.format.options.core_options import (
     DATA_FILE_EXTERNAL_PATHS_STRATEGY,
     DATA_FILE_EXTERNAL_PATHS_WEIGHTS,
 )
-from paimon_orch.store_schemes import normalize_scheme
+from paimon_orch.stores import normalize_scheme
 
 _NONE, _ROUND_ROBIN, _SPECIFIC_FS, _ENTROPY, _WEIGHTED = _STRATEGIES = (
     "none",

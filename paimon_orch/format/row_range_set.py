@@ -7,6 +7,9 @@ import numpy as np
 
 from paimon_orch.format.arrays import Int64Array, Mask, Positions
 
+MAX_ROW_ID = 1 << 62
+"""The end of the row ids: sums of greater ones overflow, so metadata with them is not used."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowRanges:

@@ -47,9 +47,13 @@ def parse_timestamp(name: str, text: str) -> int:
     from pendulum.parsing.exceptions import ParserError
 
     try:
-        moment = pendulum.parse(text, tz="local")
+        moment = pendulum.parse(text, tz="local", exact=True)
     except (ParserError, TypeError, ValueError, OverflowError):
         moment = None
+    if text == "now":  # known only to pendulum
+        moment = None
+    if isinstance(moment, pendulum.Date) and not isinstance(moment, pendulum.DateTime):
+        moment = pendulum.datetime(moment.year, moment.month, moment.day, tz="local")
     if not isinstance(moment, pendulum.DateTime):
         raise InputError(
             f"{name} {text!r} is not a point in time; write ISO 8601, for example "

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.tables import new_table, rows_of, table_of
 
 from paimon_orch import Catalog
-from paimon_orch.errors import UnsupportedError
+from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.files.data_file_writer import FileWriterFactory
 from paimon_orch.files.file_format import open_reader
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.row.binary_row import EMPTY_ROW
+from paimon_orch.table.schema_change.schema_changes import AddColumn, SetOption, UpdateNullability
 
 ROWS = 120_000
 
@@ -62,16 +65,49 @@ def test_each_level_can_have_its_own_format(tmp_path: Path) -> None:
     assert table.scan().to_arrow().to_pydict() == {"id": [1, 2, 3], "v": [1, 20, 30]}
 
 
-def test_an_unsupported_column_type_leaves_no_file(tmp_path: Path) -> None:
-    table = Catalog(str(tmp_path)).create_table(
-        "db.t", "id BIGINT, m MULTISET<INT>", options={"file.format": "orc"}
-    )
-    with pytest.raises(UnsupportedError, match="column 'm'"):
-        table.append(
-            pa.table({"id": [1], "m": pa.array([[(1, 1)]], pa.map_(pa.int32(), pa.int32()))})
-        )
-    assert list(tmp_path.rglob("data-*")) == []
-    assert table.snapshot() is None
+@pytest.mark.parametrize(
+    ("file_format", "column", "message"),
+    [
+        ("avro", "TIMESTAMP(9)", "column 'c' of type TIMESTAMP.9.: Avro supports"),
+        ("avro", "ARRAY<TIMESTAMP_LTZ(7)>", "Avro supports"),
+        ("avro", "TIME(6)", "Avro supports TIME with up to 3"),
+        ("avro", "ROW<v VARIANT>", "Avro does not support VARIANT"),
+        ("orc", "MAP<INT, VARIANT>", "ORC does not support VARIANT"),
+        ("orc", "VECTOR<FLOAT, 3>", "ORC does not support VECTOR"),
+    ],
+)
+def test_types_that_a_format_cannot_hold_are_refused_before_the_first_row(
+    file_format: str, column: str, message: str, tmp_path: Path
+) -> None:
+    catalog = Catalog(str(tmp_path))
+    columns, key = f"id BIGINT NOT NULL, c {column}", ["id"]
+    for option, value in (
+        ("file.format", file_format),
+        ("file.format.per.level", f"0:{file_format}"),
+        ("changelog-file.format", file_format),
+    ):
+        options = {"bucket": "1", option: value}
+        with pytest.raises(UnsupportedError, match=message):
+            catalog.create_table("db.t", columns, primary_key=key, options=options)
+    table = catalog.create_table("db.t", columns, primary_key=key, options={"bucket": "1"})
+    with pytest.raises(UnsupportedError, match=message):
+        catalog.alter_table("db.t", [SetOption("file.format", file_format)])
+    catalog.create_table("db.u", "id BIGINT", options={"file.format": file_format})
+    with pytest.raises(UnsupportedError, match=message):
+        catalog.alter_table("db.u", [AddColumn(column="c", type=column)])
+    assert table.load().schema.id == catalog.table("db.u").load().schema.id == 0
+
+
+def test_a_table_of_another_writer_with_such_a_type_can_be_altered(tmp_path: Path) -> None:
+    catalog = Catalog(str(tmp_path))
+    table = catalog.create_table("db.t", "id BIGINT, c TIMESTAMP(9)")
+    path = Path(table.paths.root, "schema", "schema-0")
+    content = json.loads(path.read_text())
+    content["options"]["file.format"] = "avro"
+    path.write_text(json.dumps(content))
+
+    catalog.alter_table("db.t", [SetOption("snapshot.num-retained.min", "2")])
+    catalog.alter_table("db.t", [SetOption("file.format", "parquet")])
 
 
 @pytest.mark.parametrize(("index", "pages"), [("bitmap", True), ("bloom-filter", False)])
@@ -85,3 +121,23 @@ def test_files_with_a_row_selecting_index_have_small_pages(
     metadata = pq.read_metadata(path)
     assert metadata.num_row_groups == 1
     assert metadata.row_group(0).column(1).has_offset_index == pages
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
+@pytest.mark.parametrize("key", [(), ("k",)])
+def test_null_of_an_older_file_in_a_not_null_column_is_not_written_again(
+    tmp_path: Path, file_format: str, key: tuple[str, ...]
+) -> None:
+    options = {"file__format": file_format, "alter_column_null_to_not_null__disabled": "false"}
+    table = new_table(tmp_path, "k INT, v INT", key=key, bucket="1" if key else "-1", **options)
+    table.append(table_of("k v", [(1, None), (2, 2)]))
+    catalog = Catalog(str(tmp_path))
+    catalog.alter_table("db.t", [UpdateNullability("v", nullable=False)])
+    table.append(table_of("k v", [(3, 3)]))
+
+    with pytest.raises(InputError, match="'v' is NOT NULL, but rows to write again have null"):
+        table.compact(strategy="full")
+
+    catalog.alter_table("db.t", [UpdateNullability("v", nullable=True)])
+    table.compact(strategy="full")
+    assert rows_of(table) == [(1, None), (2, 2), (3, 3)]

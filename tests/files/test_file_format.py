@@ -16,10 +16,7 @@ from paimon_orch.files.file_format import open_reader, open_writer
 from paimon_orch.files.schema_evolution.evolve import conform
 from paimon_orch.format.options import Options
 from paimon_orch.format.types.arrow import to_arrow_schema
-from paimon_orch.format.types.data_types import (
-    Field,
-    parse_columns,
-)
+from paimon_orch.format.types.data_types import Field, parse_columns
 
 FORMATS = ("parquet", "orc", "avro")
 

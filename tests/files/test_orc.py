@@ -87,11 +87,18 @@ def test_stripes_without_selected_rows_are_not_read() -> None:
     assert {batch.num_rows for batch in every[:-1]} <= set(range(1, 1_001))
 
 
-def test_the_error_for_a_multiset_contains_the_column() -> None:
-    with pytest.raises(
-        UnsupportedError, match=r"column 'm' of type ARRAY<MULTISET<INT>>.*MULTISET"
-    ):
-        write_file("m ARRAY<MULTISET<INT>>", [[]])
+def test_a_multiset_is_a_map_from_its_elements_to_their_counts() -> None:
+    columns = "k INT, m ARRAY<MULTISET<INT>>"
+    values = [[[(1, 2), (3, 1)], None], [], None]
+    data = write_file(columns, [range(3), values])
+    assert orc.ORCFile(data).schema.field("m").type.value_type == pa.map_(pa.int32(), pa.int32())
+    [batch] = OrcFileReader(data, parse_columns(columns)).batches(["m"], 10)
+    assert batch.column("m").to_pylist() == values
+
+
+def test_the_error_for_a_variant_contains_the_column() -> None:
+    with pytest.raises(UnsupportedError, match=r"column 'm' of type ARRAY<VARIANT>.*VARIANT"):
+        write_file("m ARRAY<VARIANT>", [[]])
 
 
 @pytest.mark.parametrize("moment", [-1, -1_500_000])

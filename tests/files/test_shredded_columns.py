@@ -116,6 +116,14 @@ def test_row_groups_with_matching_values_are_read(
             assert not rows.num_rows
 
 
+def test_a_part_of_a_column_is_a_variant_again() -> None:
+    values = [{"a": 1, "b": "x"}, {"a": "y"}, {"b": "z"}, None]
+    part = read_partially(write_file(shred(values, {"a": int, "b": str})), ["$.a"])
+
+    assert part.type == VARIANT_TYPE
+    assert texts(part, "$.a") == ["1", '"y"', None, None]
+
+
 def test_row_groups_without_a_value_are_skipped() -> None:
     values = [{"a": number, "b": {"c": "x"}} for number in range(6)]
     reader = write_file(shred([*values, {"a": "6"}], {"a": int, "b": {"c": str}}))

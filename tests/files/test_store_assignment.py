@@ -82,7 +82,7 @@ CELLS: dict[str, tuple[pa.Array, Stored]] = {
     "dictionary": (pa.array(["abc", None]).dictionary_encode(), TEXT),
     "string of 1": (
         pa.array(["1", None]),
-        {"BOOLEAN": True, **ONE, **_in(BYTES, b"1")},
+        {"BOOLEAN": True, **ONE, **_in(BYTES, b"1"), "TIME(3)": time(0, 0, 0, 1000)},
     ),
     "string of 0x10": (pa.array(["0x10", None]), _in(TEXTS, "0x10") | _in(BYTES, b"0x10")),
     "string of 1e400": (pa.array(["1e400", None]), _in(TEXTS, "1e400") | _in(BYTES, b"1e400")),
@@ -251,3 +251,64 @@ def test_lists_of_lists_of_nulls_are_stored() -> None:
 def test_lists_of_a_fixed_length_of_zero_are_stored() -> None:
     array = pa.array([[], None], pa.list_(pa.float64(), 0))
     assert convert_to_arrow_type(array, pa.list_(pa.int32())).to_pylist() == [[], None]
+
+
+@pytest.mark.parametrize("zone", ["", "Z", "+00:00", "+02:00", "-0530"])
+@pytest.mark.parametrize("unit", ["ms", "us", "ns"])
+def test_a_timestamp_without_a_zone_stores_the_local_time_of_text(unit: str, zone: str) -> None:
+    text = pa.array([f"2024-01-01T10:00:00{zone}", f"0001-01-01 10:00:00.123{zone}", None])
+    local = pa.array(["2024-01-01T10:00:00", "0001-01-01T10:00:00.123", None])
+    kind = pa.timestamp(unit)
+    if unit == "ns":  # they begin in 1677
+        text, local = text.take([0, 2]), local.take([0, 2])
+
+    assert convert_to_arrow_type(text, kind).equals(local.cast(kind))
+
+
+@pytest.mark.parametrize("zone", ["", "Z", "-05:30"])
+def test_zeros_at_the_end_of_a_fraction_of_text_are_not_too_many_digits(zone: str) -> None:
+    texts = [f"2024-01-01 10:00:00.{digits}{zone}" for digits in ("500000", "000000000", "1050")]
+    kind = pa.timestamp("ms", "UTC")
+    exact = [f"2024-01-01 10:00:00{digits}{zone}" for digits in (".5", "", ".105")]
+
+    assert convert_to_arrow_type(pa.array(texts), kind).equals(
+        convert_to_arrow_type(pa.array(exact), kind)
+    )
+    for digits in ("500500", "0000001"):
+        with pytest.raises(pa.ArrowInvalid, match="Failed to parse"):
+            convert_to_arrow_type(pa.array([f"2024-01-01 10:00:00.{digits}{zone}"]), kind)
+
+
+def test_text_with_a_zone_that_does_not_exist_is_refused() -> None:
+    for kind in (pa.timestamp("ms"), pa.timestamp("ms", "UTC")):
+        with pytest.raises(pa.ArrowInvalid, match="99:00"):
+            convert_to_arrow_type(pa.array(["2024-01-01T10:00:00+99:00"]), kind)
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()], ids=str)
+def test_a_time_of_day_stores_text_in_the_forms_that_java_casts(kind: pa.DataType) -> None:
+    hours = {
+        "10": time(0, 0, 0, 10_000),  # digits only are milliseconds
+        "10 ": time(10),
+        "10:30": time(10, 30),
+        "7:8:9": time(7, 8, 9),
+        " 07:08:09.5": time(7, 8, 9, 500_000),
+        "07:08:09.123000": time(7, 8, 9, 123_000),
+        "23:59:59.999": time(23, 59, 59, 999_000),
+    }
+    texts = pa.array([*hours, None], kind)
+    assert convert_to_arrow_type(texts, pa.time32("ms")).to_pylist() == [*hours.values(), None]
+    for text in (
+        "", "noon", "24:00", "10:60", "10:00:60", "10:00.5", "10:00:00.1234", "10:00Z",
+        "2024-01-01 10:00", "86400000", "-1",
+    ):  # fmt: skip
+        with pytest.raises(pa.ArrowInvalid, match=f"'{text}' is not a"):
+            convert_to_arrow_type(pa.array(["10:00", text], kind), pa.time32("ms"))
+
+
+def test_text_below_null_is_not_converted() -> None:
+    days = pa.array(["2024-01-01", "", "no date"])
+    rows = pa.StructArray.from_arrays([days], names=["d"], mask=pa.array([False, True, True]))
+    target = pa.struct([pa.field("d", pa.date32(), nullable=False)])
+
+    assert convert_to_arrow_type(rows, target).to_pylist() == [{"d": date(2024, 1, 1)}, None, None]

@@ -57,3 +57,21 @@ def test_buckets_are_dynamic_or_follow_from_a_key(
 ) -> None:
     schema = _build_schema(key, options)
     assert (schema.is_bucket_dynamic, schema.has_hashed_buckets) == (is_dynamic, is_hashed)
+
+
+@pytest.mark.parametrize(
+    ("key", "options", "answers"),
+    [
+        ((), {"deletion-vectors.enabled": "true"}, (False, False, False)),
+        ((), {"clustering.incremental": "true", "clustering.columns": "k"}, (True, False, False)),
+        (("k",), {"bucket": "1"}, (False, False, False)),
+        (("k",), {"bucket": "1", "merge-engine": "first-row"}, (False, True, False)),
+        (("k",), {"bucket": "1", "deletion-vectors.enabled": "true"}, (False, True, True)),
+    ],
+)
+def test_levels_are_sorted_shown_and_merged_by_the_kind(
+    key: tuple[str, ...], options: dict[str, str], answers: tuple[bool, bool, bool]
+) -> None:
+    schema = _build_schema(key, options)
+    assert (schema.is_clustered, schema.shows_compacted_rows, schema.has_unmerged_levels) == answers
+    assert schema.value_names == ([] if key else ["k"])

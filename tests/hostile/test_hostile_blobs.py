@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -69,6 +70,18 @@ def pack(table: Table) -> Path:
     return min((Path(table.paths.root) / "bucket-0").glob("*.managed.blob"))
 
 
+def record(value: bytes, checksum: int | None = None) -> bytes:
+    """Return the record of a value in a pack."""
+    data = bytes.fromhex("cf114e58") + value + (len(value) + 16).to_bytes(8, "little")
+    return data + (zlib.crc32(data) if checksum is None else checksum).to_bytes(4, "little")
+
+
+def forged_pack(table: Table) -> Path:
+    path = Path(table.paths.root) / "bucket-0" / "forged.managed.blob"
+    path.write_bytes(record(b"value", checksum=1))
+    return path
+
+
 def link_to_secret(table: Table) -> str:
     link = Path(table.paths.root) / "bucket-0" / "link.managed.blob"
     link.symlink_to(Path(table.paths.root).parents[2] / "secret")
@@ -107,6 +120,10 @@ ATTACKS: dict[str, tuple[Callable[[Table], bytes], str]] = {
     "a large length": (lambda t: encode(str(pack(t)), 0, LONG), "but a BLOB descriptor names"),
     "a large end": (lambda t: encode(str(pack(t)), 3, LONG), "but a BLOB descriptor names"),
     "an offset after the end": (lambda t: encode(str(pack(t)), 1 << 20), "names"),
+    "a part of a value": (lambda t: encode(str(pack(t)), 5, 9), "does not begin and end as a BLOB"),
+    "the head of a pack": (lambda t: encode(str(pack(t)), 0, 9), "names 9 bytes at 0"),
+    "the end of a pack": (lambda t: encode(str(pack(t)), 4), "ends within the record"),
+    "another value in a pack": (lambda t: encode(str(forged_pack(t)), 4, 5), "wrong checksum"),
     "a short descriptor": (lambda t: encode(str(pack(t)))[:-1], "shorter than it states"),
     "a long name": (lambda _: b"\2" + MARKER + b"\xff\xff\xff\x7f", "shorter than it states"),
 }
@@ -129,8 +146,8 @@ def test_values_of_many_rows_are_read_in_parts(
 ) -> None:
     monkeypatch.setattr(managed_blobs, "_BATCH_BYTES", 1 << 20)
     large = Path(table.paths.root) / "bucket-0" / "large.managed.blob"
-    large.write_bytes(bytes(1 << 20))
-    store(table, encode(str(large)))
+    large.write_bytes(record(bytes(1 << 20)))
+    store(table, encode(str(large), 4, 1 << 20))
 
     def read() -> list[tuple[int, int]]:
         return [(batch.num_rows, batch.nbytes) for batch in table.scan(["data"]).to_batches()]

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
-from support.damage import edit_files, edit_index, edit_snapshot
+from support.damage import edit_delta, edit_files, edit_index, edit_snapshot, store_option
 from support.limited_process import refuse, run_limited
 from support.special_files import SPECIAL_FILES
 from support.tables import new_table, rows_of, table_of
@@ -16,6 +17,8 @@ from support.tables_with_deletion_vectors import EXECUTOR
 
 from paimon_orch import Catalog
 from paimon_orch.errors import CorruptFileError, InputError, UnsupportedError
+from paimon_orch.format.manifest.manifest_entry import ManifestEntry
+from paimon_orch.format.manifest.manifest_list import encode_manifest_list
 from paimon_orch.format.options import Options
 from paimon_orch.format.partition_time import PartitionTimes
 from paimon_orch.format.schema import TableSchema
@@ -26,6 +29,7 @@ from paimon_orch.steps.inspection.doctor.doctor import examine_opened_table
 from paimon_orch.steps.inspection.inspect import inspect
 from paimon_orch.steps.maintenance.trigger_tag_automatic_creation import create_tags
 from paimon_orch.storage.local import LocalFileIO
+from paimon_orch.table.metadata.metadata_cache import clear_metadata_cache
 from paimon_orch.table.table import Table
 
 FAR = 10**12
@@ -308,3 +312,124 @@ def test_tags_of_centuries_are_refused(tmp_path: Path) -> None:
     edit_snapshot(table, 1, watermark=0)
     edit_snapshot(table, 2, watermark=10**14)
     assert "tags are due" in refuse(lambda: create_tags(table))
+
+
+NESTED = {"type": "ROW", "fields": [
+    {"id": 7, "name": "a", "type": "INT"}, {"id": 7, "name": "b", "type": "INT"},
+]}  # fmt: skip
+
+
+@pytest.mark.parametrize("change", [{"id": 0}, {"name": "k"}, {"type": NESTED}])
+def test_a_column_does_not_have_the_values_of_another(
+    tmp_path: Path, change: dict[str, object]
+) -> None:
+    table = new_table(tmp_path)
+    table.upsert(table_of("k v", [(1, "a")]))
+    path = Path(table.paths.root) / "schema" / "schema-0"
+    schema = json.loads(path.read_text())
+    schema["fields"][1] |= change
+    path.write_text(json.dumps(schema))
+    clear_metadata_cache()
+    table = Catalog(str(tmp_path)).table("db.t")
+
+    with pytest.raises(CorruptFileError, match="another field has the id"):
+        rows_of(table)
+
+
+@pytest.mark.parametrize("others", [0, 1, 200])
+def test_a_file_on_a_negative_level_is_not_left_out_of_a_merge(tmp_path: Path, others: int) -> None:
+    table = new_table(tmp_path)
+    for value in ("a", "b"):
+        table.upsert(table_of("k v", [(1, value), (2, value)]))
+
+    def change(entries: list[ManifestEntry]) -> list[ManifestEntry]:
+        [entry] = entries
+        named = (
+            replace(entry, file=replace(entry.file, file_name=f"{n}.parquet"))
+            for n in range(others)
+        )
+        return [replace(entry, file=replace(entry.file, level=-2)), *named]
+
+    edit_delta(table, 2, change)
+
+    for action in (lambda: rows_of(table), lambda: compact(table, EXECUTOR, strategy="full")):
+        with pytest.raises(CorruptFileError, match="_LEVEL is -2, which is out of range"):
+            action()
+    assert any("_LEVEL is -2" in finding.text for finding in check(table).findings)
+
+
+@pytest.mark.parametrize("column", ["nope", "m"])
+def test_a_stored_sequence_field_that_orders_no_rows_is_refused(
+    tmp_path: Path, column: str
+) -> None:
+    table = new_table(tmp_path, "k BIGINT, m MAP<STRING, INT>")
+    for _ in range(2):
+        table.upsert(pa.table({"k": [1], "m": [None]}))
+    table = store_option(table, "sequence.field", column)
+
+    for action in (
+        lambda: rows_of(table),
+        lambda: compact(table, EXECUTOR, strategy="full"),
+        lambda: table.delete("k = 1"),
+    ):
+        with pytest.raises(InputError, match=f"'sequence.field' names '{column}'"):
+            action()
+
+
+def test_stored_clustering_by_no_column_is_refused(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    table.upsert(table_of("k v", [(1, "a")]))
+    table = store_option(table, "pk-clustering-override", "true")
+
+    with pytest.raises(InputError, match=r"needs 'clustering\.columns'"):
+        compact(table, EXECUTOR, strategy="full")
+
+
+def test_deletion_vectors_under_another_type_are_a_finding(tmp_path: Path) -> None:
+    table = new_table(tmp_path, bucket="1", deletion_vectors__enabled="true")
+    table.upsert(table_of("k v", [(1, "a"), (2, "b")]))
+    compact(table, EXECUTOR)
+    table.upsert(table_of("k v", [(1, "c")]))
+    compact(table, EXECUTOR)
+    latest = table.stores.snapshots.latest_id()
+    assert latest is not None
+    edit_index(
+        table,
+        latest,
+        lambda entries: [replace(entry, index_type="\u202eDELETION_VECTORS") for entry in entries],
+    )
+
+    [finding] = check(table).findings
+    assert "has the unknown type '\\u202eDELETION_VECTORS', so readers ignore it" in finding.text
+
+
+def state_entries(table: Table, count: int) -> None:
+    """Let a manifest list state a number of deleted files that its manifest does not have."""
+    snapshot = table.stores.snapshots.get(2)
+    name = snapshot.delta_manifest_list
+    [meta] = table.stores.manifests.manifest_list(name)
+    data = encode_manifest_list([replace(meta, num_deleted_files=count)])
+    (Path(table.paths.manifest_dir) / name).write_bytes(data)
+    edit_snapshot(table, 2, delta_manifest_list_size=len(data))
+    clear_metadata_cache()
+
+
+@pytest.mark.parametrize("count", [2**31 - 1, LAST, -1])
+def test_a_stated_number_of_entries_costs_no_time(tmp_path: Path, count: int) -> None:
+    table = new_table(tmp_path)
+    for value in ("a", "b"):
+        table.upsert(table_of("k v", [(1, value)]))
+    state_entries(table, count)
+    expected = "in its manifest list" if count == 2**31 - 1 else f"{count}, which is out of range"
+    texts = [expected, f"manifests have {count + 1} entries"]
+
+    for read in (
+        lambda: rows_of(table),
+        lambda: rows_of(table, filter="k = 1"),
+        lambda: compact(table, EXECUTOR),
+    ):
+        refusal = refuse(read)
+        assert any(text in refusal for text in texts), refusal
+    findings = run_limited(lambda: [f.text for f in check(table).findings], seconds=20)
+    assert isinstance(findings, list)
+    assert any(expected in text for text in findings)

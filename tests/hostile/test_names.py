@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import logging
 import os
@@ -103,6 +104,13 @@ def test_a_name_has_no_effect_in_markdown() -> None:
     assert re.sub(r"&#\d+;", "", text).isprintable()
     assert not re.search(r"[`|<>\[\]*]|\n", text)
     assert "g_h" in text
+
+
+@pytest.mark.parametrize("text", ["# a", " - a", "+ a", "---", "===", "1. a", "23) a", "    a"])
+def test_a_name_begins_no_block_in_markdown(text: str) -> None:
+    escaped = escape_markdown(text)
+    assert not re.match(r"\s|[#+=-]|\d", escaped)
+    assert html.unescape(escaped) == text
 
 
 # -- references ------------------------------------------------------------------------------------
@@ -464,7 +472,7 @@ def test_formatters_of_json_get_exceptions_without_control_characters() -> None:
 
 
 def test_every_logger_of_the_package_escapes_its_lines(repository: Path) -> None:
-    allowed = {"safe_text.py", "app.py", "row_level.py"}
+    allowed = {"safe_text.py", "app.py", "frame_executor.py"}
     paths = (repository / "paimon_orch").rglob("*.py")
     users = {path.name for path in paths if "getLogger(" in path.read_text(encoding="utf-8")}
     assert users <= allowed

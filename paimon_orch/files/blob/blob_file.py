@@ -34,7 +34,7 @@ _BYTES_PER_INDEX_BYTE = 48
 
 
 class BlobFileReader:
-    """One open BLOB file, read without older files of its rows; verifies checksums.
+    """One open BLOB file, read without older files of its rows.
 
     Its column has the name of the only BLOB column among ``fields``.
     """
@@ -50,9 +50,7 @@ class BlobFileReader:
         starts = find_blob_starts(self._lengths)
         for begin, end in split_blobs(self._lengths, batch_rows):
             part = slice(begin, end)
-            values = read_blobs(
-                self._source, self._path, starts[part], self._lengths[part], verify=True
-            )
+            values = read_blobs(self._source, self._path, starts[part], self._lengths[part])
             yield build_record_batch([values] * len(columns), columns, end - begin)
 
 
@@ -130,16 +128,11 @@ def split_blobs(lengths: Int64Array, batch_rows: int) -> Iterator[tuple[int, int
 
 
 def read_blobs(
-    source: IO[bytes],
-    path: str,
-    starts: Int64Array,
-    lengths: Int64Array,
-    *,
-    verify: bool = False,
+    source: IO[bytes], path: str, starts: Int64Array, lengths: Int64Array
 ) -> pa.BinaryArray:
     """Return the values of records in ascending order; a negative length is null.
 
-    With ``verify``, also compares the checksums. Raises :class:`CorruptFileError`.
+    Raises :class:`CorruptFileError`, also for wrong checksums.
     """
     is_value = lengths >= 0
     starts, sizes = starts[is_value], lengths[is_value]
@@ -154,8 +147,7 @@ def read_blobs(
     ends = np.cumsum(sizes)
     begins = ends - sizes
     _check_records(path, records, begins, sizes)
-    if verify:
-        _check_sums(path, records, begins, ends)
+    _check_sums(path, records, begins, ends)
     # Elements of an array with the headers and trailers between values; the values are taken.
     offsets = np.stack([begins + HEADER_BYTES, ends - _TRAILER_BYTES], axis=1).ravel()
     parts = pa.BinaryArray.from_buffers(

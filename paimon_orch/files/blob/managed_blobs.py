@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import IO
 
+import numpy as np
 import pyarrow as pa
 
 from paimon_orch.errors import CorruptFileError, UnsupportedError, wrap_decode_errors
 from paimon_orch.files.blob.blob_descriptor import BlobDescriptor, is_descriptor
-from paimon_orch.files.blob.blob_file import MAX_BLOB_BYTES
+from paimon_orch.files.blob.blob_file import HEADER_BYTES, MAX_BLOB_BYTES, RECORD_BYTES, read_blobs
 from paimon_orch.files.data_file_reader import BucketFile, FileReader
 from paimon_orch.format.external_paths import parse_store_scheme, strip_file_scheme
 from paimon_orch.format.options.core_options import BLOB_AS_DESCRIPTOR
@@ -89,14 +90,23 @@ def _read_columns(
 
 
 def _read_value(source: IO[bytes], path: str, descriptor: BlobDescriptor) -> bytes:
-    """Return the bytes of a file that a descriptor names."""
+    """Return the bytes of a file that a descriptor names.
+
+    In a pack they must be the value of a record, whose checksum is compared.
+    """
     size = source.seek(0, os.SEEK_END)
     offset, length = descriptor.offset, descriptor.length
     length = size - offset if length < 0 else length
-    if not 0 <= offset <= offset + length <= size:
+    is_pack = path.endswith(MANAGED_BLOB_SUFFIX)
+    first = HEADER_BYTES if is_pack else 0
+    if not first <= offset <= offset + length <= size:
         raise CorruptFileError(
             path, f"has {size} bytes, but a BLOB descriptor names {length} bytes at {offset}"
         )
+    if is_pack:
+        starts, lengths = np.array([offset - HEADER_BYTES]), np.array([length + RECORD_BYTES])
+        value: bytes = read_blobs(source, path, starts, lengths)[0].as_py()
+        return value
     if length > MAX_BLOB_BYTES:
         raise UnsupportedError(
             f"{path}: a BLOB of {length} bytes is too large to be read as bytes; set "

@@ -7,7 +7,7 @@ See docs/storage.md#limits-of-decoders.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import IO
 
 import pyarrow as pa
@@ -24,6 +24,7 @@ from paimon_orch.errors import UnsupportedError
 from paimon_orch.files.nested_arrays import rebuild_type
 from paimon_orch.files.parquet.deltas import check_delta_count, decode_deltas
 from paimon_orch.files.parquet.footer import Footer
+from paimon_orch.files.parquet.list_entries import check_list_entries
 from paimon_orch.files.parquet.page_headers import (
     DELTA_LENGTHS,
     DeclaredPages,
@@ -49,6 +50,10 @@ class ReadPlan:
     batch_rows: int
     dictionary_paths: list[str] = field(default_factory=list)
     """The text columns to read as dictionary arrays, whose size is known before it is used."""
+    rows: int = field(default=0, compare=False)
+    """The number of rows."""
+    list_entries: int = field(default=0, compare=False)
+    """The number of entries of leaf columns in lists."""
 
 
 @dataclass(slots=True)
@@ -61,6 +66,11 @@ class _Column:
     total_values: int
     chunks: list[tuple[int, DeclaredPages]]
     """The codec and the pages of each chunk."""
+
+    @property
+    def is_repeated(self) -> bool:
+        """Return whether the column is in a list."""
+        return bool(self.metadata.max_repetition_level > 0)
 
     @property
     def page_bytes(self) -> int:
@@ -93,6 +103,13 @@ class PageCheck:
     source: IO[bytes]
     footer: Footer
     stored_bytes: int
+    has_all_rows: bool = True
+    """Whether each column has all rows of a row group, as in all files that are not assembled."""
+
+    def has_lists(self, leaves: Iterable[int]) -> bool:
+        """Return whether leaf columns are in lists."""
+        schema = self.footer.metadata.schema
+        return any(schema.column(leaf).max_repetition_level > 0 for leaf in leaves)
 
     def plan(self, groups: Sequence[int], leaves: Sequence[int], batch_rows: int) -> ReadPlan:
         """Return how to read leaf columns of row groups in batches of at most ``batch_rows``.
@@ -111,7 +128,9 @@ class PageCheck:
         size = sum(column.batch_bytes for column in columns)
         check_batch_bytes(size, self.stored_bytes, f"a batch of {batch_rows} rows has {size} bytes")
         texts = [column for column in columns if column.metadata.physical_type in _TEXT_TYPES]
-        return self._plan_texts(texts, batch_rows)
+        entries = sum(column.total_values for column in columns if column.is_repeated)
+        rows = sum(self.footer.metadata.row_group(group).num_rows for group in groups)
+        return replace(self._plan_texts(texts, batch_rows), rows=rows, list_entries=entries)
 
     def check_batches(
         self,
@@ -122,8 +141,11 @@ class PageCheck:
     ) -> Iterator[pa.RecordBatch]:
         """Yield batches that were read with a plan, without dictionaries except in ``kept`` columns.
 
-        Raises ``ValueError`` if ``batch_rows`` rows need too much memory.
+        Raises ``ValueError`` if ``batch_rows`` rows need too much memory, and for lists that have
+        other items than their pages.
         """
+        if plan.list_entries:
+            batches = check_list_entries(batches, plan.rows, plan.list_entries)
         rows = size = 0
         for batch in batches:
             if rows + batch.num_rows > batch_rows:
@@ -141,12 +163,17 @@ class PageCheck:
 
     def _read_column(self, leaf: int, groups: Iterable[int], batch_rows: int) -> _Column:
         chunks = list[tuple[int, DeclaredPages]]()
+        metadata = self.footer.metadata.schema.column(leaf)
+        is_repeated = metadata.max_repetition_level > 0
         for group in groups:
             start, end, values, codec = self.footer.locate_pages(group, leaf)
-            chunks.append((codec, read_declared_pages(self.source, (start, end), values)))
-        metadata = self.footer.metadata.schema.column(leaf)
+            pages = read_declared_pages(self.source, (start, end), values)
+            rows = self.footer.metadata.row_group(group).num_rows
+            # Arrow would give the rest to other rows
+            if pages.values != rows and self.has_all_rows and not is_repeated:
+                raise ValueError(f"the pages of {rows} rows have {pages.values} values")
+            chunks.append((codec, pages))
         values = sum(pages.values for _, pages in chunks)
-        is_repeated = metadata.max_repetition_level > 0
         return _Column(metadata, values if is_repeated else min(values, batch_rows), values, chunks)
 
     def _plan_texts(self, columns: Sequence[_Column], batch_rows: int) -> ReadPlan:
@@ -241,17 +268,20 @@ def read_batches(
     """
     footer = Footer(source)
     metadata = footer.metadata
-    numbers = range(metadata.num_row_groups) if groups is None else groups
     check = PageCheck(source, footer, footer.stored_bytes)
-    plan = check.plan(numbers, range(metadata.num_columns), batch_rows)
-    file = pq.ParquetFile(
-        source,
-        metadata=metadata,
-        read_dictionary=plan.dictionary_paths,
-        buffer_size=_BUFFER_BYTES,
-    )
-    batches = file.iter_batches(plan.batch_rows, row_groups=list(numbers), use_threads=use_threads)
-    yield from check.check_batches(batches, plan, batch_rows)
+    numbers = list(range(metadata.num_row_groups) if groups is None else groups)
+    leaves = range(metadata.num_columns)
+    # The items of lists are compared with the pages of one row group.
+    for row_groups in [[number] for number in numbers] if check.has_lists(leaves) else [numbers]:
+        plan = check.plan(row_groups, leaves, batch_rows)
+        file = pq.ParquetFile(
+            source,
+            metadata=metadata,
+            read_dictionary=plan.dictionary_paths,
+            buffer_size=_BUFFER_BYTES,
+        )
+        batches = file.iter_batches(plan.batch_rows, row_groups=row_groups, use_threads=use_threads)
+        yield from check.check_batches(batches, plan, batch_rows)
 
 
 def _expand_dictionaries(

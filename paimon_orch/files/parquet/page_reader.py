@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from paimon_orch.files.parquet.byte_ranges import ByteRange, join_ranges, read_ranges
 from paimon_orch.files.parquet.footer import PARQUET_MAGIC, ColumnChunk, Footer
+from paimon_orch.files.parquet.list_entries import compare_list_entries, count_list_entries
 from paimon_orch.files.parquet.page_check import PageCheck, ReadPlan
 from paimon_orch.files.parquet.thrift_compact import (
     LIST,
@@ -252,7 +253,8 @@ class PageReader:
     def _check_pages(self, plan: RowGroupPages, data: bytearray) -> None:
         """Raise :class:`PageIndexError` for pages that must be read in parts, if at all."""
         source = io.BytesIO(data)
-        limits = PageCheck(source, Footer(source), self._footer.stored_bytes)
+        stored_bytes = self._footer.stored_bytes
+        limits = PageCheck(source, Footer(source), stored_bytes, has_all_rows=False)
         rows = max(column.rows for column in plan.columns)
         leaves = [selected.leaf.number for selected in plan.leaves]
         if limits.plan([0], leaves, rows) != ReadPlan(rows):
@@ -279,6 +281,12 @@ def _take_rows(file: pq.ParquetFile, column: _ColumnPages) -> pa.ChunkedArray:
     pages = file.read_row_group(0, columns=[column.name], use_threads=False)
     if pages.num_rows != column.rows:
         raise ValueError(f"column {column.name} has {pages.num_rows} rows instead of {column.rows}")
+    chunks = file.metadata.row_group(0)
+    lists = [selected.leaf for selected in column.leaves if not selected.leaf.is_flat]
+    compare_list_entries(
+        sum(map(count_list_entries, pages.column(0).chunks)),
+        sum(chunks.column(leaf.number).num_values for leaf in lists),
+    )
     return pages.column(0).take(to_arrow_array(column.row_indices))
 
 

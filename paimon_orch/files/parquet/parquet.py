@@ -19,7 +19,13 @@ import pyarrow.parquet as pq
 
 from paimon_orch.decode_limits import fit_batch_rows
 from paimon_orch.errors import InputError
-from paimon_orch.files.nested_arrays import child_fields, contains_type, map_atoms
+from paimon_orch.files.nested_arrays import (
+    child_fields,
+    contains_type,
+    fill_required_fields,
+    has_required_fields,
+    map_atoms,
+)
 from paimon_orch.files.parquet import int96
 from paimon_orch.files.parquet.byte_ranges import ByteRange, join_ranges
 from paimon_orch.files.parquet.footer import PARQUET_MAGIC, Footer
@@ -31,6 +37,7 @@ from paimon_orch.files.parquet.int96 import (
     is_nanosecond_timestamp,
     patch_int96_types,
 )
+from paimon_orch.files.parquet.list_entries import check_list_entries
 from paimon_orch.files.parquet.page_check import PageCheck, ReadPlan
 from paimon_orch.files.parquet.page_reader import (
     LOCAL_COSTS,
@@ -154,8 +161,10 @@ class ParquetFileReader:
         numbers = list(range(self.num_row_groups)) if groups is None else list(groups)
         leaves = self._find_leaves(columns)
         batch_rows = fit_batch_rows(batch_rows, len(leaves), self._check.stored_bytes, copies=2)
-        # with pre_buffer, a call for several row groups keeps all of them in memory
-        calls = [[number] for number in numbers] if self._remote else [numbers]
+        # With pre_buffer, a call for several row groups keeps all of them in memory. The items of
+        # lists are compared with the pages of one row group.
+        is_apart = self._remote or self._check.has_lists(leaves)
+        calls = [[number] for number in numbers] if is_apart else [numbers]
         for number, row_groups in enumerate(calls):
             if isinstance(self._source, ObjectInput):
                 following = numbers[number + 1 : number + 2]
@@ -171,6 +180,8 @@ class ParquetFileReader:
                 use_threads=False,
             )
             if plan == ReadPlan(batch_rows):
+                if plan.list_entries:
+                    batches = check_list_entries(batches, plan.rows, plan.list_entries)
                 yield from batches
             else:
                 yield from self._check.check_batches(batches, plan, batch_rows, self._dictionaries)
@@ -333,6 +344,12 @@ class ParquetFileWriter:
             for column, kind, target in zip(
                 table.columns, self._types, self._schema.types, strict=True
             )
+        ]
+        columns = [
+            pa.chunked_array(map(fill_required_fields, column.chunks), column.type)
+            if has_required_fields(column.type)
+            else column
+            for column in columns
         ]
         schema = pa.schema(
             [

@@ -12,10 +12,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from paimon_orch.files.parquet.thrift_compact import (
-    decode_integer,
-    decode_struct,
-)
+from paimon_orch.files.parquet.thrift_compact import decode_integer, decode_struct
 from paimon_orch.format.schema import KEY_PREFIX
 from paimon_orch.format.types.data_types import Field
 

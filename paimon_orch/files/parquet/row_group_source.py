@@ -150,21 +150,25 @@ def _check_chunks(groups: list[GroupFields], end: int) -> int:
         rows = group.rows
         if rows < 1:
             raise ValueError(f"a row group has {rows} rows")
-        _check_positions(group.positions, end)
+        _check_positions(group.positions, group.chunks[0].pages)
         for chunk in group.chunks:
             start, stop = chunk.pages
             if not last <= start < stop <= end:
                 raise ValueError(f"no column chunk can be at {start} to {stop}")
             last, size = stop, size + stop - start
-            _check_positions(chunk.positions, end)
+            _check_positions(chunk.positions, chunk.pages)
             if chunk.values < rows:
                 raise ValueError(f"a column chunk has {chunk.values} values in {rows} rows")
     return size
 
 
-def _check_positions(positions: Iterable[IntegerSpan], end: int) -> None:
+def _check_positions(positions: Iterable[IntegerSpan], pages: ByteRange) -> None:
+    """Raise ValueError for positions elsewhere, which would be negative or of other pages if moved.
+
+    Some writers state the end of a column chunk, where they repeat its metadata.
+    """
     for position, _, _ in positions:
-        if not 0 < position < end:
+        if not pages[0] <= position <= pages[1]:
             raise ValueError(f"no page can be at {position}")
 
 

@@ -18,11 +18,7 @@ from pyroaring import BitMap
 
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.format.arrays import Int32Array, Int64Array, Mask, to_arrow_array, to_numpy
-from paimon_orch.format.bytes.binary_batch import (
-    BinaryBatch,
-    encode_big_endian,
-    join_around_values,
-)
+from paimon_orch.format.bytes.binary_batch import BinaryBatch, encode_big_endian, join_around_values
 from paimon_orch.format.bytes.roaring import build_full_bitmap, deserialize_bitmap, serialize_mask
 from paimon_orch.format.file_index.bit_slices import BitSlices, serialize_bit_slices
 from paimon_orch.format.file_index.container import ByteSource

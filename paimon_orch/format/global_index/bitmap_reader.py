@@ -16,11 +16,7 @@ from paimon_orch.errors import UnsupportedError
 from paimon_orch.format.arrays import Positions
 from paimon_orch.format.file_index.container import ByteSource
 from paimon_orch.format.global_index.bitmap_file import BITMAP_MAGIC, BITMAP_VERSION
-from paimon_orch.format.global_index.index_blocks import (
-    decode_bitmap64,
-    read_block,
-    read_varint,
-)
+from paimon_orch.format.global_index.index_blocks import decode_bitmap64, read_block, read_varint
 from paimon_orch.format.global_index.key_ranges import KeyRange, decode_key
 from paimon_orch.format.global_index.sorted_column import SortedColumn
 from paimon_orch.format.types.data_types import AtomicType

@@ -15,11 +15,7 @@ from paimon_orch.errors import UnsupportedError
 from paimon_orch.format.arrays import Positions
 from paimon_orch.format.file_index.container import ByteSource
 from paimon_orch.format.global_index.btree_file import BTREE_MAGIC, BTREE_VERSION
-from paimon_orch.format.global_index.index_blocks import (
-    decode_bitmap64,
-    read_block,
-    read_varint,
-)
+from paimon_orch.format.global_index.index_blocks import decode_bitmap64, read_block, read_varint
 from paimon_orch.format.global_index.key_ranges import KeyRange, decode_key
 from paimon_orch.format.global_index.sorted_block import SortedBlock
 from paimon_orch.format.global_index.sorted_column import SortedColumn
@@ -99,13 +95,9 @@ class BTreeReader:
                 yield block.read_counted_positions(start, end)[1]
 
     def _read_block(self, number: int) -> SortedBlock:
-        return SortedBlock.decode(read_block(self._source, *self._find_block(number), self._budget))
-
-    def _find_block(self, number: int) -> tuple[int, int]:
-        """Return the offset and the length of a block."""
         offset, place = read_varint(value := self._index_block.value(number), 0)
         length, _ = read_varint(value, place)
-        return offset, length
+        return SortedBlock.decode(read_block(self._source, offset, length, self._budget))
 
     def _find_entries(self, keys: KeyRange, block: SortedBlock) -> tuple[int, int]:
         return keys.find(len(block), lambda n: decode_key(block.key(n), self._type))

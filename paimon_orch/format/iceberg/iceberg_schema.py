@@ -3,7 +3,6 @@
 See docs/format/iceberg-metadata.md#schemas.
 """
 
-from collections.abc import Iterator, Sequence
 from typing import Any
 
 from paimon_orch.errors import UnsupportedError
@@ -18,7 +17,7 @@ from paimon_orch.format.types.data_types import (
     MultisetType,
     RowType,
     TypeRoot,
-    list_nested_fields,
+    iterate_fields,
     type_to_sql,
 )
 
@@ -74,7 +73,7 @@ def compute_last_column_id(schema: TableSchema) -> int:
 
     Elements, keys and values have larger ids, which do not count. See docs/format/iceberg-metadata.md#schemas.
     """
-    return max((field.id for field in _iterate_fields(schema.fields)), default=0)
+    return max((field.id for field in iterate_fields(schema.fields)), default=0)
 
 
 def build_partition_spec(schema: TableSchema) -> list[dict[str, Any]]:
@@ -129,13 +128,6 @@ def _find_partition_avro_type(data_type: DataType) -> Any:
         case AtomicType(name=name):
             return _AVRO_TYPES.get(name)
     return None
-
-
-def _iterate_fields(fields: Sequence[Field]) -> Iterator[Field]:
-    """Yield columns and, at any depth, the fields of ROWs."""
-    for field in fields:
-        yield field
-        yield from _iterate_fields(list_nested_fields(field.type))
 
 
 class _SchemaWriter:

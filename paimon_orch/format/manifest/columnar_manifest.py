@@ -40,16 +40,15 @@ from paimon_orch.format.manifest.manifest_entry import (
     DataFileMeta,
     FileKind,
     ManifestEntry,
-    check_file_name,
+    check_file_names,
+    check_level,
     decode_manifest,
-    is_safe_file_name,
 )
 from paimon_orch.format.manifest.manifest_format import find_format
 from paimon_orch.format.row.simple_stats import SimpleStats
 
 T = TypeVar("T")
 
-_UNSAFE_NAMES = frozenset(("", ".", ".."))
 _MIN_COLUMNAR_BYTES = 16_384  # below this size, decoding record by record is as fast
 
 _FILE_PREFIX = "_FILE."
@@ -118,7 +117,8 @@ class ColumnarManifest:
         kinds, buckets = columns["_KIND"].values, columns["_BUCKET"].values
         levels = columns["_FILE._LEVEL"].values
         names = [part.decode() for part in columns["_FILE._FILE_NAME"].slices(data)]
-        _check_file_names(names, path)
+        check_file_names(names, path)
+        check_level(int(levels.min(initial=0)))
         return cls(
             path=path,
             positions=positions,
@@ -180,7 +180,7 @@ class ColumnarManifest:
         with wrap_decode_errors(self.path):
             groups = set(self.columns["_FILE._EXTRA_FILES"].arrays(self.data))
             names = list(dict.fromkeys(name for group in groups for name in group or ()))
-            _check_file_names(names, self.path)
+            check_file_names(names, self.path)
             return names
 
     def entries(self, rows: Indices | None = None) -> list[ManifestEntry]:
@@ -413,14 +413,6 @@ def _iterate_required_fields(schema: Mapping[str, Any], prefix: str = "") -> Ite
 _REQUIRED_FIELDS = frozenset(_iterate_required_fields(MANIFEST_SCHEMA))
 
 
-def _check_file_names(names: Sequence[str], path: str) -> None:
-    # one check of the joined names is faster than a check of each name
-    if _UNSAFE_NAMES.isdisjoint(names) and is_safe_file_name("|".join(names)):
-        return
-    for name in names:
-        check_file_name(name, path)
-
-
 def _build_entries(manifest: ColumnarManifest) -> list[ManifestEntry]:
     kinds = (FileKind.ADD, FileKind.DELETE)
     columns = [
@@ -457,7 +449,7 @@ def _build_files(manifest: ColumnarManifest) -> list[DataFileMeta]:
     names, columns, data = manifest.names, manifest.columns, manifest.data
     of = _FileColumns(columns, data)
     extra = list(of.strings("_EXTRA_FILES"))
-    _check_file_names([name for group in set(extra) for name in group or ()], manifest.path)
+    check_file_names([name for group in set(extra) for name in group or ()], manifest.path)
     values = [
         names,
         of.numbers("_FILE_SIZE"),

@@ -3,9 +3,11 @@
 See docs/format/manifest.md.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+import numpy as np
 
 from paimon_orch.errors import CommitConflictError, wrap_decode_errors
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
@@ -29,6 +31,7 @@ from paimon_orch.format.manifest.manifest_format import (
     decode_records,
     encode_records,
 )
+from paimon_orch.format.row_range_set import EMPTY_ROW_RANGES, MAX_ROW_ID, RowRanges
 
 INDEX_MANIFEST_VERSION = 1
 HASH_INDEX = "HASH"
@@ -61,6 +64,11 @@ class GlobalIndexMeta:
     extra_field_ids: tuple[int, ...] | None
     index_meta: bytes | None
 
+    @property
+    def field_ids(self) -> tuple[int, ...]:
+        """Return the ids of all columns of the index."""
+        return (self.index_field_id, *(self.extra_field_ids or ()))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexManifestEntry:
@@ -92,6 +100,14 @@ class IndexManifestEntry:
         """
         values = {} if self.additional is None else self.additional.values
         return values.get(SOURCE_META)
+
+    @property
+    def row_range(self) -> RowRanges:
+        """Return the rows that a global index covers; none if these cannot be ids of rows."""
+        index = self.global_index
+        if index is None or not 0 <= index.row_range_start <= index.row_range_end < MAX_ROW_ID:
+            return EMPTY_ROW_RANGES
+        return RowRanges(np.array([index.row_range_start]), np.array([index.row_range_end + 1]))
 
     def deleted(self) -> "IndexManifestEntry":
         """Return the entry that removes this index file."""
@@ -205,6 +221,9 @@ def decode_index_manifest(data: bytes, path: str) -> list[IndexManifestEntry]:
     }
     of_entries = {name: item for name, item in records.unknown.items() if name not in of_ranges}
     with wrap_decode_errors(path):
+        for value in records.values:  # another version can have other types
+            avro.check_record_version(value, INDEX_MANIFEST_VERSION, path)
+        check_values(records.values, _TYPES)
         return [_from_avro(value, path, of_entries, of_ranges) for value in records.values]
 
 
@@ -214,8 +233,6 @@ def _from_avro(
     unknown: Mapping[str, FieldDefinition],
     unknown_of_ranges: Mapping[str, FieldDefinition],
 ) -> IndexManifestEntry:
-    avro.check_record_version(value, INDEX_MANIFEST_VERSION, path)
-    check_values(value, _TYPES)
     ranges, index = value.get("_DELETIONS_VECTORS_RANGES"), value.get("_GLOBAL_INDEX")
     return IndexManifestEntry(
         kind=FileKind(value["_KIND"]),
@@ -225,35 +242,35 @@ def _from_avro(
         file_name=check_file_name(value["_FILE_NAME"], path),
         file_size=value["_FILE_SIZE"],
         row_count=value["_ROW_COUNT"],
-        ranges=None
-        if ranges is None
-        else tuple(
-            _range_from_avro(check_shape(item, dict, "a range"), unknown_of_ranges)
-            for item in check_shape(ranges, list, "_DELETIONS_VECTORS_RANGES")
-            if item is not None
-        ),
+        ranges=None if ranges is None else tuple(_ranges_from_avro(ranges, unknown_of_ranges)),
         external_path=value.get("_EXTERNAL_PATH"),
         global_index=None if index is None else _global_index_from_avro(index),
         additional=AdditionalFields.of(unknown, value),
     )
 
 
-def _range_from_avro(
-    value: Mapping[str, Any], unknown: Mapping[str, FieldDefinition]
-) -> DeletionVectorRange:
-    check_values(value, _RANGE_TYPES)
-    return DeletionVectorRange(
-        data_file=value["f0"],
-        offset=value["f1"],
-        length=value["f2"],
-        cardinality=value.get("_CARDINALITY"),
-        additional=AdditionalFields.of(unknown, value, _RANGES_PREFIX),
-    )
+def _ranges_from_avro(
+    values: object, unknown: Mapping[str, FieldDefinition]
+) -> Iterator[DeletionVectorRange]:
+    ranges = [
+        check_shape(item, dict, "a range")
+        for item in check_shape(values, list, "_DELETIONS_VECTORS_RANGES")
+        if item is not None
+    ]
+    check_values(ranges, _RANGE_TYPES)
+    for item in ranges:
+        yield DeletionVectorRange(
+            data_file=item["f0"],
+            offset=item["f1"],
+            length=item["f2"],
+            cardinality=item.get("_CARDINALITY"),
+            additional=AdditionalFields.of(unknown, item, _RANGES_PREFIX),
+        )
 
 
 def _global_index_from_avro(record: object) -> GlobalIndexMeta:
     value = check_shape(record, dict, "_GLOBAL_INDEX")
-    check_values(value, _GLOBAL_INDEX_TYPES)
+    check_values([value], _GLOBAL_INDEX_TYPES)
     extra = value.get("_EXTRA_FIELD_IDS")
     if extra is not None:
         for number in check_shape(extra, list, "_EXTRA_FIELD_IDS"):

@@ -41,6 +41,12 @@ class IndexSource:
         return AdditionalFields({SOURCE_META: _SOURCE_META_FIELD}, {SOURCE_META: data})
 
 
+def covers_data_files(entry: IndexManifestEntry) -> bool:
+    """Return whether an index has positions in data files, which it lists, and not row ids."""
+    data = entry.source_meta
+    return data is not None and data[:4] != _SNAPSHOT.pack(_SNAPSHOT_MAGIC, 0, 0)[:4]
+
+
 def decode_index_source(entry: IndexManifestEntry) -> IndexSource | None:
     """Return the data files that an index file covers, or None if the entry does not list them.
 

@@ -5,7 +5,7 @@ See docs/format/manifest.md.
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import IntEnum
@@ -31,6 +31,7 @@ from paimon_orch.format.row.binary_row import EMPTY_ROW
 from paimon_orch.format.row.simple_stats import EMPTY_STATS, SimpleStats
 
 MANIFEST_VERSION = 2
+_UNSAFE_NAMES = frozenset(("", ".", ".."))
 _UNSAFE_CHARS = re.compile(r"[/\\\0]")
 
 Shape = TypeVar("Shape")
@@ -206,6 +207,12 @@ def decode_manifest(data: bytes, path: str) -> list[ManifestEntry]:
     Scans use ``columnar_manifest.open_manifest``, which decodes most manifests as columns.
     """
     records = decode_records(data, path, MANIFEST_FIELDS)
+    with wrap_decode_errors(path):
+        for value in records.values:  # another version can have other types
+            avro.check_record_version(value, MANIFEST_VERSION, path)
+        check_values(records.values, _ENTRY_TYPES)
+        files = [check_shape(value["_FILE"], dict, "_FILE") for value in records.values]
+        check_values(files, _FILE_TYPES)
     return [_entry_from_avro(value, path, records.unknown) for value in records.values]
 
 
@@ -266,14 +273,25 @@ def list_value_types(schema: Mapping[str, Any]) -> dict[str, tuple[type, ...]]:
     return types
 
 
-def check_values(record: Mapping[str, Any], types: Mapping[str, tuple[type, ...]]) -> None:
+def check_values(
+    records: Sequence[Mapping[str, Any]], types: Mapping[str, tuple[type, ...]]
+) -> None:
     """Raise ``ValueError`` for a value of another type: the schema is part of the file.
 
     Missing fields are not checked, because older releases do not write all of them.
     """
     for name, expected in types.items():
-        if name in record and type(record[name]) not in expected:
-            raise ValueError(f"{name} has the invalid value {record[name]!r}")
+        # the types of a field in all records are compared at once, because lists are long
+        values = [record[name] for record in records if name in record]
+        if not set(map(type, values)).issubset(expected):
+            wrong = next(value for value in values if type(value) not in expected)
+            raise ValueError(f"{name} has the invalid value {wrong!r}")
+
+
+def check_level(level: int) -> None:
+    """Raise ``ValueError`` for a negative level: a merge would leave out the rows of the file."""
+    if level < 0:
+        raise ValueError(f"_LEVEL is {level}, which is out of range")
 
 
 def _entry_to_avro(entry: ManifestEntry) -> dict[str, Any]:
@@ -330,10 +348,8 @@ def _entry_from_avro(
     value: Mapping[str, Any], path: str, unknown: Mapping[str, FieldDefinition]
 ) -> ManifestEntry:
     with wrap_decode_errors(path):
-        avro.check_record_version(value, MANIFEST_VERSION, path)
-        file = check_shape(value["_FILE"], dict, "_FILE")
-        check_values(value, _ENTRY_TYPES)
-        check_values(file, _FILE_TYPES)
+        file = value["_FILE"]
+        check_level(file["_LEVEL"])
         meta = DataFileMeta(
             file_name=check_file_name(file["_FILE_NAME"], path),
             file_size=file["_FILE_SIZE"],
@@ -388,7 +404,7 @@ def is_safe_file_name(name: object) -> bool:
         os.fsencode(name)
     except UnicodeEncodeError:
         return False
-    return bool(name) and name not in (".", "..") and not _UNSAFE_CHARS.search(name)
+    return name not in _UNSAFE_NAMES and not _UNSAFE_CHARS.search(name)
 
 
 def check_file_name(name: str, path: str) -> str:
@@ -399,3 +415,13 @@ def check_file_name(name: str, path: str) -> str:
     if not is_safe_file_name(name):
         raise CorruptFileError(path, f"names the file {name!r}, which is outside its directory")
     return name
+
+
+def check_file_names(names: Sequence[str], path: str) -> None:
+    """Check file names as :func:`check_file_name` does."""
+    # one check of the joined names is faster than a check of each name
+    is_text = set(map(type, names)) <= {str}
+    if is_text and _UNSAFE_NAMES.isdisjoint(names) and is_safe_file_name("|".join(names)):
+        return
+    for name in names:
+        check_file_name(name, path)

@@ -3,7 +3,8 @@
 See docs/format/manifest.md#manifest-list-record.
 """
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +19,8 @@ from paimon_orch.format.manifest.manifest_entry import (
     MANIFEST_VERSION,
     FileKind,
     ManifestEntry,
-    check_file_name,
+    check_file_names,
+    check_level,
     check_values,
     list_value_types,
     stats_from_avro,
@@ -126,6 +128,7 @@ MANIFEST_LIST_SCHEMA = avro.build_record_schema(
 )
 MANIFEST_LIST_FIELDS = collect_known_fields(MANIFEST_LIST_SCHEMA)
 _TYPES = list_value_types(MANIFEST_LIST_SCHEMA)
+_MAX_ENTRIES = (1 << 31) - 1  # of a manifest: it is read at once
 
 
 def encode_manifest_list(
@@ -162,12 +165,10 @@ def decode_manifest_list(data: bytes, path: str) -> list[ManifestFileMeta]:
     """Return the manifests of a list file."""
     records = decode_records(data, path, MANIFEST_LIST_FIELDS)
     with wrap_decode_errors(path):
-        for value in records.values:
-            avro.check_record_version(value, MANIFEST_VERSION, path)
-            check_values(value, _TYPES)
+        _check_records(records.values, path)
         return [
             ManifestFileMeta(
-                file_name=check_file_name(value["_FILE_NAME"], path),
+                file_name=value["_FILE_NAME"],
                 file_size=value["_FILE_SIZE"],
                 num_added_files=value["_NUM_ADDED_FILES"],
                 num_deleted_files=value["_NUM_DELETED_FILES"],
@@ -183,3 +184,25 @@ def decode_manifest_list(data: bytes, path: str) -> list[ManifestFileMeta]:
             )
             for value in records.values
         ]
+
+
+def _check_records(records: Sequence[Mapping[str, Any]], path: str) -> None:
+    for value in records:
+        avro.check_record_version(value, MANIFEST_VERSION, path)
+    check_values(records, _TYPES)
+    for name in ("_NUM_ADDED_FILES", "_NUM_DELETED_FILES"):
+        counts = [value[name] for value in records]
+        for count in (min(counts, default=0), max(counts, default=0)):
+            if not 0 <= count <= _MAX_ENTRIES:
+                raise ValueError(f"{name} is {count}, which is out of range")
+    check_level(min((value.get("_MAX_LEVEL") or 0 for value in records), default=0))
+    names = [value["_FILE_NAME"] for value in records]
+    check_file_names(names, path)
+    check_distinct_manifests(names)
+
+
+def check_distinct_manifests(names: Collection[str]) -> None:
+    """Raise ``ValueError`` for a manifest that is named twice: its rows would be read twice."""
+    if len(set(names)) < len(names):
+        [(name, count)] = Counter(names).most_common(1)
+        raise ValueError(f"the manifest {name} is named {count} times")

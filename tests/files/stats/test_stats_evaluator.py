@@ -15,10 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paimon_orch.files.stats.collector import to_internal_value
-from paimon_orch.files.stats.column_bounds import (
-    ColumnBounds,
-    encode_null_counts,
-)
+from paimon_orch.files.stats.column_bounds import ColumnBounds, encode_null_counts
 from paimon_orch.files.stats.stats_evaluator import may_contain, may_match
 from paimon_orch.format.row.binary_row import serialize_row
 from paimon_orch.format.row.binary_row_columns import read_field_column

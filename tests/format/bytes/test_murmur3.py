@@ -4,11 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paimon_orch.format.bytes.murmur3 import (
-    hash_bytes,
-    hash_fixed_rows,
-    hash_variable_rows,
-)
+from paimon_orch.format.bytes.murmur3 import hash_bytes, hash_fixed_rows, hash_variable_rows
 
 
 @given(st.lists(st.lists(st.integers(0, 2**32 - 1), max_size=9), min_size=1))

@@ -111,7 +111,7 @@ def test_a_truncated_bitmap_is_refused() -> None:
 
 
 # Bitmaps with runs have offsets only if they have at least four containers.
-@pytest.mark.parametrize("blocks", [1, 3, 4, 20])
+@pytest.mark.parametrize("blocks", [1, 3, 4, 8, 20])
 def test_containers_of_a_truncated_bitmap_end_after_the_data(blocks: int) -> None:
     rows = np.concatenate([np.arange(7 + block) + (block << 16) for block in range(blocks)])
     data = serialize_positions(rows)

@@ -27,12 +27,7 @@ from paimon_orch.format.file_index.bitmap import BitmapIndex, encode_bitmap_inde
 from paimon_orch.format.file_index.bloom_filter import compute_bloom_filter_parameters, hash_keys
 from paimon_orch.format.file_index.build import FileIndexBuilder, is_built_with
 from paimon_orch.format.file_index.container import ByteSource, decode_container, encode_container
-from paimon_orch.format.file_index.evaluation import (
-    TopN,
-    evaluate_rows,
-    open_index,
-    select_rows,
-)
+from paimon_orch.format.file_index.evaluation import TopN, evaluate_rows, open_index, select_rows
 from paimon_orch.format.file_index.index_keys import Key, encode_column, encode_non_null_keys
 from paimon_orch.format.file_index.index_options import IndexSpec, parse_index_specs
 from paimon_orch.format.file_index.index_query import IndexFilter, StoredColumn

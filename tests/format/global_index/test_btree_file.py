@@ -17,11 +17,7 @@ from paimon_orch.files.data_file_reader import BucketFile
 from paimon_orch.format.global_index.bitmap_file import encode_bitmaps
 from paimon_orch.format.global_index.btree_file import encode_btree
 from paimon_orch.format.global_index.byte_strings import encode_varints
-from paimon_orch.format.global_index.sorted_column import (
-    SortedColumn,
-    can_be_indexed,
-    sort_column,
-)
+from paimon_orch.format.global_index.sorted_column import SortedColumn, can_be_indexed, sort_column
 from paimon_orch.format.manifest.index_source import decode_index_source
 from paimon_orch.format.types.data_types import AtomicType, parse_type
 

@@ -10,10 +10,7 @@ import pytest
 from support.iceberg_vectors import Vector, load_vectors, parse_schema
 
 from paimon_orch.errors import CorruptFileError
-from paimon_orch.format.iceberg.iceberg_file_stats import (
-    FileBounds,
-    FileBoundsBuilder,
-)
+from paimon_orch.format.iceberg.iceberg_file_stats import FileBounds, FileBoundsBuilder
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.row.simple_stats import ColumnStats, SimpleStats
 from paimon_orch.format.schema import TableSchema, build_table_schema
