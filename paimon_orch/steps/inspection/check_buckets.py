@@ -22,6 +22,7 @@ from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest.live_files import UNKNOWN
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind
 from paimon_orch.format.paths import BLOB_SUFFIX, POSTPONE_BUCKET
+from paimon_orch.format.schema import TableSchema
 from paimon_orch.merge.tree.levels import build_bucket_runs
 from paimon_orch.steps.common.manifest_units import combine_codes, to_array
 from paimon_orch.steps.inspection.check_report import (
@@ -47,6 +48,8 @@ from paimon_orch.storage.concurrency import map_concurrently
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.partition_directories import open_paths
 from paimon_orch.table.scan.data_evolution import has_data_evolution
+from paimon_orch.table.write.dynamic_bucket import MAX_BUCKETS
+from paimon_orch.table.write.next_sequences import MAX_SEQUENCE
 
 
 def judge_part(context: CheckContext, pieces: Sequence[bytes]) -> bytes:
@@ -79,7 +82,11 @@ class _PartCheck:
 
     @classmethod
     def of(cls, context: CheckContext, content: PartContent) -> "_PartCheck":
-        report = PartReport(failures=content.failures, formats=content.formats)
+        report = PartReport(
+            failures=content.failures,
+            formats=content.formats,
+            contradictions=content.contradictions,
+        )
         return cls(
             context=context,
             content=content,
@@ -238,22 +245,10 @@ class _PartCheck:
         groups = entries.groups[live]
         first = np.full(len(entries.group_buckets), -1)
         first[groups[::-1]] = live[::-1]
-        present = np.flatnonzero(first >= 0)
-        totals = entries.table["total_buckets"].to_numpy()[first[present]]
-        is_outside = (totals > 0) & (totals <= entries.group_buckets[present])
-        found = {
-            int(group): [("bucket", f"the partition has only {total} buckets")]
-            for group, total in zip(present[is_outside], totals[is_outside], strict=True)
-        }
-        if schema.primary_keys:
-            for group, text in self._find_overlaps(version, live).items():
-                found.setdefault(group, []).append(("sorted-run", text))
-        if row_tracking_fields(schema):
-            for group, text in self._find_unassigned_ids(live, version.next_row_id).items():
-                found.setdefault(group, []).append(("row-ids", text))
-        if has_data_evolution(schema):
-            for group, text in self._find_partial_ranges(live).items():
-                found.setdefault(group, []).append(("row-ids", text))
+        found = dict[int, list[FileProblem]]()
+        for rule, errors in self._find_errors(version, live, first):
+            for group, text in errors.items():
+                found.setdefault(group, []).append((rule, text))
         for group, problems in found.items():
             partition = format_partition(entries.group_partitions[group], schema)
             order = entries.order_of(version.state, int(first[group]))
@@ -266,24 +261,74 @@ class _PartCheck:
                     text=text,
                 )
 
+    def _find_errors(
+        self, version: CheckedVersion, live: Indices, first: Indices
+    ) -> Iterator[tuple[str, dict[int, str]]]:
+        """Yield rules, and the errors of the buckets that violate them."""
+        schema = self.context.schemas[version.schema]
+        yield "bucket", self._find_impossible_buckets(first, schema)
+        if schema.has_runs_sorted_by_key:
+            yield "sorted-run", self._find_overlaps(version, live)
+        if row_tracking_fields(schema):
+            yield "row-ids", self._find_unassigned_ids(live, version.next_row_id)
+            yield "row-ids", self._find_shared_ids(live, has_ranges=has_data_evolution(schema))
+        yield "sequence", self._find_last_sequences(live)
+
+    def _find_impossible_buckets(self, first: Indices, schema: TableSchema) -> dict[int, str]:
+        """Return the errors of buckets; ``first`` has an entry of each, or -1."""
+        present = np.flatnonzero(first >= 0)
+        numbers = self.entries.group_buckets[present]
+        totals = self.entries.table["total_buckets"].to_numpy()[first[present]]
+        is_outside = (totals > 0) & (totals <= numbers)
+        errors = {
+            group: f"the partition has only {total} buckets"
+            for group, total in zip(present[is_outside].tolist(), totals[is_outside], strict=True)
+        }
+        if schema.is_bucket_dynamic:
+            text = (
+                f"dynamic buckets have numbers from 0 to {MAX_BUCKETS}, so no rows can be added to "
+                "the partition; overwrite it with its rows"
+            )
+            is_wrong = (numbers < 0) | (numbers > MAX_BUCKETS)
+            errors |= dict.fromkeys(present[is_wrong].tolist(), text)
+        return errors
+
     def _find_unassigned_ids(self, live: Indices, next_row_id: int) -> dict[int, str]:
         """Return the errors of buckets with row ids that the snapshot has not assigned."""
         entries = self.entries
         first_ids = entries.table["first_row_id"].to_numpy()[live]
-        ends = first_ids + entries.row_counts[live]
-        is_wrong = (first_ids != UNKNOWN) & (ends > next_row_id)
+        counts = entries.row_counts[live]
+        is_wrong = (first_ids != UNKNOWN) & (first_ids > next_row_id - counts)  # sums may overflow
         errors = dict[int, str]()
         groups, firsts = np.unique(entries.groups[live[is_wrong]], return_index=True)
         for group, index in zip(groups.tolist(), firsts.tolist(), strict=True):
             name = entries.get_value("name", int(live[is_wrong][index]))
+            last = int(first_ids[is_wrong][index]) + int(counts[is_wrong][index]) - 1
             errors[group] = (
-                f"file {name} has row ids up to {ends[is_wrong][index] - 1}, but the snapshot has "
+                f"file {name} has row ids up to {last}, but the snapshot has "
                 f"assigned only ids below {next_row_id}; new rows would get the same ids"
             )
         return errors
 
-    def _find_partial_ranges(self, live: Indices) -> dict[int, str]:
-        """Return the errors of buckets with files that have only a part of their rows in common."""
+    def _find_last_sequences(self, live: Indices) -> dict[int, str]:
+        """Return the errors of buckets to which no rows can be added: no number would be new."""
+        entries = self.entries
+        numbers = entries.table["max_sequence"].to_numpy()[live]
+        errors = dict[int, str]()
+        for row in live[numbers > MAX_SEQUENCE].tolist():
+            name, number = (entries.get_value(key, row) for key in ("name", "max_sequence"))
+            text = (
+                f"file {name} has the sequence number {number}, and few or no numbers are greater, "
+                "so no rows can be added; overwrite the partition with its rows"
+            )
+            errors.setdefault(int(entries.groups[row]), text)
+        return errors
+
+    def _find_shared_ids(self, live: Indices, *, has_ranges: bool) -> dict[int, str]:
+        """Return the errors of buckets with files whose row ids are those of other rows.
+
+        With ``has_ranges``, files of a bucket may have columns of the same range of rows.
+        """
         entries = self.entries
         all_first_ids = entries.table["first_row_id"].to_numpy()
         live = live[all_first_ids[live] != UNKNOWN]
@@ -293,14 +338,15 @@ class _PartCheck:
         live = live[~is_blob]
         starts, groups = all_first_ids[live], entries.groups[live]
         ends = starts + entries.row_counts[live]
-        order = np.lexsort((ends, starts, groups))
+        order = np.lexsort((groups, ends, starts))
         starts, ends, groups, live = starts[order], ends[order], groups[order], live[order]
-        is_partial = (groups[1:] == groups[:-1]) & (starts[1:] < ends[:-1])
-        is_partial &= (starts[1:] != starts[:-1]) | (ends[1:] != ends[:-1])
-        for index in np.flatnonzero(is_partial).tolist():
+        is_same = (starts[1:] == starts[:-1]) & (ends[1:] == ends[:-1])
+        is_same &= (groups[1:] == groups[:-1]) & has_ranges
+        for index in np.flatnonzero((starts[1:] < ends[:-1]) & ~is_same).tolist():
             one, other = (entries.get_value("name", int(live[n])) for n in (index, index + 1))
-            text = f"files {one} and {other} have only a part of their row ids in common"
-            errors.setdefault(int(groups[index]), text)
+            is_partial = has_ranges and groups[index] == groups[index + 1]
+            what = "only a part of their row ids in common" if is_partial else "the same row ids"
+            errors.setdefault(int(groups[index]), f"files {one} and {other} have {what}")
         return errors
 
     def _find_misplaced_blobs(

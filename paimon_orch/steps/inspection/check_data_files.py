@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from paimon_orch.errors import CorruptFileError, InputError, PaimonError, raise_if_temporary
 from paimon_orch.files.data_file_reader import BucketFile, FileReader
+from paimon_orch.files.file_index_reader import open_indexes
 from paimon_orch.files.stats.collector import StatsCollector
 from paimon_orch.files.stats.file_stats import FileStats
 from paimon_orch.format.bucket.bucket_function import compute_buckets
@@ -30,10 +31,7 @@ from paimon_orch.merge.sort.key_order import KeyColumns, decode_key_bounds, to_c
 from paimon_orch.merge.tree.levels import build_bucket_runs
 from paimon_orch.steps.inspection.check_global_indexes import GlobalIndexChecker
 from paimon_orch.steps.inspection.check_metadata import SnapshotContents
-from paimon_orch.steps.inspection.duplicate_keys import (
-    ComparedBucket,
-    DuplicateKeyFinder,
-)
+from paimon_orch.steps.inspection.duplicate_keys import ComparedBucket, DuplicateKeyFinder
 from paimon_orch.steps.inspection.findings import Findings
 from paimon_orch.storage import FileIO
 from paimon_orch.table.metadata.schema_store import SchemaStore
@@ -67,11 +65,12 @@ class FileChecker:
             if file_key not in self.checked_files:
                 self.checked_files.add(file_key)
                 self._record_errors(partial(self._check_file, entry))
+                self._record_errors(partial(self._check_index, entry))
         vectors = self._read_deletion_vectors(state)
         self._check_deletion_vectors(state, vectors)
         self._record_errors(partial(self._global_indexes.check, state, vectors))
         schema = state.schema
-        if schema.primary_keys and (_has_unique_rows(schema) or schema.is_bucket_dynamic):
+        if schema.has_unmerged_levels or schema.is_bucket_dynamic:
             self._check_unique_keys(state, vectors)
 
     def _record_errors(self, check: Callable[[], None]) -> None:
@@ -101,6 +100,14 @@ class FileChecker:
             self._check_keys(file, rows, schema)
         self._check_statistics(entry, rows, schema)
         self._check_bucket_hash(entry, rows, schema)
+
+    def _check_index(self, entry: ManifestEntry) -> None:
+        """Read the header of the file index; readers of this package skip an index with damage."""
+        bucket_file = BucketFile(entry.partition, entry.bucket, entry.file)
+        schema = self.schemas.get(entry.file.schema_id)
+        path = FileReader(self.io, self.paths, schema, {schema.id: schema}).path(bucket_file)
+        with open_indexes(self.io, path, entry.file):
+            pass
 
     def _check_text(self, file: DataFileMeta, rows: pa.Table) -> None:
         for name, column in zip(rows.column_names, rows.columns, strict=True):
@@ -214,7 +221,7 @@ class FileChecker:
     def _check_unique_keys(
         self, state: SnapshotContents, vectors: Mapping[str, DeletionVector]
     ) -> None:
-        merges_buckets = not _has_unique_rows(state.schema)
+        merges_buckets = not state.schema.has_unmerged_levels
         for group in _group_entries(state):
             entries = [entry for entry in group if merges_buckets or entry.file.level > 0]
             # Files and deletion vectors that were checked in another version are not checked again.
@@ -265,12 +272,6 @@ class FileChecker:
             f"the replaced rows are in {names}"
         )
         self.findings.add("live-twice", state.version, text)
-
-
-def _has_unique_rows(schema: TableSchema) -> bool:
-    """Return whether readers do not merge the rows of a key above level 0."""
-    options = schema.typed_options
-    return options.has_deletion_vectors or options.is_pk_clustering_override
 
 
 def _group_entries(state: SnapshotContents) -> Iterator[list[ManifestEntry]]:

@@ -5,7 +5,7 @@ See docs/format/global-index-files.md.
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
@@ -22,7 +22,7 @@ from paimon_orch.errors import (
 )
 from paimon_orch.files.data_file_reader import BucketFile, FileReader
 from paimon_orch.files.global_index_reader import open_global_index
-from paimon_orch.format.arrays import Int64Array, Positions, to_numpy
+from paimon_orch.format.arrays import Int64Array, to_numpy
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.display import format_count
 from paimon_orch.format.global_index.sorted_column import (
@@ -31,7 +31,7 @@ from paimon_orch.format.global_index.sorted_column import (
     sort_column,
 )
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
-from paimon_orch.format.manifest.index_source import decode_index_source
+from paimon_orch.format.manifest.index_source import covers_data_files, decode_index_source
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.row_range_set import RowRanges, unite_row_ranges
 from paimon_orch.format.types.data_types import AtomicType, Field
@@ -42,15 +42,10 @@ from paimon_orch.table.column_index.global_index_evaluator import is_indexable
 from paimon_orch.table.column_index.row_id_groups import (
     RowIdGroups,
     get_index_meta,
-    get_row_range,
     is_sorted_index,
 )
 from paimon_orch.table.metadata.schema_store import SchemaStore
-from paimon_orch.table.scan.data_evolution import (
-    DataEvolutionReader,
-    RowIdGroup,
-    find_anchor_file,
-)
+from paimon_orch.table.scan.data_evolution import DataEvolutionReader, RowIdGroup, find_anchor_file
 
 _NULL = -1
 _UNKNOWN = -2
@@ -70,12 +65,12 @@ class _Values:
     """The number of keys of each file."""
 
     @classmethod
-    def of(cls, parts: Sequence[tuple[Positions, SortedColumn]]) -> "_Values":
-        """Return the values of columns; ``parts`` have the row of each position of a column."""
+    def of(cls, parts: Sequence[SortedColumn]) -> "_Values":
+        """Return the values of columns, whose positions are rows."""
         rows, codes, first = list[Int64Array](), list[Int64Array](), 0
-        for row_of_position, column in parts:
+        for column in parts:
             counts = np.diff(column.starts, append=len(column.positions))
-            rows += [row_of_position[column.positions], row_of_position[column.null_positions]]
+            rows += [column.positions, column.null_positions]
             codes.append(np.repeat(np.arange(first, first + len(column.keys)), counts))
             codes.append(np.full(len(column.null_positions), _NULL, np.int64))
             first += len(column.keys)
@@ -85,9 +80,9 @@ class _Values:
             rows=joined[order],
             codes=np.concatenate([np.empty(0, np.int64), *codes])[order],
             keys=pa.concat_arrays(
-                [pa.array([], pa.large_binary()), *(column.keys for _, column in parts)]
+                [pa.array([], pa.large_binary()), *(column.keys for column in parts)]
             ),
-            key_counts=tuple(len(column.keys) for _, column in parts),
+            key_counts=tuple(len(column.keys) for column in parts),
         )
 
     def number_keys(self, other: "_Values") -> Int64Array:
@@ -136,7 +131,7 @@ class GlobalIndexChecker:
                 by_column[group].append(entry)
         for of_column in by_column.values():
             column = fields[get_index_meta(of_column[0]).index_field_id]
-            if state.schema.primary_keys:
+            if covers_data_files(of_column[0]):
                 for entry in of_column:
                     self._check_key_index(state, entry, column)
             else:
@@ -152,7 +147,7 @@ class GlobalIndexChecker:
         files = [e.file for e in state.entries if e.partition == entries[0].partition]
         groups = RowIdGroups.of(files, state.schema, self.schemas)
         for joined in _join_overlapping(entries):
-            rows = unite_row_ranges([get_row_range(entry) for entry in joined])
+            rows = unite_row_ranges([entry.row_range for entry in joined])
             covered = groups.find_groups(int(rows.starts[0]), int(rows.ends[-1]))
             names = {file.file_name for group in covered for file in group}
             deleted = frozenset((name, id(vectors[name])) for name in names & vectors.keys())
@@ -161,9 +156,7 @@ class GlobalIndexChecker:
             if check_key in self._checked:
                 continue
             self._checked.add(check_key)
-            stale = unite_row_ranges(
-                [get_row_range(e) - groups.find_current_rows(e) for e in joined]
-            )
+            stale = unite_row_ranges([e.row_range - groups.find_current_rows(e) for e in joined])
             indexed = self._read_indexes(state, joined, column)
             if indexed is None:
                 continue
@@ -203,9 +196,9 @@ class GlobalIndexChecker:
         sorted_rows = sort_column(chunks, column.type)
         size = sum(live[name].file_size for name in names)
         check_row_count(source.row_count, size, entry.file_name)
-        rows = np.arange(source.row_count)
-        expected = _Values.of([(rows, sorted_rows)])
-        self._compare(state, [entry], indexed, expected, RowRanges.of_positions(rows))
+        rows = RowRanges.of(np.array([0]), np.array([source.row_count]))
+        expected = _Values.of([sorted_rows])
+        self._compare(state, [entry], indexed, expected, rows)
 
     def _build_reader(self, state: SnapshotContents) -> FileReader:
         schemas = self.schemas.get_all({entry.file.schema_id for entry in state.entries})
@@ -218,7 +211,7 @@ class GlobalIndexChecker:
         parts = []
         for entry in entries:
             path = self.paths.index_file(state.schema, entry)
-            first = get_index_meta(entry).row_range_start if not state.schema.primary_keys else 0
+            first = get_index_meta(entry).row_range_start
             assert isinstance(column.type, AtomicType)
             try:
                 with open_global_index(self.io, path, entry, column.type) as reader:
@@ -231,13 +224,19 @@ class GlobalIndexChecker:
                 raise_if_temporary(error)
                 self.findings.add("global-index", state.version, str(error))
                 return None
-            count = get_row_range(entry).count
+            count = entry.row_range.count
             rows = np.sort(np.concatenate([content.positions, content.null_positions]))
             if len(rows) and (rows[-1] >= count or (np.diff(rows) == 0).any()):
                 text = f"{entry.file_name} has a row several times, or rows out of its range"
                 self.findings.add("global-index", state.version, text)
                 return None
-            parts.append((np.arange(first, first + count), content))
+            parts.append(
+                replace(
+                    content,
+                    positions=content.positions + first,
+                    null_positions=content.null_positions + first,
+                )
+            )
         return _Values.of(parts)
 
     def _read_groups(
@@ -266,7 +265,13 @@ class GlobalIndexChecker:
         joined = np.concatenate(rows)
         if not chunks:
             return _Values.of([])
-        return _Values.of([(joined, sort_column(chunks, column.type))])
+        values = sort_column(chunks, column.type)
+        moved = replace(
+            values,
+            positions=joined[values.positions],
+            null_positions=joined[values.null_positions],
+        )
+        return _Values.of([moved])
 
     def _compare(
         self,

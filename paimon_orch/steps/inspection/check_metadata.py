@@ -20,12 +20,13 @@ from paimon_orch.format.manifest.index_manifest import (
     HASH_INDEX,
     IndexManifestEntry,
 )
-from paimon_orch.format.manifest.index_source import decode_source_snapshot
+from paimon_orch.format.manifest.index_source import covers_data_files
 from paimon_orch.format.manifest.live_entries import filter_live_entries
 from paimon_orch.format.manifest.manifest_entry import ManifestEntry
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.options.core_options import MANIFEST_FORMAT
 from paimon_orch.format.paths import TablePaths
+from paimon_orch.format.row_range_set import MAX_ROW_ID
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.steps.common.executor import Executor
@@ -39,11 +40,7 @@ from paimon_orch.steps.inspection.check_report import (
     Problem,
     RowCounts,
 )
-from paimon_orch.steps.inspection.check_units import (
-    DeletionVectorUnit,
-    hash_names,
-    read_units,
-)
+from paimon_orch.steps.inspection.check_units import DeletionVectorUnit, hash_names, read_units
 from paimon_orch.steps.inspection.findings import Finding
 from paimon_orch.steps.inspection.stored_files import StoredFiles
 from paimon_orch.storage import FileIO
@@ -52,8 +49,10 @@ from paimon_orch.table.cleanup.retained_snapshots import RetainedSnapshot, Retai
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.metadata.schema_store import SchemaStore
+from paimon_orch.table.write.dynamic_bucket import MAX_BUCKETS
 
 _HASH_BYTES = 4
+_BUCKET_INDEXES = (HASH_INDEX, DELETION_VECTORS_INDEX)
 _INDEX_MANIFESTS_PER_UNIT = 8
 
 
@@ -98,7 +97,8 @@ class MetadataChecker:
     _previous: dict[int, int] = field(default_factory=dict)
     _schemas: list[TableSchema] = field(default_factory=list)
     _layouts: list[int] = field(default_factory=list)
-    _manifests: dict[str, tuple[int, ManifestFileMeta]] = field(default_factory=dict)
+    _manifests: dict[ManifestFileMeta, int] = field(default_factory=dict)
+    """The numbers of manifests; lists that state something else about one have other numbers."""
     _index_manifests: dict[str, int] = field(default_factory=dict)
     _index_problems: dict[tuple[str, int], list[Problem]] = field(default_factory=dict)
     _stored: StoredFiles = field(init=False)
@@ -166,6 +166,9 @@ class MetadataChecker:
             number: failure for report in reports for number, failure in report.failures.items()
         }
         formats = {number: name for report in reports for number, name in report.formats.items()}
+        contradictions = {
+            n: text for report in reports for n, text in report.contradictions.items()
+        }
         errors = [self._find_error(version, failures) for version in self._versions]
         for report in reports:
             for number, problems in report.problems.items():
@@ -184,6 +187,7 @@ class MetadataChecker:
                 version.problems += self._check_counts(version, counts)
                 version.problems += self._check_statistics(version)
                 version.problems += self._check_manifest_formats(version, formats)
+                version.problems += self._check_manifest_lists(version, contradictions)
                 version.problems += self._check_successor(
                     version, previous, has_different_base=has_different_base
                 )
@@ -216,11 +220,12 @@ class MetadataChecker:
     def _judge_parts(self) -> list[PartReport]:
         context = self._build_context()
         units = self._build_units()
-        metas = [meta for _, meta in self._manifests.values()]
+        metas = list(self._manifests)
         work_bytes = sum(meta.file_size for meta in metas)
         parts = count_parts(metas)
+        types = [field.type for schema in self._schemas[:1] for field in schema.partition_fields]
         results = self.executor.shuffle(
-            partial(read_units, self._unit_reader, parts=parts),
+            partial(read_units, self._unit_reader, parts=parts, partition_types=types),
             units,
             partial(judge_part, context),
             parts=parts,
@@ -282,9 +287,7 @@ class MetadataChecker:
 
     def _number_manifests(self, metas: Sequence[ManifestFileMeta]) -> Indices:
         known = self._manifests
-        return np.array(
-            [known.setdefault(meta.file_name, (len(known), meta))[0] for meta in metas], np.int64
-        )
+        return np.array([known.setdefault(meta, len(known)) for meta in metas], np.int64)
 
     def _add_schema(self, schema: TableSchema) -> int:
         """Return the number of the first schema with the same directories and files."""
@@ -297,7 +300,9 @@ class MetadataChecker:
         return self._layouts[self._schemas.index(schema)]
 
     def _build_units(self) -> list[EntryUnit | DeletionVectorUnit]:
-        units: list[EntryUnit | DeletionVectorUnit] = [*split_manifests(self._manifests.values())]
+        units: list[EntryUnit | DeletionVectorUnit] = [
+            *split_manifests((number, meta) for meta, number in self._manifests.items())
+        ]
         indexes = [(number, name) for name, number in self._index_manifests.items()]
         for start in range(0, len(indexes), _INDEX_MANIFESTS_PER_UNIT):
             part = indexes[start : start + _INDEX_MANIFESTS_PER_UNIT]
@@ -311,13 +316,13 @@ class MetadataChecker:
         if version.list_error is not None:
             return version.list_error
         for meta in (*version.base, *version.delta):
-            failure = failures.get(self._manifests[meta.file_name][0])
+            failure = failures.get(self._manifests[meta])
             if failure is not None:
                 return failure[1]
         if version.changelog_error is not None:
             return version.changelog_error
         for meta in version.changelog:
-            is_missing, text = failures.get(self._manifests[meta.file_name][0], (True, None))
+            is_missing, text = failures.get(self._manifests[meta], (True, None))
             if text is not None:
                 if is_missing and not version.version.keeps_changelog:
                     break
@@ -372,6 +377,12 @@ class MetadataChecker:
                 yield Problem(
                     step=CheckStep.RECORD_COUNTS, order=(order,), rule="record-count", text=text
                 )
+        if (snapshot.next_row_id or 0) >= MAX_ROW_ID:
+            text = (
+                f"nextRowId is {snapshot.next_row_id}, and no ids above {MAX_ROW_ID - 1} are "
+                "assigned, so no rows can be added; append its rows to a new table"
+            )
+            yield Problem(step=CheckStep.RECORD_COUNTS, order=(3,), rule="row-ids", text=text)
         if snapshot.commit_kind is CommitKind.COMPACT and counts.added > counts.deleted:
             text = f"a compaction wrote {counts.added} rows for {counts.deleted} rows"
             yield Problem(step=CheckStep.RECORD_COUNTS, order=(2,), rule="compaction", text=text)
@@ -386,7 +397,7 @@ class MetadataChecker:
         others = {
             meta.file_name: formats[number]
             for meta in (*version.base, *version.delta)
-            if (number := self._manifests[meta.file_name][0]) in formats
+            if (number := self._manifests[meta]) in formats
         }
         snapshot = version.version.snapshot
         names = snapshot.base_manifest_list, snapshot.delta_manifest_list, snapshot.index_manifest
@@ -401,6 +412,21 @@ class MetadataChecker:
                 f"than {MANIFEST_FORMAT.key!r} = {expected!r}, and Java Paimon cannot read them; "
                 "compact-manifests writes them again",
             )
+
+    def _check_manifest_lists(
+        self, version: _Version, contradictions: Mapping[int, str]
+    ) -> Iterator[Problem]:
+        """Check that readers skip no manifest by what a list states about it."""
+        for order, meta in enumerate((*version.base, *version.delta, *version.changelog)):
+            text = contradictions.get(self._manifests[meta])
+            if text is not None:
+                yield Problem(
+                    step=CheckStep.MANIFEST_LISTS,
+                    order=(order,),
+                    rule="manifest-list",
+                    text=f"its manifest list contradicts {meta.file_name}: {text}; filtered reads "
+                    "may skip its files",
+                )
 
     def _check_successor(
         self, version: _Version, previous: int | None, *, has_different_base: bool
@@ -449,13 +475,25 @@ class MetadataChecker:
             path = self._paths.index_file(schema, item)
             for rule, text in self._stored.check_file(path, item.file_size):
                 yield Problem(step=CheckStep.INDEX_FILES, order=(order, 0), rule=rule, text=text)
+            build_problem = partial(
+                Problem, step=CheckStep.INDEX_FILES, rule="index", place=f", {item.file_name}"
+            )
             if item.index_type == HASH_INDEX and item.file_size != _HASH_BYTES * item.row_count:
-                yield Problem(
-                    step=CheckStep.INDEX_FILES,
+                yield build_problem(
                     order=(order, 1),
-                    rule="index",
-                    place=f", {item.file_name}",
                     text=f"a file of {item.file_size} bytes cannot contain {item.row_count} hashes",
+                )
+            if item.global_index is None and item.index_type not in _BUCKET_INDEXES:
+                yield build_problem(
+                    order=(order, 4),
+                    text=f"has the unknown type {item.index_type!r}, so readers ignore it",
+                )
+            if item.index_type == HASH_INDEX and not 0 <= item.bucket <= MAX_BUCKETS:
+                yield build_problem(
+                    order=(order, 3),
+                    text=f"belongs to the bucket {item.bucket}, but dynamic buckets have numbers "
+                    f"from 0 to {MAX_BUCKETS}, so no rows can be added to its partition; overwrite "
+                    "the partition with its rows",
                 )
 
     def _check_statistics(self, version: _Version) -> Iterator[Problem]:
@@ -485,8 +523,7 @@ def _check_row_ranges(
         index = item.global_index
         if index is None:
             continue
-        has_row_ids = item.source_meta is None or decode_source_snapshot(item) is not None
-        end = next_row_id if has_row_ids else item.row_count
+        end = item.row_count if covers_data_files(item) else next_row_id
         if not 0 <= index.row_range_start <= index.row_range_end or (
             end is not None and index.row_range_end >= end
         ):

@@ -29,6 +29,7 @@ class CheckStep(IntEnum):
     STATISTICS = 11
     SUCCESSOR = 12
     MANIFEST_FORMATS = 13
+    MANIFEST_LISTS = 14
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +116,8 @@ class PartReport:
     failures: dict[int, tuple[bool, str]] = field(default_factory=dict)
     formats: dict[int, str] = field(default_factory=dict)
     """The file formats of manifests, in the first part."""
+    contradictions: dict[int, str] = field(default_factory=dict)
+    """How lists contradict the entries of manifests, in the first part."""
 
     def encode(self) -> bytes:
         """Serialize the report."""
@@ -132,6 +135,7 @@ class PartReport:
             "repeated_names": self.repeated_names,
             "failures": self.failures,
             "formats": self.formats,
+            "contradictions": self.contradictions,
         }
         header = json.dumps(values).encode()
         return len(header).to_bytes(8, "big") + header + self.name_hashes.tobytes()
@@ -166,6 +170,7 @@ class PartReport:
                 for number, (is_missing, text) in values["failures"].items()
             },
             formats={int(number): name for number, name in values["formats"].items()},
+            contradictions={int(n): text for n, text in values["contradictions"].items()},
         )
 
 

@@ -27,7 +27,13 @@ from paimon_orch.table.cleanup.retained_snapshots import (
 )
 from paimon_orch.table.metadata.held_metadata import HeldManifestReader
 from paimon_orch.table.metadata.schema_store import SchemaStore
-from paimon_orch.table.metadata.snapshot_store import EARLIEST, LATEST, SnapshotStore
+from paimon_orch.table.metadata.snapshot_store import (
+    EARLIEST,
+    LATEST,
+    SnapshotStore,
+    describe_hidden_snapshots,
+    hides_snapshots,
+)
 from paimon_orch.table.partition_directories import open_paths
 from paimon_orch.table.table import Table
 from paimon_orch.table.table_state import build_table_state, load_newest_state
@@ -136,6 +142,8 @@ class _TableChecker:
         self._check_gaps(paths, snapshots)
         self._check_latest_hint(paths, snapshots[-1].snapshot.id if snapshots else 0)
         schemas = SchemaStore(self.table.io, paths)
+        if not snapshots:  # the others are checked with the newest schema
+            self._check_schema(paths, schemas, newest_schema)
         previous: int | None = None
         for snapshot in snapshots:
             newest = newest_schema if snapshot is snapshots[-1] else None
@@ -176,6 +184,13 @@ class _TableChecker:
             ):
                 self.findings.discard_from(earlier_findings)
 
+    def _check_schema(self, paths: TablePaths, schemas: SchemaStore, number: int) -> None:
+        try:
+            schemas.get(number)
+        except PaimonError as error:
+            raise_if_temporary(error)
+            self.findings.add("unreadable", f"branch {paths.branch}", str(error))
+
     def _check_gaps(self, paths: TablePaths, snapshots: Sequence[RetainedSnapshot]) -> None:
         for before, after in pairwise(v.snapshot.id for v in snapshots):
             if after != before + 1:
@@ -189,8 +204,12 @@ class _TableChecker:
         ``newest`` is the newest snapshot file that was found.
         """
         store = self.table.stores.get_branch_snapshots(paths.branch)
+        hint = newest if store.catalog is not None else store.hint(LATEST) or newest
+        if hint < newest and hides_snapshots(hint, store.ids()):
+            text = describe_hidden_snapshots(hint, newest)
+            self.findings.add("hidden-snapshots", paths.snapshot_dir, text)
         try:
-            if store.catalog is not None or (store.hint(LATEST) or 0) > newest:
+            if store.catalog is not None or hint > newest:
                 store.latest_id()
         except MissingFileError as error:
             self.findings.add("lost-snapshot", error.path, error.reason)

@@ -18,6 +18,7 @@ from paimon_orch.format.manifest.columnar_manifest import Manifest
 from paimon_orch.format.manifest.index_manifest import DELETION_VECTORS_INDEX
 from paimon_orch.format.manifest.live_files import UNKNOWN
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
+from paimon_orch.format.types.data_types import DataType
 from paimon_orch.steps.common.manifest_units import (
     IDENTITY_FIELDS,
     EntryUnit,
@@ -29,6 +30,7 @@ from paimon_orch.steps.common.manifest_units import (
     read_identity_columns,
     split_by_part,
 )
+from paimon_orch.steps.inspection.manifest_summaries import build_summary_check
 from paimon_orch.storage.concurrency import map_concurrently
 from paimon_orch.table.metadata.manifest_io import ManifestReader
 
@@ -47,6 +49,7 @@ _ENTRY_SCHEMA = pa.schema(
         ("file_size", pa.int64()),
         ("row_count", pa.int64()),
         ("first_row_id", pa.int64()),
+        ("max_sequence", pa.int64()),
         ("min_key", pa.binary()),
         ("max_key", pa.binary()),
     ]
@@ -69,7 +72,7 @@ _RANGE_SCHEMA = pa.schema(
 """Deletion vectors: ``item`` is the index of the index file in its index manifest."""
 
 
-_FORMATS = "formats"
+_FORMATS, _CONTRADICTIONS = "formats", "contradictions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,8 @@ class PartContent:
     """The errors of unreadable manifests, and whether the manifest is missing."""
     formats: dict[int, str]
     """The file formats of manifests; the first part has all of them."""
+    contradictions: dict[int, str]
+    """How lists contradict the entries of manifests; the first part has all of them."""
 
 
 def read_units(
@@ -96,18 +101,22 @@ def read_units(
     unit: EntryUnit | DeletionVectorUnit,
     parts: int,
     name_hashes: UInt64Array | None = None,
+    partition_types: Sequence[DataType] = (),
 ) -> list[tuple[int, bytes]]:
     """Read a unit's manifests and return pieces by part.
 
-    Errors are sent to all parts. ``name_hashes`` selects the entries of some file names.
+    Errors are sent to all parts. ``name_hashes`` selects the entries of some file names, which are
+    not compared with their lists.
     """
     if isinstance(unit, DeletionVectorUnit):
         return _read_deletion_vectors(reader, unit, parts)
     pieces: list[list[pa.Table]] = [[] for _ in range(parts)]
     failures: dict[int, tuple[bool, str]] = {}
     formats: dict[int, str] = {}
+    contradictions: dict[int, str] = {}
+    find_contradiction = build_summary_check(partition_types)
     opened = map_concurrently(reader.io, partial(_try_open, reader), unit.manifests)
-    for (number, _), (manifest, failure) in zip(unit.manifests, opened, strict=True):
+    for (number, meta), (manifest, failure) in zip(unit.manifests, opened, strict=True):
         try:
             if failure is not None:
                 raise failure
@@ -118,6 +127,8 @@ def read_units(
             failures[number] = (isinstance(error, MissingFileError), str(error))
             continue
         formats[number] = manifest.format
+        if name_hashes is None and (text := find_contradiction(meta, manifest)) is not None:
+            contradictions[number] = text
         codes = compute_parts(*manifest.encode_partitions(), manifest.buckets, parts)
         if name_hashes is not None:
             wanted = np.isin(hash_names(manifest.names), name_hashes)
@@ -130,7 +141,8 @@ def read_units(
         if tables
     ]
     if name_hashes is None:
-        results.append((0, json.dumps({_FORMATS: formats}).encode()))
+        notes = {_FORMATS: formats, _CONTRADICTIONS: contradictions}
+        results.append((0, json.dumps(notes).encode()))
     if failures:
         results += [(part, json.dumps(failures).encode()) for part in range(parts)]
     return results
@@ -150,10 +162,12 @@ def decode_pieces(pieces: Iterable[bytes]) -> PartContent:
     """Combine the pieces of a part."""
     tables: dict[bool, list[pa.Table]] = {True: [], False: []}
     failures, formats = dict[int, tuple[bool, str]](), dict[int, str]()
+    contradictions = dict[int, str]()
     for piece in pieces:
         if piece[:1] == b"{":
             values = json.loads(piece)
-            formats |= {int(number): name for number, name in values.pop(_FORMATS, {}).items()}
+            for key, notes in ((_FORMATS, formats), (_CONTRADICTIONS, contradictions)):
+                notes |= {int(number): text for number, text in values.pop(key, {}).items()}
             for number, (is_missing, text) in values.items():
                 failures[int(number)] = (is_missing, text)
             continue
@@ -164,6 +178,7 @@ def decode_pieces(pieces: Iterable[bytes]) -> PartContent:
         vectors=pa.concat_tables([_RANGE_SCHEMA.empty_table(), *tables[False]]).combine_chunks(),
         failures=failures,
         formats=formats,
+        contradictions=contradictions,
     )
 
 
@@ -197,6 +212,7 @@ def _build_entry_table(manifest: Manifest, number: int) -> pa.Table:
         "file_size": manifest.read_file_numbers("_FILE_SIZE"),
         "row_count": manifest.read_file_numbers("_ROW_COUNT"),
         "first_row_id": manifest.read_file_numbers("_FIRST_ROW_ID", UNKNOWN),
+        "max_sequence": manifest.read_file_numbers("_MAX_SEQUENCE_NUMBER"),
         "min_key": _mask_values(get("_MIN_KEY"), has_keys),
         "max_key": _mask_values(get("_MAX_KEY"), has_keys),
     }

@@ -2,9 +2,11 @@
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 
+from paimon_orch.errors import CorruptFileError
 from paimon_orch.format.display import Displayable, format_size
 from paimon_orch.format.options.core_options import DATA_EVOLUTION_ENABLED
 from paimon_orch.format.schema import TableSchema
@@ -128,10 +130,17 @@ def start_history(state: TableStores, newest: Snapshot) -> Callable[[], TableHis
 
 
 def _read_snapshots(store: SnapshotStore, newest: Snapshot) -> tuple[int, Snapshot]:
-    """Return the number of snapshots that are not expired, and the oldest one."""
+    """Return the number of snapshots that are not expired, and the oldest one that can be read.
+
+    A damaged one is a finding of doctor and check, and does not matter for the others.
+    """
     ids = store.list_retained_ids()
-    earliest = min(ids, default=newest.id)
-    return len(ids), newest if earliest == newest.id else store.get(earliest)
+    for number in sorted(ids):
+        if number == newest.id:
+            break
+        with suppress(CorruptFileError):
+            return len(ids), store.get(number)
+    return len(ids), newest
 
 
 def compute_snapshot_health(

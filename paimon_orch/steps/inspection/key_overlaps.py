@@ -9,7 +9,9 @@ import pyarrow.compute as pc
 from paimon_orch.format.arrays import AnyArray, Indices
 from paimon_orch.format.row.binary_row_columns import read_field_column
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.format.types.data_types import AtomicType, DataType, TypeRoot
+from paimon_orch.format.types.data_types import AtomicType, TypeRoot
+
+_OTHER_ORDER = (TypeRoot.FLOAT, TypeRoot.DOUBLE)  # the order of NaN and -0.0 differs
 
 
 def find_suspect_groups(
@@ -19,7 +21,7 @@ def find_suspect_groups(
 
     If this type of key cannot be compared as columns, returns all buckets.
     """
-    if schema.typed_options.is_pk_clustering_override or not len(rows):
+    if not len(rows):
         return np.zeros(0, np.int64)
     low, high = (
         _read_key_columns(table[name].take(pa.array(rows)).to_pylist(), schema)
@@ -46,18 +48,13 @@ def _read_key_columns(rows: list[bytes], schema: TableSchema) -> list[Any] | Non
     fields = schema.key_fields
     columns = [
         None
-        if _is_floating(field.type)
+        if isinstance(field.type, AtomicType) and field.type.name in _OTHER_ORDER
         else read_field_column(rows, index, len(fields), field.type)
         for index, field in enumerate(fields)
     ]
     if any(column is None or not column.rows.all() for column in columns):
         return None
     return columns
-
-
-def _is_floating(data_type: DataType) -> bool:
-    # the order of NaN and -0.0 differs
-    return isinstance(data_type, AtomicType) and data_type.name in (TypeRoot.FLOAT, TypeRoot.DOUBLE)
 
 
 def _to_comparable_numbers(

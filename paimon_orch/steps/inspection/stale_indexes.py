@@ -11,13 +11,14 @@ from collections.abc import Iterator, Sequence
 from paimon_orch.errors import UnsupportedError
 from paimon_orch.files.global_index_reader import SORTED_INDEX_TYPES
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
-from paimon_orch.format.manifest.index_source import decode_index_source
+from paimon_orch.format.manifest.index_source import covers_data_files, decode_index_source
 from paimon_orch.format.row_range_set import EMPTY_ROW_RANGES, RowRanges, unite_row_ranges
 from paimon_orch.format.snapshot import Snapshot
-from paimon_orch.steps.common.partition_selection import PartitionRequest, plan_live_buckets
+from paimon_orch.steps.common.partition_request import PartitionRequest
 from paimon_orch.steps.compaction.key_indexes import group_by_level, list_source
 from paimon_orch.table.column_index.global_index_evaluator import is_indexable
-from paimon_orch.table.column_index.row_id_groups import get_index_meta, get_row_range
+from paimon_orch.table.column_index.row_id_groups import get_index_meta
+from paimon_orch.table.scan.partition_selection import plan_live_buckets
 from paimon_orch.table.table_state import TableState
 
 
@@ -26,15 +27,15 @@ def find_stale_indexes(state: TableState) -> Iterator[str]:
     snapshot = state.snapshot
     if snapshot is None:
         return
-    entries = [
-        entry
-        for entry in state.manifests.read_index_entries(snapshot)
-        if entry.global_index is not None
-    ]
-    if entries:
-        has_keys = state.schema.primary_keys
-        find = _find_stale_key_indexes if has_keys else _find_rows_without_index
-        yield from find(state, snapshot, entries)
+    for_files = list[IndexManifestEntry]()
+    of_row_ids = list[IndexManifestEntry]()
+    for entry in state.manifests.read_index_entries(snapshot):
+        if entry.global_index is not None:
+            (for_files if covers_data_files(entry) else of_row_ids).append(entry)
+    if for_files:
+        yield from _find_stale_key_indexes(state, snapshot, for_files)
+    if of_row_ids:
+        yield from _find_rows_without_index(state, snapshot, of_row_ids)
 
 
 def _find_stale_key_indexes(
@@ -72,7 +73,7 @@ def _find_rows_without_index(
         field = fields.get(field_id)
         name = f"with id {field_id}, which was dropped" if field is None else field.name
         label = f"stale index: the {index_type} index of column {name}"
-        covered = unite_row_ranges([get_row_range(entry) for entry in of_index]) & rows
+        covered = unite_row_ranges([entry.row_range for entry in of_index]) & rows
         if covered.count < rows.count:
             yield (
                 f"{label} covers {covered.count} of {rows.count} row ids; searches may skip the "

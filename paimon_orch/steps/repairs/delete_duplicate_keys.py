@@ -39,7 +39,6 @@ from paimon_orch.merge.engine.merge_engine import create_merge_engine
 from paimon_orch.merge.tree.levels import build_bucket_runs
 from paimon_orch.steps.cleanup.quarantine import Quarantine
 from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict
-from paimon_orch.steps.common.partition_selection import open_reader
 from paimon_orch.steps.common.step import EmptyRequest, StepOutcome, build_metadata_step
 from paimon_orch.steps.inspection.duplicate_keys import (
     ComparedBucket,
@@ -53,6 +52,7 @@ from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.commit.conflict_detection import HashIndexGuard
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.scan.bucket_split import BucketSplit
+from paimon_orch.table.scan.partition_selection import open_reader
 from paimon_orch.table.table import Table
 from paimon_orch.table.table_state import TableState
 from paimon_orch.table.write.commit_message import CommitMessage

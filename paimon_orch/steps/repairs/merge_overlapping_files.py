@@ -26,7 +26,6 @@ from paimon_orch.merge.engine.merge_engine import create_merge_engine
 from paimon_orch.merge.tree.compact_reason import CompactReason
 from paimon_orch.merge.tree.levels import has_ascending_sequences, split_into_sections
 from paimon_orch.steps.cleanup.quarantine import Quarantine
-from paimon_orch.steps.common.partition_selection import open_reader, plan_live_buckets
 from paimon_orch.steps.compaction.compact import COMPACT
 from paimon_orch.steps.compaction.plan import CompactionPlan, CompactRequest
 from paimon_orch.steps.compaction.primary_key import (
@@ -34,15 +33,13 @@ from paimon_orch.steps.compaction.primary_key import (
     select_primary_key_units,
 )
 from paimon_orch.steps.inspection.duplicate_keys import ComparedBucket, DuplicateKeyFinder
-from paimon_orch.steps.inspection.unmerged_levels import (
-    find_unmerged_levels,
-    read_merging_schemas,
-)
+from paimon_orch.steps.inspection.unmerged_levels import find_unmerged_levels, read_merging_schemas
 from paimon_orch.steps.repairs.replaced_rows import put_rows_aside, read_replaced_rows
 from paimon_orch.table.chain.chain_branches import refuse_chain_table
 from paimon_orch.table.commit.conflict_detection import BucketGuard
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.scan.bucket_split import BucketSplit
+from paimon_orch.table.scan.partition_selection import open_reader, plan_live_buckets
 from paimon_orch.table.table import Table
 from paimon_orch.table.table_state import TableState
 
@@ -51,10 +48,9 @@ def plan(table: Table, request: CompactRequest) -> CompactionPlan:
     """Find the files of the latest snapshot that overlap others which readers do not merge."""
     state = table.load()
     schema, snapshot = state.schema, state.snapshot
-    if snapshot is None or not schema.primary_keys:
+    if snapshot is None:
         return CompactionPlan(request=request, state=state)
-    live = plan_live_buckets(state, schema, snapshot, request)
-    live = live.take(np.flatnonzero(live.groups.buckets >= 0))
+    live = plan_live_buckets(state, schema, snapshot, request).take_merged()
     unmerged = find_unmerged_levels(state, live)
     suspects = np.union1d(live.levels.find_possible_overlaps(), unmerged)
     splits = live.build_splits(suspects)

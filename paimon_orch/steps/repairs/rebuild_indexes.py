@@ -15,18 +15,14 @@ from paimon_orch.format.manifest.index_manifest import (
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict
-from paimon_orch.steps.common.partition_selection import open_reader
-from paimon_orch.steps.common.step import (
-    EmptyRequest,
-    StepOutcome,
-    build_metadata_step,
-)
+from paimon_orch.steps.common.step import EmptyRequest, StepOutcome, build_metadata_step
 from paimon_orch.steps.inspection.health import read_live_buckets
 from paimon_orch.steps.inspection.index_damage import find_index_damage, find_stale_vectors
 from paimon_orch.steps.repairs.remove_unexisting_files import rewrite_deletion_vectors
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.commit.conflict_detection import HashIndexGuard
 from paimon_orch.table.scan.bucket_split import BucketSplit
+from paimon_orch.table.scan.partition_selection import open_reader
 from paimon_orch.table.table import Table
 from paimon_orch.table.table_state import TableState
 from paimon_orch.table.write.commit_message import CommitMessage

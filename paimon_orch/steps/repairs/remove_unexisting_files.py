@@ -22,12 +22,7 @@ from paimon_orch.merge.compact.bucket_deletion_vectors import (
 )
 from paimon_orch.safe_text import get_logger
 from paimon_orch.steps.cleanup.quarantine import Quarantine
-from paimon_orch.steps.common.step import (
-    EmptyRequest,
-    StepOutcome,
-    build_metadata_step,
-    run_step,
-)
+from paimon_orch.steps.common.step import EmptyRequest, StepOutcome, build_metadata_step, run_step
 from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.steps.common.step_report import PlanReport
 from paimon_orch.steps.inspection.damage.unreadable_files import find_unreadable_files
@@ -324,8 +319,7 @@ def rewrite_deletion_vectors(state: TableState, names: set[str]) -> Iterable[Ind
             vectors.drop(name)
         written = vectors.write(io, paths, schema, *partition_bucket)
         if written is not None:
-            if not schema.primary_keys:
-                yield from (item.deleted() for item in items)
+            yield from (item.deleted() for item in items)
             yield written
 
 

@@ -18,12 +18,7 @@ from paimon_orch.format.display import Displayable, format_count
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind, Snapshot
-from paimon_orch.steps.common.step import (
-    EmptyRequest,
-    StepOutcome,
-    build_metadata_step,
-    run_step,
-)
+from paimon_orch.steps.common.step import EmptyRequest, StepOutcome, build_metadata_step, run_step
 from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.steps.common.step_report import PlanReport
 from paimon_orch.steps.repairs.tag_before import RESTORE_FILES, describe_tag, tagged_before_repair

@@ -25,7 +25,7 @@ from paimon_orch.steps.common.step import (
     build_metadata_step,
     run_step,
 )
-from paimon_orch.steps.common.step_declaration import declare_step
+from paimon_orch.steps.common.step_declaration import declare_step, take_fields
 from paimon_orch.steps.common.step_report import PlanReport
 from paimon_orch.steps.compaction.plan import CompactionResult, CompactRequest
 from paimon_orch.steps.inspection.damage.unreadable_files import find_state_without
@@ -63,14 +63,14 @@ class RepairRequest(ParsedRequest):
     """Selects the findings to repair."""
 
     rules: Annotated[
-        tuple[str, ...] | None,
+        Sequence[str] | None,
         Argument(
             "Finding of doctor to repair, such as snapshot-gap; repeatable.",
             option="--rule",
             metavar="RULE",
             default="all that can be repaired",
         ),
-    ] = None
+    ] = field(default=None, kw_only=False)
     """The rules to repair; None means all that metadata shows.
 
     Duplicate keys and unreadable files are repaired only if they are selected.
@@ -130,7 +130,7 @@ class RepairPlan:
             action="repair",
             link=" ",
             details=f": {'; '.join(_describe_actions(self))}",
-            lines=self.describe_rest(),
+            lines=[*self.describe_refused(), *_describe_next(self.deferred)],
             columns={"rule": "string", "repair": "string"},
             items=[{"rule": each.rule.value, "repair": each.text} for each in self.actions],
             nothing="" if self else "nothing to repair",
@@ -139,13 +139,14 @@ class RepairPlan:
             is_incomplete=bool(self.refused),
         )
 
-    def describe_rest(self) -> list[str]:
-        """Return the findings that these repairs leave."""
-        lines = [f"not repaired: {each.rule}: {each.reason}" for each in self.refused]
-        if self.deferred:
-            rules = ", ".join(self.deferred)
-            lines.append(f"after these repairs, run repair again for: {rules}")
-        return lines
+    def describe_refused(self) -> list[str]:
+        """Return the findings that are not repaired."""
+        return [f"not repaired: {each.rule}: {each.reason}" for each in self.refused]
+
+
+def _describe_next(rules: Sequence[DoctorRule]) -> list[str]:
+    """Return which rules can only be examined, or repaired, by another run."""
+    return [f"after these repairs, run repair again for: {', '.join(rules)}"] if rules else []
 
 
 def _describe_actions(plan: RepairPlan) -> list[str]:
@@ -162,16 +163,20 @@ class RepairResult(StepOutcome):
     """The tag of the newest snapshot before the first repair that commits one."""
     kept: str = ""
     """How to read the tag."""
+    next_rules: tuple[DoctorRule, ...] = ()
+    """The deferred rules of the plan that another run repairs."""
 
     def to_dict(self) -> dict[str, object]:
         """Return the plan and the results as JSON values."""
-        return self.plan.to_dict() | {"results": list(self.results), "tag": self.tag}
+        values = {"results": list(self.results), "tag": self.tag, "next": [*self.next_rules]}
+        return self.plan.to_dict() | values
 
     def describe(self) -> list[str]:
         """Return the results, the findings that remain, and where the state before is."""
         actions = zip(_describe_actions(self.plan), self.results, strict=True)
         done = [f"{action}: {result}" for action, result in actions]
-        return [*done, *self.plan.describe_rest(), *([self.kept] if self.kept else [])]
+        rest = [*self.plan.describe_refused(), *_describe_next(self.next_rules)]
+        return [*done, *rest, *([self.kept] if self.kept else [])]
 
 
 def _plan_hints(table: Table) -> RepairAction | None:
@@ -530,13 +535,31 @@ def commit(table: Table, plan: RepairPlan, _results: Sequence[bytes] = ()) -> Re
             tag = None if latest is None else tag_before_repair(table, latest, table.tags.names())
         results.append("not needed any more" if action is None else action.run())
     kept = "" if tag is None else describe_tag(table.stores.label, tag)
-    return RepairResult(plan=plan, results=tuple(results), tag=tag, kept=kept)
+    return RepairResult(
+        plan=plan,
+        results=tuple(results),
+        tag=tag,
+        kept=kept,
+        next_rules=tuple(rule for rule in plan.deferred if _needs_another_run(table, rule)),
+    )
+
+
+def _needs_another_run(table: Table, rule: DoctorRule) -> bool:
+    """Return whether a rule has something to repair, or still cannot be examined."""
+    try:
+        return _PLANNERS[rule](table) is not None
+    except (UnsupportedError, InputError):
+        return False
+    except (PaimonError, OSError) as error:
+        raise_if_temporary(error)
+        return True
 
 
 REPAIR = build_metadata_step("repair", plan, commit, max_attempts=1)
 
 
-def repair(table: Table, rules: Sequence[str] | None = None) -> RepairResult:
+@take_fields(RepairRequest)
+def repair(table: Table, request: RepairRequest) -> RepairResult:
     """Repair what the doctor finds in a table, or only the findings of some rules.
 
     Nothing is deleted: each repair is a new snapshot, or moves a file or rows to the quarantine,
@@ -544,7 +567,6 @@ def repair(table: Table, rules: Sequence[str] | None = None) -> RepairResult:
     Rows that are lost already remain lost. Raises :class:`InputError` for a rule that cannot be
     repaired, and the errors of the steps; the repairs before the failed one are complete.
     """
-    request = RepairRequest(rules=None if rules is None else tuple(rules))
     return run_step(REPAIR, table, plan(table, request))
 
 

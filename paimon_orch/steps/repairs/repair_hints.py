@@ -11,13 +11,18 @@ from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.steps.cleanup.quarantine import Quarantine
 from paimon_orch.steps.common.step import EmptyRequest, StepOutcome, build_metadata_step
 from paimon_orch.storage.concurrency import map_concurrently, start_call
-from paimon_orch.table.metadata.snapshot_store import EARLIEST, LATEST, SnapshotStore
+from paimon_orch.table.metadata.snapshot_store import (
+    EARLIEST,
+    LATEST,
+    SnapshotStore,
+    hides_snapshots,
+)
 from paimon_orch.table.table import Table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrongHint:
-    """A hint that is missing, or names a snapshot that does not exist."""
+    """A hint that is missing, names a missing snapshot, or hides later snapshots."""
 
     name: str
     value: int | None
@@ -66,7 +71,7 @@ def find_wrong_hints(store: SnapshotStore) -> list[WrongHint]:
     return [
         WrongHint(name=name, value=values[name], snapshot=snapshot)
         for name, snapshot in hints
-        if values[name] not in ids
+        if values[name] not in ids or (name == LATEST and hides_snapshots(values[name] or 0, ids))
     ]
 
 

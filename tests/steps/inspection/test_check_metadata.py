@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -12,13 +13,15 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.damage import edit_files, edit_index
 from support.data_evolution import add_columns, evolving_table
 from support.random_manifests import ENTRIES, SNAPSHOTS, write_snapshots
 from support.simple_check import check_snapshots
-from support.tables import new_table, table_of
+from support.tables import new_table, rows_of, table_of
 
-from paimon_orch.errors import UnsupportedError
+from paimon_orch.errors import CorruptFileError, UnsupportedError
 from paimon_orch.format.manifest import columnar_manifest
+from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest.manifest_entry import ManifestEntry
 from paimon_orch.steps.common import manifest_units
 from paimon_orch.steps.inspection.check_table import check
@@ -134,3 +137,58 @@ def test_a_changelog_manifest_may_be_missing_only_from_a_tagged_snapshot(tmp_pat
 
     manifest.write_bytes(b"damaged")
     assert {finding.rule for finding in check(table).findings} == {"unreadable"}
+
+
+def test_a_sequence_number_without_successors_is_found_and_overwritten(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    table.upsert(table_of("k v", [(1, "a")]))
+    edit_files(table, 1, max_sequence_number=2**63 - 1)
+
+    [finding] = check(table).findings
+    assert finding.rule == "sequence"
+    assert "the sequence number 9223372036854775807, and few or no numbers are greater" in (
+        finding.text
+    )
+    with pytest.raises(UnsupportedError, match="so no rows can be added"):
+        table.upsert(table_of("k v", [(2, "b")]))
+
+    table.overwrite(table_of("k v", rows_of(table)))
+    table.upsert(table_of("k v", [(2, "b")]))
+    assert rows_of(table) == [(1, "a"), (2, "b")]
+
+
+@pytest.mark.parametrize("bucket", [-1, 32_768])
+def test_a_hash_index_of_an_impossible_bucket_is_found_and_overwritten(
+    tmp_path: Path, bucket: int
+) -> None:
+    table = new_table(tmp_path, bucket="-1")
+    rows = table_of("k v", [(1, "a")])
+    table.upsert(rows)
+
+    def add(entries: list[IndexManifestEntry]) -> list[IndexManifestEntry]:
+        folder = Path(table.paths.root) / "index"
+        shutil.copy(folder / entries[0].file_name, folder / "copy")
+        return [*entries, dataclasses.replace(entries[0], bucket=bucket, file_name="copy")]
+
+    edit_index(table, 1, add)
+
+    [finding] = check(table).findings
+    assert finding.rule == "index"
+    assert f"the bucket {bucket}, but dynamic buckets have numbers from 0 to 32767" in finding.text
+    with pytest.raises(CorruptFileError, match="overwrite the partition with its rows"):
+        table.upsert(rows)
+
+    table.overwrite(rows)
+    table.upsert(table_of("k v", [(2, "b")]))
+    assert rows_of(table) == [(1, "a"), (2, "b")]
+
+
+@pytest.mark.parametrize("bucket", [-1, 32_768])
+def test_files_of_an_impossible_dynamic_bucket_are_found(tmp_path: Path, bucket: int) -> None:
+    table = new_table(tmp_path, bucket="-1")
+    table.upsert(table_of("k v", [(1, "a")]))
+    edit_files(table, 1, bucket=bucket)
+
+    findings = {finding.rule: finding.text for finding in check(table).findings}
+
+    assert "dynamic buckets have numbers from 0 to 32767" in findings["bucket"]

@@ -131,6 +131,15 @@ def test_a_missing_snapshot_is_found(table: Table) -> None:
     assert rules(table) == {"gap"}
 
 
+def test_snapshots_that_a_late_one_hides_are_found(table: Table) -> None:
+    first, second, third, *_ = table.stores.snapshots.ids()
+    Path(table.stores.snapshots.path(second)).unlink()
+    table.stores.snapshots.write_hint("EARLIEST", third)
+    table.stores.snapshots.write_hint("LATEST", first)
+
+    assert rules(table) == {"hidden-snapshots"}
+
+
 def test_a_lost_newest_snapshot_is_found(table: Table) -> None:
     newest = table.stores.snapshots.latest_id()
     assert newest is not None
@@ -463,3 +472,34 @@ def test_a_null_count_of_minus_one_is_unknown(tmp_path: Path) -> None:
     assert check(table, deep=True).findings == ()
     edit_files(table, 1, value_stats=SimpleStats.of([stats[0], ColumnStats(None, None, 0)], types))
     assert rules(table) == {"statistics"}
+
+
+def test_a_damaged_schema_of_a_branch_without_snapshots_is_found(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    table.branches.create("dev")
+    schema = Path(table.paths.root, "branch", "branch-dev", "schema", "schema-0")
+    assert check(table).findings == ()
+
+    schema.write_bytes(b"{")
+
+    [finding] = check(table).findings
+    assert (finding.rule, finding.where) == ("unreadable", "branch dev")
+
+
+@pytest.mark.parametrize("content", [b"", b"junk" * 20])
+def test_a_damaged_file_index_is_found_although_readers_skip_it(
+    tmp_path: Path, content: bytes
+) -> None:
+    options = {
+        "file-index.bloom-filter.columns": "k",
+        "file-index.in-manifest-threshold": "1 b",
+    }
+    table = new_table(tmp_path, key=(), bucket="-1", **options)
+    table.append(table_of("k v", [(number, "a") for number in range(100)]))
+    [index] = Path(table.paths.root).rglob("*.index")
+    assert check(table, deep=True).findings == ()
+
+    index.write_bytes(content)
+
+    [finding] = check(table, deep=True).findings
+    assert index.name in str(finding)

@@ -34,6 +34,7 @@ RESTORED = {
     "a snapshot in the middle is deleted (#4743)",
     "LATEST is deleted",
     "EARLIEST names an expired snapshot",
+    "LATEST names a late snapshot",
     "files of one level overlap (#3520)",
     "deletion vectors of replaced files stay (#8778)",
     "a commit loses the hash index",

@@ -4,11 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from paimon_orch.format.display import format_count
-from paimon_orch.steps.inspection.doctor.doctor_findings import (
-    DoctorFinding,
-    DoctorRule,
-    Severity,
-)
+from paimon_orch.steps.inspection.doctor.doctor_findings import DoctorFinding, DoctorRule, Severity
 from paimon_orch.table.iceberg.iceberg_settings import is_iceberg_enabled
 from paimon_orch.table.iceberg.status import read_iceberg_status
 from paimon_orch.table.table_state import TableState

@@ -21,13 +21,8 @@ from paimon_orch.errors import (
     raise_if_temporary,
 )
 from paimon_orch.format.snapshot import Snapshot
-from paimon_orch.steps.inspection.damage.way_back import (
-    try_to_find_way_back,
-)
-from paimon_orch.steps.inspection.doctor.copy_rules import (
-    check_catalog_partitions,
-    check_iceberg,
-)
+from paimon_orch.steps.inspection.damage.way_back import try_to_find_way_back
+from paimon_orch.steps.inspection.doctor.copy_rules import check_catalog_partitions, check_iceberg
 from paimon_orch.steps.inspection.doctor.doctor_findings import (
     DoctorFinding,
     DoctorReport,
@@ -131,11 +126,12 @@ def _examine(
     def run() -> Iterator[DoctorFinding]:
         nonlocal examined, table
         table = catalog.table(name)
+        examined = replace(examined, store=_describe_store(table))
         stores = table.stores.hold(table.hint.take())  # the table was opened just now
         examination = _Examination(table, stores, time.time() if now is None else now)
         yield from examination.run(check_files=check_files, deep=deep)
-        examined = ExaminedTable(
-            name=name,
+        examined = replace(
+            examined,
             files=examination.files,
             bytes=examination.bytes,
             requests=examination.requests,
@@ -143,6 +139,14 @@ def _examine(
 
     _collect(findings, name, run(), lambda: table)
     return examined, _sort(findings)
+
+
+def _describe_store(table: Table) -> str:
+    scheme, separator, path = table.paths.root.partition("://")
+    place = f"{scheme}://{path.partition('/')[0]}" if separator else "file system of this machine"
+    if table.environment.snapshots is not None:
+        return f"{place}: commits by the catalog"
+    return f"{place}: {table.io.capabilities.describe_commits()}"
 
 
 def _collect(

@@ -85,6 +85,8 @@ class ExaminedTable:
     """The size of a table that was examined."""
 
     name: str
+    store: str = ""
+    """Where the table is, and how commits are exclusive there; empty if it could not be opened."""
     files: int = 0
     bytes: int = 0
     requests: int = 0
@@ -97,6 +99,11 @@ class DoctorReport:
 
     tables: tuple[ExaminedTable, ...]
     findings: tuple[DoctorFinding, ...]
+
+    @property
+    def stores(self) -> list[str]:
+        """Return the stores of the tables, and how commits are exclusive there."""
+        return sorted({table.store for table in self.tables if table.store})
 
     def count(self, severity: Severity) -> int:
         """Return the number of findings of a severity."""

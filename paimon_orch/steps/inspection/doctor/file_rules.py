@@ -4,9 +4,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from paimon_orch.errors import (
-    CorruptFileError,
-)
+from paimon_orch.errors import CorruptFileError
 from paimon_orch.format.display import format_count, format_size
 from paimon_orch.format.manifest.manifest_entry import ManifestEntry
 from paimon_orch.steps.inspection.damage.unreadable_files import (
@@ -17,14 +15,8 @@ from paimon_orch.steps.inspection.damage.unreadable_references import (
     describe_reference,
     find_unreadable_references,
 )
-from paimon_orch.steps.inspection.damage.way_back import (
-    find_unreadable_snapshots,
-)
-from paimon_orch.steps.inspection.doctor.doctor_findings import (
-    DoctorFinding,
-    DoctorRule,
-    Severity,
-)
+from paimon_orch.steps.inspection.damage.way_back import find_unreadable_snapshots
+from paimon_orch.steps.inspection.doctor.doctor_findings import DoctorFinding, DoctorRule, Severity
 from paimon_orch.steps.inspection.snapshot_chain import MAX_SNAPSHOTS
 
 if TYPE_CHECKING:  # plans of compactions are needed only for tables that can be read

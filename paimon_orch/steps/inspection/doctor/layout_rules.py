@@ -3,16 +3,10 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from paimon_orch.errors import (
-    CorruptFileError,
-)
+from paimon_orch.errors import CorruptFileError
 from paimon_orch.format.display import format_count, format_size
 from paimon_orch.steps.inspection.damage.way_back import try_to_find_way_back
-from paimon_orch.steps.inspection.doctor.doctor_findings import (
-    DoctorFinding,
-    DoctorRule,
-    Severity,
-)
+from paimon_orch.steps.inspection.doctor.doctor_findings import DoctorFinding, DoctorRule, Severity
 from paimon_orch.steps.inspection.health_metrics import METRIC_LIMITS
 from paimon_orch.steps.inspection.index_damage import find_index_damage
 from paimon_orch.steps.inspection.inspect import TableReport

@@ -10,7 +10,7 @@ from paimon_orch.table.table_stores import TableStores
 READ_CHECK = "no command repairs this; `paimon-orch check --deep` lists all that is wrong. "
 RESTORE_OR_ROLL_BACK = (
     "Restore the files from a backup, or roll back to a snapshot before the damage. If only older "
-    "snapshots or tags are named, the finding goes away when they expire or are deleted"
+    "snapshots, tags or branches are named, the finding goes away when they expire or are deleted"
 )
 RESTORE_FILE = (
     "no command repairs this, because no older snapshot and no tag can be read either: restore the "

@@ -3,11 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from paimon_orch.errors import (
-    PaimonError,
-    UnsupportedError,
-    raise_if_temporary,
-)
+from paimon_orch.errors import PaimonError, UnsupportedError, raise_if_temporary
 from paimon_orch.format.display import format_count
 from paimon_orch.format.options.core_options import SNAPSHOT_EXPIRE_LIMIT
 from paimon_orch.format.snapshot import Snapshot
@@ -17,13 +13,14 @@ from paimon_orch.steps.expiration.retention import (
     find_first_retained_snapshot,
     read_retaining_consumers,
 )
-from paimon_orch.steps.inspection.doctor.doctor_findings import (
-    DoctorFinding,
-    DoctorRule,
-    Severity,
-)
+from paimon_orch.steps.inspection.doctor.doctor_findings import DoctorFinding, DoctorRule, Severity
 from paimon_orch.steps.inspection.snapshot_chain import SnapshotChain
-from paimon_orch.table.metadata.snapshot_store import EARLIEST, LATEST
+from paimon_orch.table.metadata.snapshot_store import (
+    EARLIEST,
+    LATEST,
+    describe_hidden_snapshots,
+    hides_snapshots,
+)
 from paimon_orch.table.table_state import TableState
 
 if TYPE_CHECKING:  # plans of compactions are needed only for tables that can be read
@@ -85,6 +82,9 @@ def _check_hints(context: RuleContext, latest: int, ids: list[int]) -> Iterator[
     oldest = min(ids, default=latest)
     for name, snapshot in ((LATEST, latest), (EARLIEST, oldest)):
         hint = context.snapshots.hint(name)
+        if name == LATEST and hint is not None and hides_snapshots(hint, ids):
+            text = describe_hidden_snapshots(hint, ids[-1])
+            yield context.find(DoctorRule.WRONG_HINT, Severity.ERROR, text, "repair")
         is_optional = name == EARLIEST and oldest == 1
         if hint is None and is_optional:
             continue

@@ -9,7 +9,7 @@ from paimon_orch.errors import UnsupportedError
 from paimon_orch.format.display import Displayable, format_count, format_size
 from paimon_orch.format.options.core_options import MANIFEST_TARGET_FILE_SIZE
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.steps.common.partition_selection import PartitionRequest
+from paimon_orch.steps.common.partition_request import PartitionRequest
 from paimon_orch.steps.common.step import EmptyRequest
 from paimon_orch.steps.compaction import materialize_deletion_vectors
 from paimon_orch.steps.compaction.compaction_effect import predict_compaction
@@ -163,8 +163,17 @@ def _predict_materialization(inspection: Inspection) -> Remedy | None:
     )
     if not planned:
         return None
-    manifests = inspection.health.manifests + 1
-    health = replace(inspection.health, deleted_ratio=0.0, manifests=manifests)
+    before, target = inspection.health, inspection.state.schema.target_file_size
+    written = sum(max(1, round(unit.bytes / target)) for unit in planned.units)
+    files = before.files - len(planned.inputs) + written
+    health = replace(
+        before,
+        files=files,
+        small_files=min(before.small_files, files),
+        bytes=before.bytes - min(planned.bytes, int(before.bytes * before.deleted_ratio)),
+        deleted_ratio=0.0,
+        manifests=before.manifests + 1,
+    )
     return inspection.build_remedy(MATERIALIZE_VECTORS, health, len(planned.inputs), planned.bytes)
 
 

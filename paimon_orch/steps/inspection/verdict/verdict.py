@@ -148,6 +148,11 @@ class Judge:
         """Return the value of a metric, or None if it does not apply to the table."""
         return HEALTH_METRICS[name].read(self._health)
 
+    @property
+    def deleted_ratio(self) -> float:
+        """Return the share of stored rows that are deleted or retracted."""
+        return self._health.deleted_ratio
+
     def predict_compaction(self, request: CompactRequest) -> Remedy | None:
         """Return the effect of a compaction; None if it changes nothing, or is refused."""
         command = COMPACT_FULLY if request.strategy == "full" else COMPACT

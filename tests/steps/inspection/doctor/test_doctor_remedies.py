@@ -338,3 +338,36 @@ def test_a_file_that_exceeds_the_memory_limit_is_no_damage(
     assert "The file may be valid" in answer.out
     assert stored_files(table) == before
     assert DoctorRule.UNREADABLE_FILES not in {finding.rule for finding in examine(table)}
+
+
+def test_a_damaged_oldest_snapshot_is_one_finding_and_stops_no_other_tool(
+    run: Run, tmp_path: Path
+) -> None:
+    table = new_table(tmp_path)
+    for text in "abc":
+        table.upsert(table_of("k v", [(1, text)]))
+    Path(table.paths.root, "snapshot", "snapshot-1").write_bytes(b"")
+
+    [finding] = examine(table)
+
+    assert finding.rule is DoctorRule.UNREADABLE_SNAPSHOT
+    for command in ("why", "inspect", "compact"):
+        assert run(command, tmp_path, "db.t", *(["--dry-run"] * (command == "compact"))).status == 0
+    assert run("repair", tmp_path, "db.t", "--yes").status == 0
+    assert examine(table) == []
+
+
+def test_a_repair_asks_for_another_run_only_if_there_is_more_to_repair(
+    run: Run, tmp_path: Path
+) -> None:
+    table = new_table(tmp_path)
+    for text in "abc":
+        table.upsert(table_of("k v", [(1, text)]))
+    Path(table.paths.root, "snapshot", "snapshot-3").write_bytes(b"{")
+    assert "run repair again for: " in run("repair", tmp_path, "db.t", "--dry-run").out
+
+    repaired = run("repair", tmp_path, "db.t", "--yes", "--json").json
+
+    assert repaired["deferred"]
+    assert repaired["next"] == []
+    assert examine(table) == []

@@ -405,3 +405,26 @@ def test_the_command_of_the_sensor_quotes_the_partition(tmp_path: Path) -> None:
 
     command = f"paimon-orch compact {tmp_path} db.t --strategy full --partitions 'p=a b'"
     assert f"`{command}` would" in decision.reason
+
+
+def test_the_autopilot_removes_the_deleted_rows_that_compactions_keep(tmp_path: Path) -> None:
+    options = {**KINDS["data evolution"].options, "compaction.min.file-num": "100"}
+    table = Catalog(str(tmp_path)).create_table("db.t", "id BIGINT, v STRING", options=options)
+    for start in range(0, 400, 10):
+        table.append(table_of("id v", [(number, "x") for number in range(start, start + 10)]))
+    table.delete("id >= 100")
+    catalog, request = catalog_of(table), MaintenanceRequest(history_table=None)
+    [finding] = (f for f in examine_opened_table(table) if f.rule is DoctorRule.DELETED_ROWS)
+    assert (finding.command, finding.severity) == (
+        "materialize-deletion-vectors",
+        Severity.WARNING,
+    )
+    assert not any(decision.strategy == "full" for decision in decide(table))
+
+    result = run_maintenance(catalog, plan_maintenance(catalog, request))
+
+    [action] = (o for o in result.outcomes if o.decision.action is ActionKind.MATERIALIZATION)
+    assert action.kind is OutcomeKind.DONE
+    assert DoctorRule.DELETED_ROWS not in {each.rule for each in examine_opened_table(table)}
+    again = plan_maintenance(catalog, request)
+    assert not any(each.action is ActionKind.MATERIALIZATION for each in again.actions)
