@@ -20,6 +20,7 @@ from paimon_orch.optional_packages import require_package
 
 require_package("dagster", __name__, install="paimon-orch[dagster]")
 
+from paimon_orch.dagster.asset_runs.asset_run import MaintenanceAssetRun
 from paimon_orch.dagster.components.database_component import PaimonDatabaseComponent
 from paimon_orch.dagster.components.table_component import PaimonTableComponent
 from paimon_orch.dagster.components.warehouse_component import PaimonWarehouseComponent
@@ -36,19 +37,12 @@ from paimon_orch.dagster.jobs import (
     build_sync_partitions_job,
 )
 from paimon_orch.dagster.lake.lake_report_asset import build_lake_report_asset
-from paimon_orch.dagster.maintenance_assets import (
-    MaintenanceAssetRun,
-    build_compaction_asset,
-    build_file_index_asset,
-)
+from paimon_orch.dagster.maintenance_assets import build_compaction_asset, build_file_index_asset
 from paimon_orch.dagster.names import TableAssetKind
 from paimon_orch.dagster.quality_checks import build_paimon_quality_checks
 from paimon_orch.dagster.remote_runs import RunOn
 from paimon_orch.dagster.resources import PaimonCatalogResource, SparkSessionResource
-from paimon_orch.dagster.schedules import (
-    build_compaction_schedule,
-    build_maintenance_schedules,
-)
+from paimon_orch.dagster.schedules import build_compaction_schedule, build_maintenance_schedules
 from paimon_orch.dagster.sensor import build_latest_snapshot_sensor
 from paimon_orch.dagster.spark_io_manager import PaimonPySparkIOManager
 from paimon_orch.dagster.table_asset import build_table_asset

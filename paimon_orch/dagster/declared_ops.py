@@ -19,11 +19,7 @@ from paimon_orch.dagster.resources import (
     ExecutorChoice,
     SparkSessionResource,
 )
-from paimon_orch.dagster.run_config import (
-    AllowanceConfig,
-    build_config_class,
-    report_stale_options,
-)
+from paimon_orch.dagster.run_config import AllowanceConfig, build_config_class, report_stale_options
 from paimon_orch.dagster.run_metadata import Metadata, build_metadata_table
 from paimon_orch.dagster.spark_links import (
     build_maintenance_executor,
@@ -44,6 +40,7 @@ from paimon_orch.steps.cleanup import remove_orphan_files
 from paimon_orch.steps.common.argument import Argument, DeclaredField
 from paimon_orch.steps.common.step_declaration import StepDeclaration
 from paimon_orch.steps.common.step_registry import find_steps, load_declaration
+from paimon_orch.steps.definition.catalog_target import CatalogEntry
 from paimon_orch.table.table import Table
 
 DRY_RUN_HELP = "Report what the run would do, without changing the table."
@@ -61,6 +58,10 @@ class WorkUnitsConfig(MaintenanceConfig):
     executor: ExecutorChoice = Field(
         default=ExecutorChoice.auto, description=MAINTENANCE_EXECUTOR_HELP
     )
+
+
+DAMAGE_REMAINS = "paimon/damage_remains"
+"""The metadata of a run that leaves damage, and fails."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +161,9 @@ class MaintenanceOp:
         try:
             checked = self.config(**config)
         except ValidationError as error:
+            arguments = self.declaration.arguments
+            for name in config.keys() & arguments.keys():  # the sentence of the other front ends
+                arguments[name].convert(config[name], name)
             details = "; ".join(
                 f"{'.'.join(map(str, e['loc']))} = {e['input']!r}: {e['msg']}"
                 for e in error.errors()
@@ -173,7 +177,7 @@ class MaintenanceOp:
         self,
         context: dg.OpExecutionContext,
         config: MaintenanceConfig,
-        table: Table,
+        target: Table | CatalogEntry,
         spark: SparkSessionResource,
         remote: RemoteSteps | None = None,
     ) -> Metadata:
@@ -182,11 +186,13 @@ class MaintenanceOp:
         ``remote`` does this in another process. Returns the metadata of the observation.
         """
         if remote is not None:
-            return self._execute_elsewhere(context, config, table, remote)
-        name, declaration = f"{self.action} of {table.identifier}", self.declaration
+            return self._execute_elsewhere(context, config, target, remote)
+        name, declaration = f"{self.action} of {target.identifier}", self.declaration
         executor = build_maintenance_executor(context, spark, _get_executor(config))
-        request = declaration.build_request(table, self._list_arguments(config))
-        plan = (self.details.plan or declaration.plan)(table, request, executor=executor)
+        request = declaration.build_request(target, self._list_arguments(config))
+        plan = declaration.plan(target, request, executor=executor)
+        if config.dry_run:
+            plan = declaration.measure_plan(target, plan, executor)
         figures, stale = self._count(plan.to_dict()), Metadata()
         mode = "dry run" if config.dry_run else "plan"
         context.log.info("%s (%s): %s", name, mode, figures)
@@ -196,25 +202,28 @@ class MaintenanceOp:
             context.log.warning("%s leaves damage: %s", name, "; ".join(planned.lines))
         if not config.dry_run:
             progress = build_progress_logger(context, name)
-            outcome = declaration.run(table, plan, executor, progress=progress)
+            outcome = declaration.run(target, plan, executor, progress=progress)
             figures = self._count_outcome(outcome.to_dict())
-            stale = report_stale_options(context, table.stores)
+            stale = _report_stale_options(context, target)
             context.log.info("%s: %s", name, figures)
+            stale |= _show_notes(context, outcome.list_notes())
         metadata = self._build_metadata(
             figures, shown, planned.short_action if plan else NO_ACTION, dry_run=config.dry_run
         )
+        if planned.is_incomplete:
+            metadata[DAMAGE_REMAINS] = True
         return metadata | build_spark_link_metadata(spark) | stale
 
     def _execute_elsewhere(
         self,
         context: dg.OpExecutionContext,
         config: MaintenanceConfig,
-        table: Table,
+        target: Table | CatalogEntry,
         remote: RemoteSteps,
     ) -> Metadata:
         report, links = remote.run(
             self.action.replace("_", "-"),
-            table,
+            target,
             self._list_arguments(config),
             executor=_get_executor(config),
             dry_run=config.dry_run,
@@ -222,10 +231,13 @@ class MaintenanceOp:
         figures, stale = self._count(report["plan"]), Metadata()
         if not config.dry_run:
             figures = self._count_outcome(report["outcome"])
-            stale = report_stale_options(context, table.stores)
-        context.log.info("%s of %s: %s", self.action, table.identifier, figures)
+            stale = _report_stale_options(context, target)
+            stale |= _show_notes(context, report.get("notes", ()))
+        context.log.info("%s of %s: %s", self.action, target.identifier, figures)
         shown = ReportTable.of(report["items"], report["columns"])
         metadata = self._build_metadata(figures, shown, report["action"], dry_run=config.dry_run)
+        if report["is_incomplete"]:
+            metadata[DAMAGE_REMAINS] = True
         return metadata | links | stale
 
     def _build_metadata(
@@ -281,6 +293,7 @@ class MaintenanceOp:
 def build_declared_op(step: str) -> MaintenanceOp:
     """Return the op of a declared step. Raises :class:`NotFoundError` for an unknown name."""
     declaration, details = load_declaration(step), OP_DETAILS.get(step, NO_DETAILS)
+    declaration = replace(declaration, plan=details.plan or declaration.plan)
     title = declaration.title
     return MaintenanceOp(
         action=step.replace("-", "_"),
@@ -335,6 +348,18 @@ def get_default(declared: DeclaredField) -> Any:
     """Return the default of a config field, which has lists and no tuples."""
     default = declared.default
     return list(default) if isinstance(default, tuple) else default
+
+
+def _report_stale_options(context: dg.OpExecutionContext, target: Table | CatalogEntry) -> Metadata:
+    """Report stale external systems of a table; an entry of a catalog may be dropped."""
+    return report_stale_options(context, target.stores) if isinstance(target, Table) else {}
+
+
+def _show_notes(context: dg.OpExecutionContext, notes: Sequence[str]) -> Metadata:
+    """Log what a user should know of an outcome, and return it as metadata."""
+    for note in notes:
+        context.log.info(note)
+    return {"paimon/notes": "; ".join(notes)} if notes else {}
 
 
 def _get_executor(config: MaintenanceConfig) -> ExecutorChoice:

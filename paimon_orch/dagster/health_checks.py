@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import dagster as dg
-from dagster.components.resolved.core_models import OpSpec
 from pydantic import Field
 
 from paimon_orch.dagster.components.attribute_rules import Attributes
 from paimon_orch.dagster.error_conversion import raise_dagster_errors
 from paimon_orch.dagster.external_reports import build_iceberg_metadata
 from paimon_orch.dagster.names import check_table_name, definition_name, table_asset_key
-from paimon_orch.dagster.op_specs import DEFAULT_OP
+from paimon_orch.dagster.op_specs import TableSettings, describe_op, take_settings
 from paimon_orch.dagster.resources import ExecutorChoice, get_catalog, get_spark
 from paimon_orch.dagster.run_metadata import Metadata
 from paimon_orch.dagster.spark_links import build_maintenance_executor
@@ -179,14 +178,15 @@ class TableChecks:
         )
 
 
-def build_paimon_table_checks(
-    table: str,
-    *,
-    limits: Mapping[str, Limit] | None = None,
-    key_prefix: Sequence[str] = (),
-    op: OpSpec = DEFAULT_OP,
-    resource_prefix: str = "",
-) -> dg.AssetChecksDefinition:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckSettings(TableSettings):
+    """Checks of the health of a table."""
+
+    limits: Mapping[str, Limit] | None = None
+
+
+@take_settings(CheckSettings)
+def build_paimon_table_checks(settings: CheckSettings) -> dg.AssetChecksDefinition:
     """Return checks on the asset of a table; ``limits`` override the default ones by name.
 
     The check names are the keys of :data:`HEALTH_METRICS`, ``iceberg_metadata``, ``damage`` and
@@ -208,27 +208,28 @@ def build_paimon_table_checks(
     ...     limits={"level0_backlog": Limit(limit=20, severity="error", blocking=True)},
     ... )
     """
-    checks = TableChecks.of(table, limits, key_prefix)
-    has_references = FILE_REFERENCES in checks.limits
-    paimon, spark = f"{resource_prefix}paimon", f"{resource_prefix}spark"
+    table = settings.table
+    checks = TableChecks.of(table, settings.limits, settings.key_prefix)
+    resources = ["paimon", *(["spark"] if FILE_REFERENCES in checks.limits else [])]
 
     @dg.multi_asset_check(
-        name=op.name or definition_name("checks", table, key_prefix),
-        description=op.description or f"Health of `{table}`, computed from its metadata.",
-        op_tags=op.tags,
-        pool=op.pool,
+        **describe_op(
+            settings.op,
+            definition_name("checks", table, settings.key_prefix),
+            f"Health of `{table}`, computed from its metadata.",
+        ),
         specs=checks.build_specs(),
         can_subset=True,
-        required_resource_keys={paimon, *([spark] if has_references else [])},
+        required_resource_keys={settings.resource_prefix + name for name in resources},
     )
     def run_checks(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         selected = {check_key.name for check_key in context.selected_asset_check_keys}
         with raise_dagster_errors(table):
-            loaded = get_catalog(context, resource_prefix).load_table(table)
+            loaded = get_catalog(context, settings.resource_prefix).load_table(table)
             yield from checks.evaluate(loaded, selected, context.instance)
             if FILE_REFERENCES in selected:
                 executor = build_maintenance_executor(
-                    context, get_spark(context, resource_prefix), ExecutorChoice.auto
+                    context, get_spark(context, settings.resource_prefix), ExecutorChoice.auto
                 )
                 yield checks.check_file_references(loaded, executor)
 

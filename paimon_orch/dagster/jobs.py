@@ -6,7 +6,7 @@ table: it sets the default run config of the job, the defaults of fields that a 
 run config of the job's schedule.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Self, TypedDict, Unpack
@@ -14,19 +14,21 @@ from typing import Any, Self, TypedDict, Unpack
 import dagster as dg
 from dagster.components.resolved.core_models import OpSpec
 
-from paimon_orch.dagster.declared_ops import MaintenanceOp, build_declared_op
+from paimon_orch.dagster.declared_ops import DAMAGE_REMAINS, MaintenanceOp, build_declared_op
 from paimon_orch.dagster.error_conversion import raise_dagster_errors
 from paimon_orch.dagster.names import (
     TABLE_TAG,
+    check_table_name,
     join_definition_name,
     pool_name,
     split_table_name,
-    table_asset_key,
+    table_label,
 )
 from paimon_orch.dagster.op_specs import DEFAULT_OP
 from paimon_orch.dagster.remote_runs import RemoteSteps, RunOn, list_resources
 from paimon_orch.dagster.resources import get_catalog, get_spark
 from paimon_orch.errors import InputError
+from paimon_orch.steps.common.step_declaration import StepTarget
 
 ACTION_TAG = "paimon/action"
 """The tag of a job; its runs have only :data:`TABLE_TAG`, as their target is the job."""
@@ -61,13 +63,16 @@ def build_step_job(step: str, table: str, **options: Unpack[JobOptions]) -> dg.J
     ``spark``. Raises :class:`NotFoundError` for an unknown step, and :class:`InputError` for a
     config that it does not accept.
 
+    :param table: ``database.table``, or the name of a database for ``drop-database``
     :param options: ``config``, ``key_prefix``, ``op``, ``run_tags``, ``run_on`` and
         ``resource_prefix``; see :class:`JobOptions`
     """
-    scope = JobScope.of_table(table, options.get("key_prefix", ()))
+    op, prefix = build_declared_op(step), options.get("key_prefix", ())
+    is_database = op.declaration.target is StepTarget.DATABASE
+    of_target = JobScope.of_database if is_database else JobScope.of_table
     return build_maintenance_job(
-        build_declared_op(step),
-        scope,
+        op,
+        of_target(table, prefix),
         options.get("config") or {},
         op=options.get("op", DEFAULT_OP),
         run_tags=options.get("run_tags", {}),
@@ -166,6 +171,18 @@ class JobScope:
         )
 
     @classmethod
+    def of_database(cls, database: str, key_prefix: Sequence[str]) -> Self:
+        """Return the scope of a job for one database."""
+        check_table_name(f"{database}.table")
+        return cls(
+            name=(*key_prefix, database),
+            title=f"`{database}`",
+            key_prefix=key_prefix,
+            tables=(database,),
+            is_partitioned=False,
+        )
+
+    @classmethod
     def of_tables(cls, name: str, tables: Sequence[str], key_prefix: Sequence[str]) -> Self:
         """Return the scope of a job with a partition for each table."""
         return cls(
@@ -175,6 +192,17 @@ class JobScope:
             tables=tuple(tables),
             is_partitioned=True,
         )
+
+    def build_table_tag(self, table: str) -> dict[str, str]:
+        """Return the tag of the runs of a table."""
+        return {TABLE_TAG: table_label(table, self.key_prefix)}
+
+    def check_target(self, op: MaintenanceOp) -> None:
+        """Raise :class:`InputError` for a step of a database in a job of tables, or the reverse."""
+        is_of_database = op.declaration.target is StepTarget.DATABASE
+        if self.tables and is_of_database == ("." in self.tables[0]):
+            kind = "a database" if is_of_database else "tables"
+            raise InputError(f"{op.action} is a step of {kind}, not of {', '.join(self.tables)}")
 
     def get_table(self, context: dg.OpExecutionContext) -> str:
         """Return the table of a run."""
@@ -199,6 +227,7 @@ def build_maintenance_job(
     resource_prefix: str = "",
 ) -> dg.JobDefinition:
     """Return the job of an op for one table, or for several tables as its partitions."""
+    scope.check_target(base_op)
     maintenance_op = base_op.with_policy(policy)
     if op.backfill_policy is not None:
         raise InputError(f"{base_op.action}: only the ops of assets have a backfill policy")
@@ -206,58 +235,89 @@ def build_maintenance_job(
     name = join_definition_name(action, *scope.name)
     description = op.description or maintenance_op.description.format(table=scope.title)
     # An op has one pool, so the runs of several tables are limited by their tag.
-    pool = None if scope.is_partitioned else pool_name(scope.tables[0])
+    pool = None if scope.is_partitioned else pool_name(scope.tables[0], scope.key_prefix)
 
-    @dg.op(
-        name=op.name or f"{name}_op",  # ops and jobs share one namespace
-        description=description,
-        out=dg.Out(dg.Nothing),
-        config_schema=maintenance_op.config.to_fields_dict(),
-        tags=op.tags,
-        pool=op.pool or pool,
-        required_resource_keys=list_resources(place, resource_prefix),
-    )
     def perform(context: dg.OpExecutionContext) -> None:
         table = scope.get_table(context)
         paimon, spark = get_catalog(context, resource_prefix), get_spark(context, resource_prefix)
         config = maintenance_op.config(**context.op_config)
         with raise_dagster_errors(table, context):
-            loaded = config.load_table(paimon, table)
+            declaration = maintenance_op.declaration
+            is_table = declaration.target is StepTarget.TABLE
+            target = (
+                config.load_table(paimon, table)
+                if is_table
+                else declaration.open_target(config.open_catalog(paimon), table)
+            )
             remote = RemoteSteps.of(place, context, paimon, spark)
-            metadata = maintenance_op.execute(context, config, loaded, spark, remote)
-        asset = table_asset_key(table, scope.key_prefix)
+            metadata = maintenance_op.execute(context, config, target, spark, remote)
+        asset = dg.AssetKey([*scope.key_prefix, *table.split(".")])
+        if DAMAGE_REMAINS in metadata:  # Dagster drops the observations of a failed op
+            message = f"{action} of {table} leaves damage, which paimon/plan lists"
+            raise dg.Failure(message, metadata=metadata, allow_retries=False)
         context.log_event(dg.AssetObservation(asset, description=action, metadata=metadata))
 
     defaults = maintenance_op.config()
     op_config = {field: getattr(defaults, field) for field in maintenance_op.shown} | dict(policy)
-    op_config["dry_run"] = policy.get(
-        "dry_run", True
-    )  # launchpads of all jobs begin with a dry run
-    run_config = {"ops": {action: {"config": op_config}}}
-    table_tag = {} if scope.is_partitioned else {TABLE_TAG: scope.tables[0]}
+    op_config["dry_run"] = policy.get("dry_run", True)  # all launchpads begin with a dry run
+    table_tag = {} if scope.is_partitioned else scope.build_table_tag(scope.tables[0])
 
-    @dg.job(
-        name=name,
+    return build_op_job(
+        perform,
+        name,
+        op.model_copy(update={"description": description, "pool": op.pool or pool}),
+        alias=action,
+        config=maintenance_op.config,
+        resources=list_resources(place, resource_prefix),
         description=description,
         tags={**table_tag, ACTION_TAG: action},
         run_tags={**run_tags, **table_tag},
-        config=_build_partitioned_config(scope, run_config) if scope.is_partitioned else run_config,
-        executor_def=dg.in_process_executor,
+        job_config=_build_job_config(scope, {"ops": {action: {"config": op_config}}}),
     )
+
+
+def build_op_job(
+    perform: Callable[[dg.OpExecutionContext], None],
+    name: str,
+    op: OpSpec,
+    *,
+    alias: str,
+    config: type[dg.Config],
+    resources: Iterable[str],
+    job_config: Any,
+    **attributes: Any,
+) -> dg.JobDefinition:
+    """Return a job with one op, which runs in the process of the run.
+
+    ``alias`` is the name of the op in the job, and ``attributes`` are others of the job.
+    """
+    definition = dg.op(
+        name=op.name or f"{name}_op",  # ops and jobs share one namespace
+        description=op.description,
+        out=dg.Out(dg.Nothing),
+        config_schema=config.to_fields_dict(),
+        tags=op.tags,
+        pool=op.pool,
+        required_resource_keys=set(resources),
+    )(perform)
+
+    @dg.job(name=name, config=job_config, executor_def=dg.in_process_executor, **attributes)
     def maintenance() -> None:
-        perform.alias(action)()
+        definition.alias(alias)()
 
     return maintenance
 
 
-def _build_partitioned_config(
-    scope: JobScope, run_config: Mapping[str, Any]
-) -> dg.PartitionedConfig[dg.StaticPartitionsDefinition]:
-    """Return the config of a job whose partitions are tables; each run has the tag of its table."""
+def _build_job_config(
+    scope: JobScope, run_config: dict[str, Any]
+) -> dict[str, Any] | dg.PartitionedConfig[dg.StaticPartitionsDefinition]:
+    """Return the config of a job; if its partitions are tables, each run has the tag of its table."""
+    if not scope.is_partitioned:
+        return run_config
     return dg.PartitionedConfig(
         partitions_def=dg.StaticPartitionsDefinition(scope.tables),
         run_config_for_partition_key_fn=lambda _: run_config,
-        tags_for_partition_key_fn=lambda table: {TABLE_TAG: table},
+        tags_for_partition_key_fn=scope.build_table_tag,
     )
 
 

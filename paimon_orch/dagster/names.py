@@ -50,9 +50,17 @@ def group_name(table: str) -> str:
     return _sanitize_name(split_table_name(table)[0])
 
 
-def pool_name(table: str) -> str:
-    """Return the pool of all ops that commit to a table."""
-    return f"paimon/{table}"
+def table_label(table: str, prefix: Sequence[str] = ()) -> str:
+    """Return the value of :data:`TABLE_TAG`, ``prefix/database.table``.
+
+    The prefix of the asset keys distinguishes tables of several catalogs.
+    """
+    return "/".join([*prefix, table])
+
+
+def pool_name(table: str, prefix: Sequence[str] = ()) -> str:
+    """Return the pool of all ops that commit to a table, ``paimon/prefix/database.table``."""
+    return f"paimon/{table_label(table, prefix)}"
 
 
 def definition_name(action: str, table: str, prefix: Sequence[str] = ()) -> str:

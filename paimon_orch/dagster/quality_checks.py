@@ -1,15 +1,15 @@
 """Asset checks of the rows of a table that its metadata proves, without a scan."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 import dagster as dg
-from dagster.components.resolved.core_models import OpSpec
 
 from paimon_orch.dagster.error_conversion import raise_dagster_errors
 from paimon_orch.dagster.health_checks import SEVERITIES
 from paimon_orch.dagster.names import check_table_name, definition_name, table_asset_key
-from paimon_orch.dagster.op_specs import DEFAULT_OP
+from paimon_orch.dagster.op_specs import TableSettings, describe_op, take_settings
 from paimon_orch.dagster.resources import get_catalog
 from paimon_orch.errors import InputError
 from paimon_orch.safe_text import escape_markdown
@@ -18,16 +18,17 @@ if TYPE_CHECKING:  # runs import the library
     from paimon_orch.orchestration.row_rules import RuleOutcome
 
 
-def build_paimon_quality_checks(
-    table: str,
-    never: Mapping[str, str],
-    *,
-    severity: Literal["warn", "error"] = "warn",
-    blocking: bool = False,
-    key_prefix: Sequence[str] = (),
-    op: OpSpec = DEFAULT_OP,
-    resource_prefix: str = "",
-) -> dg.AssetChecksDefinition:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QualitySettings(TableSettings):
+    """Checks of the rows of a table."""
+
+    never: Mapping[str, str] = field(kw_only=False)
+    severity: Literal["warn", "error"] = "warn"
+    blocking: bool = False
+
+
+@take_settings(QualitySettings)
+def build_paimon_quality_checks(settings: QualitySettings) -> dg.AssetChecksDefinition:
     """Return a check for each filter that no row of a table may match, by the name of the check.
 
     A check passes if the metadata of the newest snapshot proves that no row matches: null counts,
@@ -45,51 +46,65 @@ def build_paimon_quality_checks(
     ...     severity="error",
     ... )
     """
+    table = settings.table
     check_table_name(table)
-    if not never:
+    if not settings.never:
         raise InputError(f"no quality check for {table}: pass filters that no row may match")
-    asset_key = table_asset_key(table, key_prefix)
+    asset_key = table_asset_key(table, settings.key_prefix)
 
     @dg.multi_asset_check(
-        name=op.name or definition_name("quality", table, key_prefix),
-        description=op.description or f"Rows that `{table}` must not have, by its metadata.",
-        op_tags=op.tags,
-        pool=op.pool,
-        specs=[
-            dg.AssetCheckSpec(
-                name,
-                asset=asset_key,
-                description=f"Passes if no row matches `{text}`.",
-                blocking=blocking,
-            )
-            for name, text in never.items()
-        ],
+        **describe_op(
+            settings.op,
+            definition_name("quality", table, settings.key_prefix),
+            f"Rows that `{table}` must not have, by its metadata.",
+        ),
+        specs=_build_specs(settings.never, asset_key, blocking=settings.blocking),
         can_subset=True,
-        required_resource_keys={f"{resource_prefix}paimon"},
+        required_resource_keys={f"{settings.resource_prefix}paimon"},
     )
     def run_checks(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         from paimon_orch.orchestration.row_rules import evaluate_row_rules
 
         selected = {check_key.name for check_key in context.selected_asset_check_keys}
-        rules = {name: text for name, text in never.items() if name in selected}
+        rules = {name: text for name, text in settings.never.items() if name in selected}
         with raise_dagster_errors(table):
-            loaded = get_catalog(context, resource_prefix).load_table(table)
+            loaded = get_catalog(context, settings.resource_prefix).load_table(table)
             outcomes = list(evaluate_row_rules(loaded, rules))
         for outcome in outcomes:
-            yield dg.AssetCheckResult(
-                passed=outcome.is_proved,
-                asset_key=asset_key,
-                check_name=outcome.name,
-                severity=SEVERITIES[severity],
-                description=_describe(outcome),
-                metadata={
-                    "paimon/value": outcome.files,
-                    "paimon/rows": outcome.rows,
-                    "paimon/data_files": outcome.all_files,
-                },
-            )
+            yield _build_result(outcome, asset_key, SEVERITIES[settings.severity])
 
     return run_checks
+
+
+def _build_specs(
+    never: Mapping[str, str], asset_key: dg.AssetKey, *, blocking: bool
+) -> list[dg.AssetCheckSpec]:
+    return [
+        dg.AssetCheckSpec(
+            name,
+            asset=asset_key,
+            description=f"Passes if no row matches `{text}`.",
+            blocking=blocking,
+        )
+        for name, text in never.items()
+    ]
+
+
+def _build_result(
+    outcome: "RuleOutcome", asset_key: dg.AssetKey, severity: dg.AssetCheckSeverity
+) -> dg.AssetCheckResult:
+    return dg.AssetCheckResult(
+        passed=outcome.is_proved,
+        asset_key=asset_key,
+        check_name=outcome.name,
+        severity=severity,
+        description=_describe(outcome),
+        metadata={
+            "paimon/value": outcome.files,
+            "paimon/rows": outcome.rows,
+            "paimon/data_files": outcome.all_files,
+        },
+    )
 
 
 def _describe(outcome: "RuleOutcome") -> str:

@@ -27,6 +27,7 @@ from paimon_orch.errors import InputError
 from paimon_orch.orchestration.reported_steps import check_report
 from paimon_orch.orchestration.step_runs import STEP_EXTRA
 from paimon_orch.safe_text import is_secret_name, mask_secrets
+from paimon_orch.steps.definition.catalog_target import CatalogEntry
 from paimon_orch.table.table import Table
 
 _MODULE = ("-m", "paimon_orch.run_step")
@@ -252,7 +253,7 @@ class RemoteSteps:
     def run(
         self,
         step: str,
-        table: Table,
+        target: Table | CatalogEntry,
         arguments: Mapping[str, object],
         *,
         executor: ExecutorChoice,
@@ -262,7 +263,7 @@ class RemoteSteps:
 
         Only the executor ``spark`` uses the cluster of the resource ``spark``.
         """
-        request = self._build_request(table, executor) | {
+        request = self._build_request(target, executor) | {
             "step": step,
             "arguments": arguments,
             "dry_run": dry_run,
@@ -273,7 +274,7 @@ class RemoteSteps:
             if run_on.client == _SUBPROCESS
             else getattr(context.resources, run_on.resource)
         )
-        context.log.info("%s of %s runs on %s", step, table.identifier, run_on.client)
+        context.log.info("%s of %s runs on %s", step, target.identifier, run_on.client)
         invocation = client.run(
             context=context,
             extras={STEP_EXTRA: request},
@@ -283,7 +284,7 @@ class RemoteSteps:
         reports = [each for each in messages if isinstance(each, dict) and each.get("step") == step]
         if not reports:
             raise dg.Failure(
-                f"{step} of {table.identifier}: the process on {run_on.client} sent no report; "
+                f"{step} of {target.identifier}: the process on {run_on.client} sent no report; "
                 "look at its log",
                 allow_retries=False,
             )
@@ -291,7 +292,9 @@ class RemoteSteps:
         check_report(report, step, dry_run=dry_run)
         return RemoteReport(report, dict(invocation.metadata))
 
-    def _build_request(self, table: Table, executor: ExecutorChoice) -> dict[str, Any]:
+    def _build_request(
+        self, target: Table | CatalogEntry, executor: ExecutorChoice
+    ) -> dict[str, Any]:
         """Return the catalog, the table and the executor as ``run_step`` takes them."""
         spark, paimon = self.spark, self.paimon
         catalog = paimon.catalog_name or paimon.warehouse
@@ -303,9 +306,9 @@ class RemoteSteps:
             "catalog": catalog,
             "catalog_options": options,
             "storage_options": dict(storage),
-            "table": table.identifier,
+            "table": target.identifier,
             "master": master,
             "executor": executor.value,
-            "allow_stale_external": table.allowances.stale_external,
-            "allow_unknown_options": table.allowances.unknown_options,
+            "allow_stale_external": target.allowances.stale_external,
+            "allow_unknown_options": target.allowances.unknown_options,
         }

@@ -4,7 +4,6 @@ import inspect
 import sys
 from collections.abc import Callable
 from enum import Enum
-from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 import dagster as dg
@@ -14,6 +13,7 @@ from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.catalog.catalog_fields import check_catalog_fields, merge_catalog_options
 from paimon_orch.catalog.open_catalog import open_catalog
 from paimon_orch.format.options.blocking_options import Allowances
+from paimon_orch.signatures import with_parameters
 from paimon_orch.steps.common.executor import Executor
 from paimon_orch.steps.common.executor_choice import ChoosingExecutor, ExecutorKind
 from paimon_orch.table.table import Table
@@ -190,9 +190,9 @@ class SparkSessionResource(dg.ConfigurableResource):  # type: ignore[type-arg]  
         return None if address.startswith("local") else address
 
     def _make_spark_executor(self) -> Executor:
-        from paimon_orch.spark import SparkExecutor
+        from paimon_orch.spark.frame_executor import SparkFrameExecutor
 
-        return SparkExecutor(self.session())
+        return SparkFrameExecutor(self.session())
 
     def links(self) -> dict[str, str]:
         """Return the UI links and the ids of the active session."""
@@ -242,11 +242,9 @@ def rename_catalog_parameter(prefix: str) -> Callable[[Callable[P, R]], Callable
             for each in signature.parameters.values()
         ]
 
-        @wraps(function)
-        def renamed(*args: Any, **values: Any) -> R:
-            return function(*args, **{"paimon": values.pop(name), **values})
+        def call(**values: Any) -> R:
+            return function(**{"paimon": values.pop(name), **values})  # type: ignore[call-arg]
 
-        renamed.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-        return renamed
+        return with_parameters(function, parameters, call, returns=signature.return_annotation)
 
     return decorate

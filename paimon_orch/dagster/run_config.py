@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import dagster as dg
 from pydantic import Field, create_model
 
+from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.dagster.resources import PaimonCatalogResource
 from paimon_orch.dagster.run_metadata import Metadata
 from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
@@ -39,6 +40,12 @@ class AllowanceConfig(dg.Config):
     def load_table(self, paimon: PaimonCatalogResource, table: str) -> Table:
         """Return the table with the allowances of this config and of the resource."""
         return load_table_with_allowances(paimon, table, self.allowances)
+
+    def open_catalog(self, paimon: PaimonCatalogResource) -> Catalog:
+        """Return the catalog with the allowances of this config and of the resource."""
+        catalog = paimon.catalog()
+        catalog.allowances |= self.allowances
+        return catalog
 
 
 def load_table_with_allowances(

@@ -2,12 +2,13 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import dagster as dg
 from dagster.components.resolved.core_models import OpSpec
 
-from paimon_orch.dagster.names import TABLE_TAG, compaction_asset_key, pool_name
-from paimon_orch.dagster.op_specs import RunTags, build_run_tags
+from paimon_orch.dagster.names import TABLE_TAG, compaction_asset_key, pool_name, table_label
+from paimon_orch.dagster.op_specs import RequestSettings, RunTags, build_run_tags
 from paimon_orch.dagster.partition_groups import group_partition_keys
 from paimon_orch.dagster.partitions_definitions import (
     DynamicPartitionsRequest,
@@ -41,10 +42,30 @@ class CompactionTarget:
     op: OpSpec
     run_tags: RunTags | None
 
+    @classmethod
+    def of(
+        cls,
+        settings: RequestSettings,
+        table: Table,
+        state: TableState,
+        context: dg.SensorEvaluationContext | dg.ScheduleEvaluationContext,
+    ) -> Self:
+        """Return the target of the definition that has these settings."""
+        return cls(
+            table=table,
+            state=state,
+            partitions_def=settings.partitions_def,
+            key_prefix=settings.key_prefix,
+            max_partitions_per_run=settings.max_partitions_per_run,
+            evaluation_context=context,
+            op=settings.op,
+            run_tags=settings.run_tags,
+        )
+
     @property
     def pool(self) -> str:
         """The pool of the runs."""
-        return self.op.pool or pool_name(self.table.identifier)
+        return self.op.pool or pool_name(self.table.identifier, self.key_prefix)
 
     @property
     def can_compact_fully(self) -> bool:
@@ -112,7 +133,10 @@ class CompactionTarget:
         """
         decision = run.decision
         tags = build_run_tags(self.run_tags, run)
-        tags |= {TABLE_TAG: self.table.identifier, "paimon/reason": clean_line(decision.reason)}
+        tags |= {
+            TABLE_TAG: table_label(self.table.identifier, self.key_prefix),
+            "paimon/reason": clean_line(decision.reason),
+        }
         if len(run.keys) > 1:
             tags |= {_RANGE_START_TAG: run.keys[0], _RANGE_END_TAG: run.keys[-1]}
         key = compaction_asset_key(self.table.identifier, self.key_prefix)

@@ -2,25 +2,19 @@
 
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import dagster as dg
-from dagster.components.resolved.core_models import OpSpec
 
 from paimon_orch.dagster.declared_ops import find_op
 from paimon_orch.dagster.jobs import ACTION_TAG, get_op_config, list_job_tables
-from paimon_orch.dagster.maintenance_assets import MAX_PARTITIONS_PER_RUN
-from paimon_orch.dagster.names import (
-    TABLE_TAG,
-    compaction_asset_key,
-    definition_name,
-)
-from paimon_orch.dagster.op_specs import DEFAULT_OP, RunTags
+from paimon_orch.dagster.names import TABLE_TAG, compaction_asset_key, definition_name
+from paimon_orch.dagster.op_specs import RequestSettings, take_settings
 from paimon_orch.dagster.resources import PaimonCatalogResource, rename_catalog_parameter
 from paimon_orch.dagster.run_config import load_table_with_allowances
 from paimon_orch.dagster.run_requests import CompactionTarget, limit_pools
 from paimon_orch.errors import InputError, NotFoundError
-from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
 from paimon_orch.orchestration.changes_since_cursor import CompactionDecider
 from paimon_orch.orchestration.cursor import get_table_identity
 from paimon_orch.orchestration.planned_runs import COMPACTION
@@ -41,20 +35,16 @@ _LATER_THAN_COMPACTIONS = {"dagster/priority": "-1"}
 """The tag of runs that are requested for all tables of a component at once."""
 
 
-def build_compaction_schedule(  # noqa: PLR0913 - keywords of a factory
-    table: str,
-    *,
-    partitions_def: dg.PartitionsDefinition[str] | None = None,
-    policy: CompactionPolicy | None = None,
-    allowances: Allowances = NO_ALLOWANCES,
-    key_prefix: Sequence[str] = (),
-    max_partitions_per_run: int = MAX_PARTITIONS_PER_RUN,
-    hour: int = 3,
-    op: OpSpec = DEFAULT_OP,
-    run_tags: RunTags | None = None,
-    resource_prefix: str = "",
-    default_status: dg.DefaultScheduleStatus = dg.DefaultScheduleStatus.STOPPED,
-) -> dg.ScheduleDefinition:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleSettings(RequestSettings):
+    """A schedule that requests the compactions of a table."""
+
+    hour: int = 3
+    default_status: dg.DefaultScheduleStatus = dg.DefaultScheduleStatus.STOPPED
+
+
+@take_settings(ScheduleSettings)
+def build_compaction_schedule(settings: ScheduleSettings) -> dg.ScheduleDefinition:
     """Return a daily schedule that requests compaction of all partitions with files to compact.
 
     The schedule uses only ``deleted_ratio`` and ``max_rewrite`` of the ``policy``, and ignores the
@@ -64,44 +54,37 @@ def build_compaction_schedule(  # noqa: PLR0913 - keywords of a factory
     start at the same time. ``run_tags`` are those of :func:`build_latest_snapshot_sensor`. The other
     arguments must equal those of :func:`build_compaction_asset`. Ticks require the resource ``paimon``.
     """
+    table = settings.table
+    asset_key = compaction_asset_key(table, settings.key_prefix)
 
     @dg.schedule(
-        name=definition_name(COMPACTION, table, key_prefix) + "_schedule",
+        name=definition_name(COMPACTION, table, settings.key_prefix) + "_schedule",
         description=f"Once a day, requests compaction of the partitions of `{table}` with files to "
         "compact.",
-        target=dg.AssetSelection.assets(compaction_asset_key(table, key_prefix)),
-        cron_schedule=f"{compute_schedule_minute(table)} {hour} * * *",
+        target=dg.AssetSelection.assets(asset_key),
+        cron_schedule=f"{compute_schedule_minute(table)} {settings.hour} * * *",
         execution_timezone="UTC",
-        default_status=default_status,
+        default_status=settings.default_status,
     )
-    @rename_catalog_parameter(resource_prefix)
+    @rename_catalog_parameter(settings.resource_prefix)
     def compaction_schedule(
         context: dg.ScheduleEvaluationContext, paimon: PaimonCatalogResource
     ) -> list[dg.RunRequest] | dg.SkipReason:
         try:
-            loaded = load_table_with_allowances(paimon, table, allowances)
+            loaded = load_table_with_allowances(paimon, table, settings.allowances)
         except NotFoundError as error:
-            if context.instance.has_asset_key(compaction_asset_key(table, key_prefix)):
+            if context.instance.has_asset_key(asset_key):
                 raise NotFoundError(f"{table} was dropped or renamed: {error}") from error
             try:
                 raise_if_awaited(paimon.catalog(), table, error)
             except AwaitedTableError as awaited:
                 return dg.SkipReason(str(awaited))
             raise
-        target = CompactionTarget(
-            table=loaded,
-            state=loaded.load(),
-            partitions_def=partitions_def,
-            key_prefix=key_prefix,
-            max_partitions_per_run=max_partitions_per_run,
-            evaluation_context=context,
-            op=op,
-            run_tags=run_tags,
-        )
+        target = CompactionTarget.of(settings, loaded, loaded.load(), context)
         if refusal := find_compaction_refusal(target.state):
             context.log.warning("%s", refusal)
             return dg.SkipReason(refusal)
-        requests = _build_tick_requests(target, policy or CompactionPolicy(), context)
+        requests = _build_tick_requests(target, settings.policy or CompactionPolicy(), context)
         return requests or dg.SkipReason(f"{table}: nothing to compact in the asset's partitions")
 
     return compaction_schedule

@@ -1,22 +1,16 @@
 """A sensor that requests compactions after commits of any engine."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Literal, Self
 
 import dagster as dg
-from dagster.components.resolved.core_models import OpSpec
 
 from paimon_orch.dagster.health_checks import Limit, TableChecks
-from paimon_orch.dagster.maintenance_assets import MAX_PARTITIONS_PER_RUN
-from paimon_orch.dagster.names import (
-    compaction_asset_key,
-    definition_name,
-    table_asset_key,
-)
-from paimon_orch.dagster.op_specs import DEFAULT_OP, RunTags
-from paimon_orch.dagster.partitions_definitions import DynamicPartitionsRequest, PartitionsDef
+from paimon_orch.dagster.names import compaction_asset_key, definition_name, table_asset_key
+from paimon_orch.dagster.op_specs import RequestSettings, take_settings
+from paimon_orch.dagster.partitions_definitions import DynamicPartitionsRequest
 from paimon_orch.dagster.resources import PaimonCatalogResource, rename_catalog_parameter
 from paimon_orch.dagster.run_metadata import (
     build_column_schema,
@@ -27,7 +21,6 @@ from paimon_orch.dagster.run_metadata import (
 from paimon_orch.dagster.run_requests import CompactionTarget, limit_pools
 from paimon_orch.errors import PaimonError, raise_if_temporary
 from paimon_orch.format.display import format_count
-from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.orchestration.changes_since_cursor import ChangesSinceCursor
 from paimon_orch.orchestration.cursor import Cursor, now_millis
@@ -53,25 +46,26 @@ _MAX_MANIFEST_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WatchedTable:
+class WatchedTable(RequestSettings):
     """A table of a sensor: how its commits are evaluated and reported."""
 
-    table: str
-    partitions_def: PartitionsDef | None = None
-    policy: CompactionPolicy | None = None
-    allowances: Allowances = NO_ALLOWANCES
-    key_prefix: Sequence[str] = ()
     max_snapshots_per_tick: int = 100
-    max_partitions_per_run: int = MAX_PARTITIONS_PER_RUN
-    checks: TableChecks | None = None
+    checks: TableChecks | Mapping[str, Limit] | None = None
+    """The checks, or their limits by name."""
     report_as: Literal["observation", "materialization"] = "observation"
     fresh_within: timedelta | None = None
     """The age above which a commit is reported as an observation; None means any age."""
     request_runs: bool = True
-    op: OpSpec = field(default_factory=OpSpec)
-    """The op of the compaction asset."""
-    run_tags: RunTags | None = None
-    resource_prefix: str = ""
+
+    def __post_init__(self) -> None:
+        _ = self.table_checks  # raises an error for unknown checks
+
+    @property
+    def table_checks(self) -> TableChecks | None:
+        """The checks that ticks evaluate."""
+        if not isinstance(self.checks, Mapping):
+            return self.checks
+        return TableChecks.of(self.table, self.checks, self.key_prefix)
 
     @property
     def watch(self) -> TableWatch:
@@ -94,23 +88,15 @@ class WatchedTable:
         changes = evaluation.changes
         if changes is None:
             return None
-        target = CompactionTarget(
-            table=evaluation.table,
-            state=evaluation.state,
-            partitions_def=self.partitions_def,
-            key_prefix=self.key_prefix,
-            max_partitions_per_run=self.max_partitions_per_run,
-            evaluation_context=context,
-            op=self.op,
-            run_tags=self.run_tags,
-        )
+        target = CompactionTarget.of(self, evaluation.table, evaluation.state, context)
         _log_decisions(context, target.table, changes, is_first=is_first)
         is_materialized = self.report_as == "materialization" and self._is_fresh(changes)
         events = _build_asset_events(target, changes, materialized=is_materialized)
         plan = TableTick.plan if self.request_runs else TableTick.plan_report
         tick = plan(target, changes, events)
-        if self.checks and not tick.runs and (changes.data_snapshots or is_first):
-            evaluations = _evaluate_checks(context, self.checks, target)
+        checks = self.table_checks
+        if checks and not tick.runs and (changes.data_snapshots or is_first):
+            evaluations = _evaluate_checks(context, checks, target)
             tick = replace(tick, events=(*tick.events, *evaluations))
         return tick
 
@@ -213,26 +199,17 @@ class TableTick:
         )
 
 
-def build_latest_snapshot_sensor(  # noqa: PLR0913 - keywords of a factory
-    table: str,
-    *,
-    partitions_def: dg.PartitionsDefinition[str] | None = None,
-    policy: CompactionPolicy | None = None,
-    allowances: Allowances = NO_ALLOWANCES,
-    key_prefix: Sequence[str] = (),
-    minimum_interval_seconds: int = 30,
-    max_snapshots_per_tick: int = 100,
-    max_requests_per_tick: int = MAX_REQUESTS_PER_TICK,
-    max_partitions_per_run: int = MAX_PARTITIONS_PER_RUN,
-    checks: Mapping[str, Limit] | None = None,
-    report_as: Literal["observation", "materialization"] = "observation",
-    fresh_within: timedelta | None = None,
-    request_runs: bool = True,
-    op: OpSpec = DEFAULT_OP,
-    run_tags: RunTags | None = None,
-    resource_prefix: str = "",
-    default_status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.STOPPED,
-) -> dg.SensorDefinition:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SensorSettings(WatchedTable):
+    """A sensor of one table."""
+
+    minimum_interval_seconds: int = 30
+    max_requests_per_tick: int = MAX_REQUESTS_PER_TICK
+    default_status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.STOPPED
+
+
+@take_settings(SensorSettings)
+def build_latest_snapshot_sensor(settings: SensorSettings) -> dg.SensorDefinition:
     """Return a sensor that requests compaction of the partitions that new snapshots changed.
 
     The sensor evaluates snapshots of the kinds APPEND and OVERWRITE, of all writers. ``policy``
@@ -263,27 +240,11 @@ def build_latest_snapshot_sensor(  # noqa: PLR0913 - keywords of a factory
 
     >>> run_tags = lambda run: {"team": "large" if run.bytes > 10 << 30 else "small"}
     """
-    watched = WatchedTable(
-        table=table,
-        partitions_def=partitions_def,
-        policy=policy,
-        allowances=allowances,
-        key_prefix=key_prefix,
-        max_snapshots_per_tick=max_snapshots_per_tick,
-        max_partitions_per_run=max_partitions_per_run,
-        checks=None if checks is None else TableChecks.of(table, checks, key_prefix),
-        report_as=report_as,
-        fresh_within=fresh_within,
-        request_runs=request_runs,
-        op=op,
-        run_tags=run_tags,
-        resource_prefix=resource_prefix,
-    )
     return build_watch_sensor(
-        watched,
-        minimum_interval_seconds=minimum_interval_seconds,
-        max_requests_per_tick=max_requests_per_tick,
-        default_status=default_status,
+        settings,
+        minimum_interval_seconds=settings.minimum_interval_seconds,
+        max_requests_per_tick=settings.max_requests_per_tick,
+        default_status=settings.default_status,
     )
 
 

@@ -1,7 +1,7 @@
 """A factory of assets for tables that Dagster loads."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -12,7 +12,7 @@ from paimon_orch.dagster.error_conversion import raise_dagster_errors
 from paimon_orch.dagster.external_reports import report_iceberg_snapshot, report_missing_partitions
 from paimon_orch.dagster.maintenance_assets import asset_decorator, build_shared_attributes
 from paimon_orch.dagster.names import compaction_asset_key, table_asset_key
-from paimon_orch.dagster.op_specs import DEFAULT_OP
+from paimon_orch.dagster.op_specs import take_settings
 from paimon_orch.dagster.partitions_definitions import build_partition_keys
 from paimon_orch.dagster.resources import PaimonCatalogResource, SparkSessionResource
 from paimon_orch.dagster.run_config import report_stale_options
@@ -27,6 +27,7 @@ from paimon_orch.format.display import format_count
 from paimon_orch.orchestration.run_reports import RunReport, build_table_report
 from paimon_orch.safe_text import clean_line
 from paimon_orch.steps.ingest import IngestResult
+from paimon_orch.table.table_stores import TableStores
 
 if TYPE_CHECKING:  # Spark is imported by the run that needs it
     from pyspark.sql import SparkSession
@@ -41,38 +42,47 @@ snapshot. A repeated run must load the same rows again.
 """
 
 
-def build_table_asset(  # noqa: PLR0913 - keywords of a factory
-    table: str,
-    ingest: IngestFunction,
-    *,
-    partitions_def: dg.PartitionsDefinition[str] | None = None,
-    key_prefix: Sequence[str] = (),
-    deps: Iterable[dg.AssetDep | dg.AssetKey | dg.AssetSpec] = (),
-    description: str | None = None,
-    owners: Sequence[str] = (),
-    freshness_policy: dg.FreshnessPolicy | None = None,
-    column_lineage: dg.TableColumnLineage | None = None,
-    op: OpSpec = DEFAULT_OP,
-) -> dg.AssetsDefinition:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableAssetSettings:
+    """The asset of a table that Dagster loads."""
+
+    table: str = field(kw_only=False)
+    ingest: IngestFunction = field(kw_only=False)
+    partitions_def: dg.PartitionsDefinition[str] | None = None
+    key_prefix: Sequence[str] = ()
+    deps: Iterable[dg.AssetDep | dg.AssetKey | dg.AssetSpec] = ()
+    description: str | None = None
+    owners: Sequence[str] = ()
+    freshness_policy: dg.FreshnessPolicy | None = None
+    column_lineage: dg.TableColumnLineage | None = None
+    op: OpSpec = field(default_factory=OpSpec)
+
+
+@take_settings(TableAssetSettings)
+def build_table_asset(settings: TableAssetSettings) -> dg.AssetsDefinition:
     """Return the asset ``[*key_prefix, database, table]`` of a table that Dagster loads with Spark.
 
     The data version of the asset is the newest snapshot that the run committed, so maintenance does
     not make downstream assets stale. ``column_lineage`` maps the columns to columns of ``deps``.
     ``op`` has the name, tags, description, pool and backfill policy of the op. Runs require the resources ``paimon`` and ``spark``.
     """
-    lineage = {} if column_lineage is None else {"dagster/column_lineage": column_lineage}
-
+    table = settings.table
+    lineage = (
+        {}
+        if settings.column_lineage is None
+        else {"dagster/column_lineage": settings.column_lineage}
+    )
     spec = dg.AssetSpec(
-        table_asset_key(table, key_prefix),
-        deps=deps,
-        description=description,
-        owners=owners,
-        partitions_def=partitions_def,
-        freshness_policy=freshness_policy,
+        table_asset_key(table, settings.key_prefix),
+        deps=settings.deps,
+        description=settings.description,
+        owners=settings.owners,
+        partitions_def=settings.partitions_def,
+        freshness_policy=settings.freshness_policy,
         **build_shared_attributes(table),
     )
 
-    @asset_decorator(table, spec, op)
+    @asset_decorator(table, spec, settings.key_prefix, settings.op)
     def table_asset(
         context: dg.AssetExecutionContext,
         paimon: PaimonCatalogResource,
@@ -80,20 +90,21 @@ def build_table_asset(  # noqa: PLR0913 - keywords of a factory
     ) -> dg.MaterializeResult:  # type: ignore[type-arg]  # there is no value
         from paimon_orch.steps.inspection.inspect import inspect
 
-        keys = context.partition_keys if partitions_def else []
+        keys = context.partition_keys if settings.partitions_def else []
         with raise_dagster_errors(table, context):
             results = list(
-                _log_snapshots(context, table, ingest(paimon.catalog(), spark.session(), keys))
+                _log_snapshots(
+                    context, table, settings.ingest(paimon.catalog(), spark.session(), keys)
+                )
             )
             loaded = paimon.load_table(table)
             report = inspect(loaded)
-            _add_partition_metadata(context, report, keys, partitions_def)
-            _warn_about_rows_not_visible(context, report, compaction_asset_key(table, key_prefix))
+            _add_partition_metadata(context, report, keys, settings.partitions_def)
+            _warn_about_rows_not_visible(
+                context, report, compaction_asset_key(table, settings.key_prefix)
+            )
             metadata = lineage | build_spark_link_metadata(spark)
-            metadata |= report_iceberg_snapshot(context, loaded.stores)
-            metadata |= report_missing_partitions(context, loaded.stores)
-            if _find_latest_snapshot_id(results) is not None:
-                metadata |= report_stale_options(context, loaded.stores)
+            metadata |= _report_other_systems(context, loaded.stores, results)
             return _build_ingest_result(context, results, report, keys, metadata)
 
     return table_asset
@@ -135,6 +146,16 @@ def _warn_about_rows_not_visible(
             report.rows_not_visible,
             compaction.to_user_string(),
         )
+
+
+def _report_other_systems(
+    context: dg.AssetExecutionContext, stores: TableStores, results: Iterable[IngestResult]
+) -> Metadata:
+    """Warn about Iceberg metadata, partitions and options that a catalog or readers do not have."""
+    metadata = report_iceberg_snapshot(context, stores) | report_missing_partitions(context, stores)
+    if _find_latest_snapshot_id(results) is None:
+        return metadata
+    return metadata | report_stale_options(context, stores)
 
 
 def _find_latest_snapshot_id(results: Iterable[IngestResult]) -> int | None:

@@ -7,11 +7,7 @@ from contextlib import closing
 import dagster as dg
 
 from paimon_orch.catalog.catalog import Catalog
-from paimon_orch.dagster.names import (
-    compaction_asset_key,
-    definition_name,
-    join_definition_name,
-)
+from paimon_orch.dagster.names import compaction_asset_key, definition_name, join_definition_name
 from paimon_orch.dagster.resources import PaimonCatalogResource, rename_catalog_parameter
 from paimon_orch.dagster.run_requests import limit_pools
 from paimon_orch.dagster.sensor import (

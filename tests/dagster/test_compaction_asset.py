@@ -22,13 +22,8 @@ from paimon_orch.dagster import (
     build_compaction_asset,
     build_latest_snapshot_sensor,
 )
-from paimon_orch.dagster import asset_work as assets
-from paimon_orch.errors import (
-    CancelledError,
-    CommitConflictError,
-    CorruptFileError,
-    PaimonError,
-)
+from paimon_orch.dagster.asset_runs import asset_work as assets
+from paimon_orch.errors import CancelledError, CommitConflictError, CorruptFileError, PaimonError
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.steps.compaction.compact import run_compaction
 from paimon_orch.steps.inspection.inspect import inspect
@@ -452,7 +447,7 @@ def test_the_compaction_asset_is_downstream_of_its_table() -> None:
 
     assert asset.key == dg.AssetKey(["prod", "lake", "orders", "orders_compaction"])
     assert asset.asset_deps[asset.key] == {dg.AssetKey(["prod", "lake", "orders"])}
-    assert asset.op.pool == "paimon/lake.orders"
+    assert asset.op.pool == "paimon/prod/lake.orders"
     assert asset.backfill_policy
     assert asset.backfill_policy.max_partitions_per_run == 8
     spec = asset.get_asset_spec(asset.key)

@@ -7,7 +7,7 @@ from support.dagster.asset_runs import Resources, metadata_by_partition
 from support.dagster.spark_resources import UnavailableSparkResource
 
 from paimon_orch.dagster import PaimonCatalogResource, build_file_index_asset
-from paimon_orch.dagster import asset_work as assets
+from paimon_orch.dagster.asset_runs import asset_work as assets
 from paimon_orch.steps.common.step import run_step
 from paimon_orch.steps.inspection.health import compute_health
 from paimon_orch.table.schema_change.schema_changes import SetOption
@@ -114,6 +114,6 @@ def test_the_file_index_asset_has_the_pool_and_the_dependency_of_the_compaction(
     assert asset.asset_deps[asset.key] == {
         dg.AssetKey(["prod", "lake", "orders", "orders_compaction"])
     }
-    assert asset.op.pool == "paimon/lake.orders"
+    assert asset.op.pool == "paimon/prod/lake.orders"
     assert asset.backfill_policy
     assert asset.backfill_policy.max_partitions_per_run == 8

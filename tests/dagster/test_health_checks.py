@@ -180,7 +180,7 @@ def test_a_compaction_that_fails_evaluates_the_checks(
         raise error
 
     upsert(orders, DAY)
-    monkeypatch.setattr("paimon_orch.dagster.asset_work.run_compaction", fail)
+    monkeypatch.setattr("paimon_orch.dagster.asset_runs.asset_work.run_compaction", fail)
     asset = build_compaction_asset(
         "lake.orders", checks={}, retry_policy=dg.RetryPolicy(max_retries=1)
     )

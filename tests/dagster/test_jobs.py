@@ -23,10 +23,12 @@ from paimon_orch.dagster import (
     build_sync_partitions_job,
     jobs,
 )
-from paimon_orch.dagster.declared_ops import find_op
+from paimon_orch.dagster.declared_ops import build_declared_op, find_op
+from paimon_orch.dagster.jobs import JobScope, build_maintenance_job
 from paimon_orch.dagster.resources import ExecutorChoice
 from paimon_orch.errors import InputError
 from paimon_orch.steps.cleanup.quarantine import Quarantine
+from paimon_orch.steps.common.step_declaration import StepTarget
 from paimon_orch.steps.common.step_registry import find_steps, load_declaration
 from paimon_orch.steps.inspection.inspect import inspect
 from paimon_orch.table.table import Table
@@ -99,10 +101,11 @@ def read_observation(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
 
 @pytest.mark.parametrize("step", sorted(find_steps()))
 def test_each_declared_step_has_a_job_with_a_config_for_its_arguments(step: str) -> None:
-    job = build_step_job(step, "lake.orders")
     declaration, action = load_declaration(step), step.replace("-", "_")
+    target = "lake" if declaration.target is StepTarget.DATABASE else "lake.orders"
+    job = build_step_job(step, target)
 
-    assert job.name == f"{action}__lake__orders"
+    assert job.name == f"{action}__{target.replace('.', '__')}"
     config = (job.run_config or {})["ops"][action]["config"]
     assert config["dry_run"] is True  # as in the launchpads of all jobs
     complete = config | {"dry_run": False}
@@ -111,6 +114,30 @@ def test_each_declared_step_has_a_job_with_a_config_for_its_arguments(step: str)
     described = definition.config_schema.as_field().config_type.fields
     for name, argument in declaration.arguments.items():
         assert described[name].description == argument.argument.help
+
+
+def test_a_job_drops_a_table_after_a_dry_run(
+    snapshots: Table, resources: Mapping[str, object]
+) -> None:
+    job = build_step_job("drop-table", "lake.orders")
+
+    planned = read_observation(run(job, resources))
+    assert planned["paimon/drop_table_planned_snapshots"] == 12
+    assert snapshots.stores.snapshots.latest_id() == 12
+
+    metadata = read_observation(run(job, resources, dry_run=False))
+    assert metadata["paimon/drop_table_deleted"] == 1
+    with pytest.raises(dg.Failure, match="NotFoundError"):
+        run(job, resources)
+
+
+def test_a_step_of_a_database_is_no_step_of_a_table() -> None:
+    with pytest.raises(InputError, match="drop_table is a step of tables, not of lake"):
+        build_maintenance_job(build_declared_op("drop-table"), JobScope.of_database("lake", ()), {})
+    with pytest.raises(InputError, match=r"drop_database is a step of a database, not of lake\.o"):
+        build_maintenance_job(
+            build_declared_op("drop-database"), JobScope.of_table("lake.orders", ()), {}
+        )
 
 
 def test_a_declared_step_is_planned_executed_and_reported(
@@ -127,6 +154,35 @@ def test_a_declared_step_is_planned_executed_and_reported(
     assert metadata["paimon/expire_snapshots_snapshots"] == 9
     with pytest.raises(dg.Failure, match="retain_max is 0; the minimum is 1"):
         run(job, resources, retain_max=0)
+
+
+def test_the_notes_of_an_outcome_are_metadata(
+    orders: Table, resources: Mapping[str, object], tmp_path: Path
+) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"dt": "2026-01-01", "id": 1}\n')
+    job = build_step_job("ingest", "lake.orders")
+
+    metadata = read_observation(run(job, resources, source=[str(rows)], dry_run=False))
+
+    assert metadata["paimon/notes"].startswith("the files lack amount; null or")
+
+
+def test_a_repair_that_leaves_damage_fails_with_its_plan(
+    orders: Table, upsert: Upsert, resources: Mapping[str, object]
+) -> None:
+    upsert(orders, DAY)
+    (Path(orders.paths.root) / "snapshot/snapshot-1").write_text("{")
+    job = build_step_job("repair", "lake.orders")
+
+    result = run(job, resources, raise_on_error=False, dry_run=False)
+
+    failure = result.failure_data_for_node("repair")
+    assert failure is not None
+    assert failure.user_failure_data is not None
+    metadata = failure.user_failure_data.metadata
+    assert metadata["paimon/damage_remains"].value is True
+    assert "paimon/plan" in metadata
 
 
 @pytest.mark.usefixtures("snapshots")
@@ -418,8 +474,8 @@ def test_jobs_use_the_pool_of_their_table_and_have_tags_for_the_table_and_the_ac
 
     action = job.tags["paimon/action"]
     assert job.name == f"{action}__prod__lake__orders"
-    assert job.tags["paimon/table"] == "lake.orders"
-    assert job.graph.node_named(action).definition.pool == "paimon/lake.orders"  # type: ignore[attr-defined]
+    assert job.tags["paimon/table"] == "prod/lake.orders"
+    assert job.graph.node_named(action).definition.pool == "paimon/prod/lake.orders"  # type: ignore[attr-defined]
 
 
 def test_jobs_of_several_tables_can_be_in_one_code_location() -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import dagster as dg
 
-from paimon_orch.dagster.maintenance_assets import ExecuteFunction
+from paimon_orch.dagster.asset_runs.asset_run import ExecuteFunction
 from paimon_orch.dagster.names import TableAssetKind
 from paimon_orch.errors import InputError
 

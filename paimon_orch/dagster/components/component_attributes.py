@@ -23,9 +23,8 @@ from paimon_orch.dagster.components.maintenance_attributes import (
 from paimon_orch.dagster.components.partition_attributes import PartitionsAttributes
 from paimon_orch.dagster.components.translation import TRANSLATION_HELP, Translation
 from paimon_orch.dagster.health_checks import Limit
-from paimon_orch.dagster.maintenance_assets import MAX_PARTITIONS_PER_RUN
 from paimon_orch.dagster.names import pool_name
-from paimon_orch.dagster.op_specs import DEFAULT_OP, RunTags
+from paimon_orch.dagster.op_specs import DEFAULT_OP, MAX_PARTITIONS_PER_RUN, RunTags
 from paimon_orch.dagster.remote_runs import CLIENTS, RunOn
 from paimon_orch.dagster.resources import (
     EXECUTOR_HELP,
@@ -347,7 +346,8 @@ class TableAttributes(CatalogAttributes):
         """Return the partitions definition of a table's assets."""
         if self.partitions is None:
             return None
-        return self.partitions.build_partitions_def(pool_name(table), include_current=self.external)
+        name = pool_name(table, self.key_prefix)
+        return self.partitions.build_partitions_def(name, include_current=self.external)
 
 
 _OptionItems = tuple[tuple[str, str], ...]

@@ -13,6 +13,7 @@ from dagster._core.storage.defs_state.base import DefsStateStorage
 from dagster.components import DefsStateConfig, DefsStateConfigArgs, ResolvedDefsStateConfig
 from pydantic import Field
 
+from paimon_orch.dagster.asset_runs.asset_run import MaintenanceAssetRun
 from paimon_orch.dagster.components.asset_overrides import AssetOverrides
 from paimon_orch.dagster.components.attribute_rules import DATABASE_RULE
 from paimon_orch.dagster.components.component_attributes import TableAttributes
@@ -26,7 +27,6 @@ from paimon_orch.dagster.components.partition_attributes import PartitionsAttrib
 from paimon_orch.dagster.components.scaffolding import PaimonDatabaseScaffolder
 from paimon_orch.dagster.components.table_component import PaimonTableComponent
 from paimon_orch.dagster.jobs import JobScope
-from paimon_orch.dagster.maintenance_assets import MaintenanceAssetRun
 from paimon_orch.dagster.names import TableAssetKind, check_table_name, join_definition_name
 from paimon_orch.dagster.run_requests import build_partitions_requests
 from paimon_orch.dagster.sensor import has_small_manifests

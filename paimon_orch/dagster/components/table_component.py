@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import dagster as dg
 from pydantic import Field
 
+from paimon_orch.dagster.asset_runs.asset_run import MaintenanceAssetRun
 from paimon_orch.dagster.components.asset_overrides import AssetOverrides
 from paimon_orch.dagster.components.attribute_rules import TABLE_RULE
 from paimon_orch.dagster.components.component_attributes import TableAttributes
@@ -16,21 +17,15 @@ from paimon_orch.dagster.components.maintenance_definitions import (
 )
 from paimon_orch.dagster.components.scaffolding import PaimonTableScaffolder
 from paimon_orch.dagster.components.translation import translate_spec
-from paimon_orch.dagster.health_checks import TableChecks, build_paimon_table_checks
+from paimon_orch.dagster.health_checks import build_paimon_table_checks
 from paimon_orch.dagster.jobs import JobScope
 from paimon_orch.dagster.maintenance_assets import (
-    MaintenanceAssetRun,
     build_compaction_asset,
     build_compaction_spec,
     build_file_index_asset,
     build_file_index_spec,
 )
-from paimon_orch.dagster.names import (
-    TableAssetKind,
-    definition_name,
-    group_name,
-    table_asset_key,
-)
+from paimon_orch.dagster.names import TableAssetKind, definition_name, group_name, table_asset_key
 from paimon_orch.dagster.partitions_definitions import find_dynamic_definitions
 from paimon_orch.dagster.quality_checks import build_paimon_quality_checks
 from paimon_orch.dagster.schedules import build_compaction_schedule
@@ -216,9 +211,7 @@ class PaimonTableComponent(TableAttributes, dg.Component):
             allowances=self.allowances,
             key_prefix=self.key_prefix,
             max_partitions_per_run=self.max_partitions_per_run,
-            checks=None
-            if self.checks is None
-            else TableChecks.of(self.table, self.checks, self.key_prefix),
+            checks=self.checks,
             report_as="materialization" if is_materialized else "observation",
             fresh_within=None if self.freshness is None else self.freshness.window,
             request_runs=not reports_only,

@@ -1,36 +1,32 @@
 """Attributes of the maintenance of many tables in the YAML of a component."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from paimon_orch.dagster.components.attribute_rules import SIZE_RULE, Attributes
 from paimon_orch.steps.autopilot.action_outcome import MaintenancePrices
 from paimon_orch.steps.autopilot.budgets import MaintenanceBudgets
+from paimon_orch.steps.common.argument import list_arguments
+
+
+def declare_field(request: type[Any], name: str) -> Any:
+    """Return the field that a request declares."""
+    declared = list_arguments(request)[name]
+    argument = declared.argument
+    return Field(default=declared.default, ge=argument.minimum, description=argument.help)
 
 
 class BudgetAttributes(Attributes):
     """Limits of the maintenance of many tables."""
 
-    max_bytes: Annotated[str | None, SIZE_RULE] = Field(
-        default=None, description="Bytes that one run rewrites, for example 50 gb."
+    max_bytes: Annotated[str | None, SIZE_RULE] = declare_field(MaintenanceBudgets, "max_bytes")
+    max_bytes_per_hour: Annotated[str | None, SIZE_RULE] = declare_field(
+        MaintenanceBudgets, "max_bytes_per_hour"
     )
-    max_bytes_per_hour: Annotated[str | None, SIZE_RULE] = Field(
-        default=None, description="Bytes that the runs of one hour rewrite, by the history table."
-    )
-    max_concurrent: int = Field(
-        default=1, ge=1, description="Maximum number of tables that are maintained at once."
-    )
-    hours: str | None = Field(
-        default=None,
-        description="Hours of the day in which actions start, such as 22-6, in the local time of "
-        "the run.",
-    )
-    min_score: float = Field(
-        default=1.0,
-        ge=0,
-        description="Bytes that a read must save for a rewritten byte; other actions are skipped.",
-    )
+    max_concurrent: int = declare_field(MaintenanceBudgets, "max_concurrent")
+    hours: str | None = declare_field(MaintenanceBudgets, "hours")
+    min_score: float = declare_field(MaintenanceBudgets, "min_score")
 
     def build_budgets(self) -> MaintenanceBudgets:
         """Return the budgets; raises :class:`InputError` for invalid values."""
@@ -40,11 +36,9 @@ class BudgetAttributes(Attributes):
 class PriceAttributes(Attributes):
     """Prices from which the cost of each action is computed, in any currency."""
 
-    per_gb: float = Field(default=0.0, ge=0, description="Price of 10^9 bytes read or written.")
-    per_core_hour: float = Field(default=0.0, ge=0, description="Price of an hour of a core.")
-    cores: int = Field(
-        default=1, ge=0, description="Cores that are in use while an action is executed."
-    )
+    per_gb: float = declare_field(MaintenancePrices, "per_gb")
+    per_core_hour: float = declare_field(MaintenancePrices, "per_core_hour")
+    cores: int = declare_field(MaintenancePrices, "cores")
 
     def build_prices(self) -> MaintenancePrices:
         """Return the prices."""

@@ -9,9 +9,9 @@ from dagster.components.resolved.core_models import OpSpec
 from pydantic import Field
 
 from paimon_orch.catalog.catalog import Catalog
-from paimon_orch.dagster.components.warehouse_attributes import BudgetAttributes
+from paimon_orch.dagster.components.warehouse_attributes import declare_field
 from paimon_orch.dagster.error_conversion import raise_dagster_errors
-from paimon_orch.dagster.jobs import NO_TAGS
+from paimon_orch.dagster.jobs import NO_TAGS, build_op_job
 from paimon_orch.dagster.names import check_table_name, table_asset_key
 from paimon_orch.dagster.op_specs import DEFAULT_OP
 from paimon_orch.dagster.resources import (
@@ -22,20 +22,12 @@ from paimon_orch.dagster.resources import (
     get_catalog,
     get_spark,
 )
-from paimon_orch.dagster.run_config import (
-    AllowanceConfig,
-    build_config_class,
-    report_stale_options,
-)
+from paimon_orch.dagster.run_config import AllowanceConfig, build_config_class, report_stale_options
 from paimon_orch.dagster.run_metadata import Metadata, build_metadata_table
 from paimon_orch.dagster.spark_links import build_executor, build_spark_link_metadata
 from paimon_orch.errors import InputError
 from paimon_orch.safe_text import clean_line
-from paimon_orch.steps.autopilot.action_outcome import (
-    ActionOutcome,
-    MaintenancePrices,
-    OutcomeKind,
-)
+from paimon_orch.steps.autopilot.action_outcome import ActionOutcome, MaintenancePrices, OutcomeKind
 from paimon_orch.steps.autopilot.budgets import MaintenanceBudgets
 from paimon_orch.steps.autopilot.decisions import DecisionState, MaintenanceDecision
 from paimon_orch.steps.autopilot.maintenance_request import MaintenanceRequest
@@ -79,11 +71,6 @@ _OUTCOME_COLUMNS = {
 }
 
 
-def _budget_field(name: str) -> Any:
-    attribute = BudgetAttributes.model_fields[name]
-    return Field(default=attribute.default, description=attribute.description)
-
-
 class WarehouseRunConfig(AllowanceConfig):
     """Run config of the maintenance of many tables."""
 
@@ -91,11 +78,11 @@ class WarehouseRunConfig(AllowanceConfig):
         default=True, description="Report what the run would do, without changing tables."
     )
     executor: ExecutorChoice = Field(default=ExecutorChoice.auto, description=RUN_EXECUTOR_HELP)
-    max_bytes: str | None = _budget_field("max_bytes")
-    max_bytes_per_hour: str | None = _budget_field("max_bytes_per_hour")
-    max_concurrent: int = _budget_field("max_concurrent")
-    hours: str | None = _budget_field("hours")
-    min_score: float = _budget_field("min_score")
+    max_bytes: str | None = declare_field(MaintenanceBudgets, "max_bytes")
+    max_bytes_per_hour: str | None = declare_field(MaintenanceBudgets, "max_bytes_per_hour")
+    max_concurrent: int = declare_field(MaintenanceBudgets, "max_concurrent")
+    hours: str | None = declare_field(MaintenanceBudgets, "hours")
+    min_score: float = declare_field(MaintenanceBudgets, "min_score")
 
     def build_budgets(self) -> MaintenanceBudgets:
         """Return the budgets of the run; raises :class:`InputError` for invalid values."""
@@ -125,15 +112,6 @@ def build_warehouse_job(  # noqa: PLR0913 - keywords of a factory
     config_class = build_config_class(WarehouseRunConfig, config)
     history = table_asset_key(request.history_table, key_prefix)
 
-    @dg.op(
-        name=op.name or f"{name}_op",  # ops and jobs share one namespace
-        description=op.description,
-        out=dg.Out(dg.Nothing),
-        config_schema=config_class.to_fields_dict(),
-        tags=op.tags,
-        pool=op.pool or f"paimon/{name}",
-        required_resource_keys={f"{resource_prefix}paimon", f"{resource_prefix}spark"},
-    )
     def perform(context: dg.OpExecutionContext) -> None:
         paimon, spark = get_catalog(context, resource_prefix), get_spark(context, resource_prefix)
         run_config = config_class(**context.op_config)
@@ -142,20 +120,20 @@ def build_warehouse_job(  # noqa: PLR0913 - keywords of a factory
             run = _WarehouseRun(context, budgeted, key_prefix)
             run.execute(run_config, paimon, spark, prices)
 
-    @dg.job(
-        name=name,
+    return build_op_job(
+        perform,
+        name,
+        op.model_copy(update={"pool": op.pool or f"paimon/{name}"}),
+        alias="maintain",
+        config=config_class,
+        resources=(f"{resource_prefix}paimon", f"{resource_prefix}spark"),
         description="Maintains all tables of the catalog within budgets: compactions, clustering, "
         "manifest compactions, file indexes and the expiration of snapshots, ranked by the read "
         f"cost saved for a rewritten byte. Records each action in `{request.history_table}`.",
         run_tags=run_tags,
-        config={"ops": {"maintain": {"config": config}}},
-        executor_def=dg.in_process_executor,
+        job_config={"ops": {"maintain": {"config": config}}},
         metadata={"paimon/history": dg.MetadataValue.asset(history)},
     )
-    def maintenance() -> None:
-        perform.alias("maintain")()
-
-    return maintenance
 
 
 def build_warehouse_schedule(

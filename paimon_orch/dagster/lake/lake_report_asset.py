@@ -1,6 +1,8 @@
 """The factory of the asset whose metadata is the doctor's report of a lake."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import dagster as dg
 from dagster.components.resolved.core_models import OpSpec
@@ -8,7 +10,7 @@ from pydantic import Field
 
 from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.dagster.error_conversion import raise_dagster_errors
-from paimon_orch.dagster.op_specs import DEFAULT_OP
+from paimon_orch.dagster.op_specs import describe_op, take_settings
 from paimon_orch.dagster.resources import get_catalog
 from paimon_orch.steps.autopilot.maintenance_request import HISTORY_TABLE, MaintenanceRequest
 
@@ -28,17 +30,22 @@ class LakeReportConfig(dg.Config):
     )
 
 
-def build_lake_report_asset(  # noqa: PLR0913 - keywords of a factory
-    key: Sequence[str] = (LAKE_REPORT,),
-    *,
-    select: Sequence[str] = ("*",),
-    exclude: Sequence[str] = (),
-    key_prefix: Sequence[str] = (),
-    history_table: str = HISTORY_TABLE,
-    ui_url: str = "",
-    op: OpSpec = DEFAULT_OP,
-    resource_prefix: str = "",
-) -> dg.AssetsDefinition:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LakeReportSettings:
+    """The asset of a lake's report."""
+
+    key: Sequence[str] = field(default=(LAKE_REPORT,), kw_only=False)
+    select: Sequence[str] = ("*",)
+    exclude: Sequence[str] = ()
+    key_prefix: Sequence[str] = ()
+    history_table: str = HISTORY_TABLE
+    ui_url: str = ""
+    op: OpSpec = field(default_factory=OpSpec)
+    resource_prefix: str = ""
+
+
+@take_settings(LakeReportSettings)
+def build_lake_report_asset(settings: LakeReportSettings) -> dg.AssetsDefinition:
     """Return an asset whose metadata is the report of ``paimon-orch doctor`` on many tables.
 
     A materialization has a page with the tables by cost, the worst first; tables of all tables, all
@@ -54,38 +61,27 @@ def build_lake_report_asset(  # noqa: PLR0913 - keywords of a factory
     :param op: the name, tags, description and pool of the op
     :param resource_prefix: what the name of the resource begins with
     """
-    asset_key = dg.AssetKey([*key])
-
-    spec = dg.AssetSpec(
-        asset_key,
-        description="What `paimon-orch doctor` finds in the tables of the lake.",
-        kinds={"paimon"},
-    )
-    check = dg.AssetCheckSpec(
-        HEALTHY, asset=asset_key, description="No table has an error or a warning of doctor."
-    )
+    asset_key = dg.AssetKey([*settings.key])
 
     @dg.multi_asset(
-        name=op.name or asset_key.to_python_identifier(),
-        description=op.description,
-        op_tags=op.tags,
-        pool=op.pool,
-        specs=[spec],
-        check_specs=[check],
-        required_resource_keys={f"{resource_prefix}paimon"},
+        **describe_op(settings.op, asset_key.to_python_identifier()),
+        **_build_specs(asset_key),
+        required_resource_keys={f"{settings.resource_prefix}paimon"},
     )
     def lake_report(
         context: dg.AssetExecutionContext, config: LakeReportConfig
     ) -> dg.MaterializeResult:  # type: ignore[type-arg]  # there is no value
         from paimon_orch.dagster.lake.lake_report_page import LakePage  # loads the steps
 
-        page = LakePage(context.instance, asset_key, key_prefix=key_prefix, ui_url=ui_url)
+        page = LakePage(
+            context.instance, asset_key, key_prefix=settings.key_prefix, ui_url=settings.ui_url
+        )
         with raise_dagster_errors(asset_key.to_user_string(), context):
-            catalog = get_catalog(context, resource_prefix).catalog()
+            catalog = get_catalog(context, settings.resource_prefix).catalog()
             report = page.examine(
                 catalog,
-                _list_tables(catalog, select, exclude),
-                history_table,
+                _list_tables(catalog, settings.select, settings.exclude),
+                settings.history_table,
                 check_files=config.check_files,
                 deep=config.deep,
             )
@@ -95,6 +91,19 @@ def build_lake_report_asset(  # noqa: PLR0913 - keywords of a factory
         )
 
     return lake_report
+
+
+def _build_specs(asset_key: dg.AssetKey) -> dict[str, Any]:
+    """Return the specs of the asset and of its check."""
+    spec = dg.AssetSpec(
+        asset_key,
+        description="What `paimon-orch doctor` finds in the tables of the lake.",
+        kinds={"paimon"},
+    )
+    check = dg.AssetCheckSpec(
+        HEALTHY, asset=asset_key, description="No table has an error or a warning of doctor."
+    )
+    return {"specs": [spec], "check_specs": [check]}
 
 
 def _list_tables(catalog: Catalog, select: Sequence[str], exclude: Sequence[str]) -> list[str]:

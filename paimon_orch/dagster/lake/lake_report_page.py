@@ -8,7 +8,7 @@ from urllib.parse import quote
 import dagster as dg
 
 from paimon_orch.catalog.catalog import Catalog
-from paimon_orch.dagster.names import TABLE_TAG, join_definition_name, table_asset_key
+from paimon_orch.dagster.names import TABLE_TAG, table_asset_key, table_label
 from paimon_orch.dagster.run_metadata import Metadata, build_metadata_table
 from paimon_orch.errors import InputError
 from paimon_orch.format.display import format_size
@@ -169,34 +169,13 @@ class LakePage:
     def _find_last_run(self, table: str, key: dg.AssetKey | None) -> tuple[float, str] | None:
         """Return the time and the id of the last run that maintained a table."""
         tagged = self._instance.get_run_records(
-            dg.RunsFilter(tags={TABLE_TAG: table}), limit=_MAX_REPORTS
+            dg.RunsFilter(tags={TABLE_TAG: table_label(table, self._key_prefix)}), limit=1
         )
-        runs = [
-            (run.create_timestamp.timestamp(), run.dagster_run.run_id)
-            for run in tagged
-            if _has_prefix(run.dagster_run, table, self._key_prefix)
-        ][:1]
+        runs = [(run.create_timestamp.timestamp(), run.dagster_run.run_id) for run in tagged]
         if key is not None:  # the job of a catalog has no tag of a table; sensors have no run
             events = self._instance.fetch_observations(key, limit=_MAX_REPORTS).records
             runs += [(event.timestamp, event.run_id) for event in events if event.run_id][:1]
         return max(runs, default=None)
-
-
-def _has_prefix(run: dg.DagsterRun, table: str, prefix: Sequence[str]) -> bool:
-    """Return whether a run is of this catalog: tables of another one may have the same names.
-
-    The keys of assets have the prefix, and so have the names of jobs of a table or a database.
-    """
-    names = table.split(".")
-    if run.asset_selection:
-        path = [*prefix, *names]
-        return any(key.path[: len(path)] == path for key in run.asset_selection)
-    scope = run.job_name.partition("__")[2]
-    for parts in (names, names[:1]):
-        name = join_definition_name(*parts)
-        if scope == name or scope.endswith(f"__{name}"):
-            return scope == join_definition_name(*prefix, *parts)
-    return True
 
 
 def _build_asset_path(key: dg.AssetKey) -> str:

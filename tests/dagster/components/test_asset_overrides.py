@@ -17,12 +17,8 @@ from paimon_orch.dagster import (
     build_compaction_asset,
     build_file_index_asset,
 )
-from paimon_orch.dagster.maintenance_assets import (
-    CompactionConfig,
-    StrategyChoice,
-    build_compaction_spec,
-    build_file_index_spec,
-)
+from paimon_orch.dagster.asset_runs.asset_run import CompactionConfig, StrategyChoice
+from paimon_orch.dagster.maintenance_assets import build_compaction_spec, build_file_index_spec
 from paimon_orch.errors import InputError
 from paimon_orch.table.table import Table
 
@@ -70,7 +66,7 @@ class AuditedDatabase(PaimonDatabaseComponent):
         run: MaintenanceAssetRun[Any],
         table: PaimonTableComponent,
     ) -> Results:
-        run = replace(run, config=CompactionConfig(strategy=StrategyChoice.full))
+        run = replace(run, config=CompactionConfig(strategy=StrategyChoice("full")))
         for result in super().execute(context, run, table):
             strategy = run.config.strategy.value
             yield result._replace(metadata={**(result.metadata or {}), "strategy": strategy})

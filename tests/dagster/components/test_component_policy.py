@@ -217,7 +217,7 @@ def test_the_launchpad_defaults_to_a_dry_run_for_any_config_of_the_schedule() ->
     ("config", "message"),
     [
         ({"retain": 3}, "no config field retain; its fields are .*retain_min"),
-        ({"retain_min": "many"}, "retain_min = 'many'"),
+        ({"retain_min": "many"}, "^retain_min is 'many', but must be a whole number"),
         ({"retain_for": "soon"}, "retain_for.*soon"),
     ],
 )

@@ -8,11 +8,7 @@ import dagster as dg
 import pytest
 from dagster.components.testing import create_defs_folder_sandbox
 
-from paimon_orch.dagster import (
-    PaimonCatalogResource,
-    PaimonDatabaseComponent,
-    PaimonTableComponent,
-)
+from paimon_orch.dagster import PaimonCatalogResource, PaimonDatabaseComponent, PaimonTableComponent
 from paimon_orch.dagster.jobs import get_op_config, list_job_tables
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.table.table import Table

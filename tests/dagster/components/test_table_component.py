@@ -446,6 +446,23 @@ def test_dynamic_partitions_are_named_after_the_table() -> None:
     assert asset.partitions_def.name == "paimon/lake.orders"
 
 
+@pytest.mark.parametrize(("prefix", "label"), [([], "lake.orders"), (["eu"], "eu/lake.orders")])
+def test_tables_of_two_catalogs_share_no_pool_tag_and_partitions(
+    prefix: list[str], label: str
+) -> None:
+    attributes = {"partitions": {"dynamic": True}, "snapshot_expiration": {}, "key_prefix": prefix}
+    definitions = load(**attributes)
+
+    asset = definitions.resolve_assets_def(dg.AssetKey([*prefix, *COMPACTION.path]))
+    [job] = [each for each in definitions.jobs or () if each.name.startswith("expire_snapshots")]
+    assert isinstance(job, dg.JobDefinition)
+    assert isinstance(asset.partitions_def, dg.DynamicPartitionsDefinition)
+    assert asset.partitions_def.name == f"paimon/{label}"
+    assert asset.op.pool == f"paimon/{label}"
+    assert [node.pools for node in job.all_node_defs] == [{asset.op.pool}]
+    assert job.run_tags["paimon/table"] == label
+
+
 def test_only_the_selected_trigger_is_defined() -> None:
     names = {
         trigger: {

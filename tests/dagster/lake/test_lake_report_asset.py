@@ -21,7 +21,7 @@ from paimon_orch.dagster import (
     build_lake_report_asset,
 )
 from paimon_orch.dagster.lake import lake_report_page
-from paimon_orch.dagster.names import TABLE_TAG
+from paimon_orch.dagster.names import TABLE_TAG, table_label
 from paimon_orch.steps.inspection.doctor.doctor import examine_catalog
 
 KEY = dg.AssetKey("lake_report")
@@ -249,7 +249,7 @@ def test_the_last_run_is_one_of_the_same_catalog(
             instance.create_run_for_job(expire, tags=dict(expire.run_tags)),
             instance.create_run_for_job(
                 compact.resolve_implicit_global_asset_job_def(),
-                tags={TABLE_TAG: "web.events"},
+                tags={TABLE_TAG: table_label("web.events", key_prefix)},
                 asset_selection=frozenset({asset.key}),
             ),
         ]

@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from paimon_orch.dagster.external_reports import report_iceberg_snapshot, report_missing_partitions
-from paimon_orch.dagster.maintenance_assets import (
+from paimon_orch.dagster.asset_runs.asset_run import (
     CompactionConfig,
     FileIndexConfig,
     MaintenanceAssetRun,
     Work,
 )
+from paimon_orch.dagster.external_reports import report_iceberg_snapshot, report_missing_partitions
 from paimon_orch.dagster.names import TableAssetKind
 from paimon_orch.dagster.resources import ExecutorChoice
 from paimon_orch.dagster.run_config import report_stale_options

@@ -1,0 +1,1 @@
+"""Runs of the compaction and the file index assets."""
