@@ -12,6 +12,7 @@ from typing import Any
 from paimon_orch.airflow.hooks import DEFAULT_CONNECTION, PaimonHook
 from paimon_orch.airflow.task_errors import raise_airflow_errors
 from paimon_orch.orchestration.table_watch import MAX_PARTITIONS, find_due_partitions
+from paimon_orch.safe_text import escape_unstorable
 from paimon_orch.steps.compaction.policy import CompactionPolicy
 
 
@@ -34,7 +35,10 @@ def due_partitions(
     with raise_airflow_errors():
         opened = PaimonHook(paimon_conn_id).load_table(table)
         due = find_due_partitions(opened, CompactionPolicy(**(policy or {})))
-    return [
-        {"partitions": [each.partition] if each.partition else None, "strategy": each.strategy}
-        for each in due[:max_partitions]
-    ]
+    arguments: list[dict[str, Any]] = escape_unstorable(
+        [
+            {"partitions": [each.partition] if each.partition else None, "strategy": each.strategy}
+            for each in due[:max_partitions]
+        ]
+    )
+    return arguments

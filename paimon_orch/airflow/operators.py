@@ -7,8 +7,11 @@ from airflow.sdk import BaseOperator, Context
 
 from paimon_orch.airflow.hooks import DEFAULT_CONNECTION, PaimonHook
 from paimon_orch.airflow.links import PaimonReportLink
-from paimon_orch.airflow.task_errors import raise_airflow_errors
+from paimon_orch.airflow.task_errors import build_failure, raise_airflow_errors
+from paimon_orch.safe_text import escape_unstorable
 
+_XCOM_RETURN_KEY = "return_value"
+"""The key under which Airflow keeps what a task returns."""
 _MAX_UNITS = 1000
 """The number of units, files or paths of a plan in XCom."""
 
@@ -24,7 +27,7 @@ class PaimonStepOperator(BaseOperator):
     errors, such as those of the network, the ``retries`` of the task apply.
 
     :param step: the name of the step, as on the command line
-    :param table: ``database.table``
+    :param table: ``database.table``, or the name of a database to drop
     :param arguments: the fields of the step's request; texts such as ``12 h`` are parsed
     :param dry_run: whether to return the plan without running it; required for steps whose command
         asks before it runs
@@ -54,8 +57,8 @@ class PaimonStepOperator(BaseOperator):
         """Return the arguments of the step by the names of its request's fields."""
         return self.arguments or {}
 
-    def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002 - Airflow's signature
-        """Run the step, and return its plan and its outcome."""
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Run the step, and return its plan and its outcome, also if a repair leaves damage."""
         # DAG files are parsed often, and do not need the steps
         from paimon_orch.airflow.step_arguments import convert_rendered
         from paimon_orch.orchestration.step_runs import run_declared_step
@@ -63,13 +66,22 @@ class PaimonStepOperator(BaseOperator):
         from paimon_orch.steps.common.step_registry import load_declaration
 
         with raise_airflow_errors():
-            declared = load_declaration(self.step).arguments
-            arguments = convert_rendered(self.list_arguments(), declared)
-            table = PaimonHook(self.paimon_conn_id).load_table(self.table)
+            declaration = load_declaration(self.step)
+            arguments = convert_rendered(self.list_arguments(), declaration.arguments)
+            catalog = PaimonHook(self.paimon_conn_id).get_conn()
+            target = declaration.open_target(catalog, self.table)
             report = run_declared_step(
-                self.step, table, arguments, LocalExecutor(), dry_run=self.is_dry_run
+                self.step, target, arguments, LocalExecutor(), dry_run=self.is_dry_run
             )
-        return {name: _shorten(value) for name, value in report.items()}
+        returned: dict[str, Any] = escape_unstorable(
+            {name: _shorten(value) for name, value in report.items()}
+        )
+        if report["is_incomplete"]:
+            context["ti"].xcom_push(key=_XCOM_RETURN_KEY, value=returned)
+            raise build_failure(
+                f"{self.step} of {self.table} leaves damage, which its plan in XCom lists"
+            )
+        return returned
 
 
 def _shorten(value: object) -> object:

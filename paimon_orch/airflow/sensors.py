@@ -22,6 +22,7 @@ from paimon_orch.airflow.triggers import (
 )
 from paimon_orch.errors import PaimonError
 from paimon_orch.orchestration.error_handling import may_succeed_again
+from paimon_orch.safe_text import escape_unstorable
 
 
 class PaimonTableSensor(BaseSensorOperator):
@@ -69,7 +70,7 @@ class PaimonTableSensor(BaseSensorOperator):
             self.log.warning("%s: %s", self.table, describe_with_next_step(error))
         if payload is None:
             return PokeReturnValue(is_done=False)
-        return PokeReturnValue(is_done=True, xcom_value=self.get_result(payload))
+        return PokeReturnValue(is_done=True, xcom_value=self.get_result(escape_unstorable(payload)))
 
     def execute(self, context: Context) -> Any:
         """Wait, in the triggerer if the sensor is deferrable, and return what was found."""

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, ClassVar, Literal
+from weakref import WeakValueDictionary
 
 from airflow.triggers.base import BaseEventTrigger, BaseTrigger, TriggerEvent
 
@@ -20,12 +21,16 @@ from paimon_orch.orchestration.table_conditions import (
     resolve_limits,
 )
 from paimon_orch.orchestration.table_watch import MAX_PARTITIONS, TableNews, TableWatch
+from paimon_orch.safe_text import escape_unstorable
 from paimon_orch.steps.compaction.policy import CompactionPolicy
 from paimon_orch.table.table import Table
 
 FireOn = Literal["due", "changed"]
 """Which news start a DAG: partitions that are due for compaction, or each change of data."""
 _CURSOR_KEY = "paimon_orch_cursor"
+_catalogs: WeakValueDictionary[object, Catalog] = WeakValueDictionary()
+"""The catalogs that triggers of this process have open, by the fields of their connection."""
+_opening: WeakValueDictionary[object, asyncio.Lock] = WeakValueDictionary()
 
 
 class PaimonTableSnapshotTrigger(BaseEventTrigger):
@@ -100,7 +105,7 @@ class PaimonTableSnapshotTrigger(BaseEventTrigger):
                 if news.refusal:
                     self.log.warning("%s", news.refusal)
                 if self._is_reported(news):
-                    yield TriggerEvent(news.to_dict())
+                    yield TriggerEvent(escape_unstorable(news.to_dict()))
                 cursor = news.cursor
                 # after the event, so that a triggerer that is killed here reports the news again
                 await self._store_cursor(cursor)
@@ -171,7 +176,7 @@ class PaimonWaitTrigger(BaseTrigger):
             payload = await self._wait()
         except (PaimonError, OSError) as error:
             payload = {"error": describe_with_next_step(error)}
-        yield TriggerEvent(payload)
+        yield TriggerEvent(escape_unstorable(payload))
 
     async def _wait(self) -> dict[str, Any]:
         catalog = None
@@ -277,6 +282,15 @@ class PaimonTableHealthTrigger(PaimonWaitTrigger):
 
 
 async def open_catalog_in_thread(paimon_conn_id: str) -> Catalog:
-    """Open the catalog of a connection without blocking the event loop."""
+    """Return the catalog of a connection, without blocking the event loop.
+
+    The triggers of a process share it, so that the tables of a catalog are polled over the same
+    connections to its server or database.
+    """
     connection = await PaimonHook.aget_connection(paimon_conn_id)
-    return await asyncio.to_thread(open_connection, connection)
+    key = connection.host, connection.password, connection.extra
+    async with _opening.setdefault(key, asyncio.Lock()):
+        catalog = _catalogs.get(key)
+        if catalog is None:
+            catalog = _catalogs[key] = await asyncio.to_thread(open_connection, connection)
+        return catalog

@@ -40,7 +40,7 @@ PICTURES = os.environ.get("SCREENSHOTS")
 CHROMIUM = next(
     (path for name in ("chromium", "chromium-browser") if (path := shutil.which(name))), None
 )
-PARTITIONS = 50
+PARTITIONS = 50 if PICTURES else 8
 LARGE_ROWS = 1_000_000
 OPTIONS = {"bucket": "1", "deletion-vectors.enabled": "true"}
 COLUMNS = "day STRING, id BIGINT"
@@ -280,7 +280,10 @@ def test_pools_let_one_task_of_all_dags_write_a_table(
 
     assert {run["state"] for run in runs} == {"success"}
     tasks = [task for dag in ("hourly", "nightly") for task in deployment.list_tasks(dag, "first")]
-    assert {task["pool"] for task in tasks} == {"paimon.shop.first", "paimon.shop.second"}
+    assert {task["pool"] for task in tasks} == {
+        "paimon_default.shop.first",
+        "paimon_default.shop.second",
+    }
     for name in ("first", "second"):
         placed = [get_times(task) for task in tasks if task["pool"].endswith(name)]
         assert len(placed) == 3
@@ -293,12 +296,12 @@ def test_a_task_waits_until_its_pool_exists(
     upsert(create_table(catalog, "third"), *DAYS)
     deployment.trigger("without_pool", "first")
 
-    message = "Tasks using non-existent pool 'paimon.shop.third' will not be scheduled"
+    message = "Tasks using non-existent pool 'paimon_default.shop.third' will not be scheduled"
     deployment.wait_for(lambda: message in deployment.logs(), 60, "the message")
     states = {task["state"] for task in deployment.list_tasks("without_pool", "first")}
     assert states == {"scheduled", None}
 
-    pool = {"name": "paimon.shop.third", "slots": 1, "description": ""}
+    pool = {"name": "paimon_default.shop.third", "slots": 1, "description": ""}
     deployment.api("/api/v2/pools", pool)
 
     assert deployment.wait_for_run("without_pool")["state"] == "success"

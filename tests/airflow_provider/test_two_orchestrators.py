@@ -79,7 +79,8 @@ def test_nothing_is_lost_if_airflow_and_dagster_maintain_a_table(
         outputs = {name: each.communicate(timeout=120) for name, each in processes.items()}
     finally:
         for each in processes.values():
-            each.kill()
+            with each:  # closes its pipes and waits
+                each.kill()
 
     assert {name: each.returncode for name, each in processes.items()} == {
         "airflow": 0,

@@ -242,3 +242,22 @@ def test_a_deferrable_sensor_waits_in_the_triggerer(orders: Table, upsert: Upser
         sensor.execute_complete({}, {"error": "CorruptFileError: damaged"})
     upsert(orders, DAYS[0])
     assert sensor.execute({}) == 1
+
+
+def test_a_repair_that_leaves_damage_fails_after_it_kept_its_report(
+    orders: Table, upsert: Upsert
+) -> None:
+    upsert(orders, DAYS[0])
+    (Path(orders.paths.root) / "snapshot/snapshot-1").write_text("{")
+    kept = dict[str, Any]()
+
+    class TaskInstance:
+        def xcom_push(self, key: str, value: Any) -> None:
+            kept[key] = value
+
+    operator = PaimonStepOperator(task_id="t", step="repair", table="lake.orders", dry_run=False)
+    with pytest.raises(FAILURE, match=r"^repair of lake\.orders leaves damage"):
+        operator.execute({"ti": TaskInstance()})
+
+    [refused] = kept["return_value"]["plan"]["refused"]
+    assert refused["rule"] == "unreadable-table"

@@ -13,6 +13,8 @@ import pytest
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from paimon_orch import Catalog, InputError
+from paimon_orch.airflow import triggers
+from paimon_orch.airflow.catalog_connection import open_connection
 from paimon_orch.airflow.triggers import PaimonSnapshotTrigger, PaimonTableSnapshotTrigger
 from paimon_orch.steps import compact
 from paimon_orch.table.table import Table
@@ -130,6 +132,28 @@ def test_a_missing_warehouse_is_waited_for(
         return await waiting
 
     assert asyncio.run(watch())["snapshot_id"] == 1
+
+
+def test_the_triggers_of_a_connection_share_one_catalog(
+    orders: Table, upsert: Upsert, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = list[object]()
+
+    def open_and_count(connection: Any) -> Catalog:
+        opened.append(connection.host)
+        return open_connection(connection)
+
+    async def watch() -> list[Any]:
+        running = [make_trigger().run() for _ in range(3)]
+        return await asyncio.gather(*map(next_event, running))
+
+    monkeypatch.setattr(triggers, "open_connection", open_and_count)
+    upsert(orders, DAY)
+
+    assert [event["snapshot_id"] for event in asyncio.run(watch())] == [1, 1, 1]
+    assert len(opened) == 1
+    asyncio.run(watch())
+    assert len(opened) == 2, "a catalog that no trigger uses is closed"
 
 
 def test_the_cursor_survives_in_the_store_of_the_asset(orders: Table, upsert: Upsert) -> None:
