@@ -58,7 +58,8 @@ def test_a_dry_run_adds_no_columns(table: Table, tmp_path: Path) -> None:
 
     assert ingest(tmp_path, "f.csv", "--dry-run").splitlines() == [
         "would add column n STRING",
-        "would load 1 row; nothing was changed",
+        "the files lack v; null or the default value is written",
+        "would load 1 row into db.t; nothing was changed",
     ]
     assert table.load().schema.id == 0
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from paimon_orch import steps
+import pytest
+
+from paimon_orch import InputError, steps
 
 
 def test_every_exported_name_can_be_imported() -> None:
@@ -31,4 +33,11 @@ def test_spark_exports_names_that_can_be_imported() -> None:
 
     for name in spark.__all__:
         assert getattr(spark, name) is not None
-    assert set(spark._MODULE_BY_NAME) == set(spark.__all__)
+    assert set(spark.__all__) <= set(dir(spark))
+
+
+@pytest.mark.parametrize("table", ["db.t", None])
+def test_steps_refuse_the_name_of_a_table_in_place_of_the_table(table: object) -> None:
+    for step in (steps.compact, steps.expire_snapshots, steps.remove_orphan_files):
+        with pytest.raises(InputError, match=r"needs an opened table, such as catalog\.table"):
+            step(table)  # type: ignore[arg-type]

@@ -3,9 +3,11 @@
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Annotated
 
 from paimon_orch.errors import InputError
 from paimon_orch.steps.autopilot.decisions import MaintenanceDecision
+from paimon_orch.steps.common.argument import Argument
 
 _GB, _SECONDS_PER_HOUR = 1e9, 3600
 
@@ -27,11 +29,16 @@ class OutcomeKind(StrEnum):
 class MaintenancePrices:
     """Prices in any currency."""
 
-    per_gb: float = 0.0
-    """The price of reading or writing 10^9 bytes."""
-    per_core_hour: float = 0.0
-    cores: int = 1
-    """The cores that are in use while an action is executed."""
+    per_gb: Annotated[
+        float,
+        Argument("Price of 10^9 bytes read or written.", option="--price-per-gb", minimum=0),
+    ] = 0.0
+    per_core_hour: Annotated[
+        float, Argument("Price of an hour of a core.", option="--price-per-core-hour", minimum=0)
+    ] = 0.0
+    cores: Annotated[
+        int, Argument("Cores that are in use while an action is executed.", minimum=0)
+    ] = 1
 
     def __post_init__(self) -> None:
         for name in ("per_gb", "per_core_hour", "cores"):

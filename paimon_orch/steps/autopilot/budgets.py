@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from threading import Lock
+from typing import Annotated
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from paimon_orch.errors import InputError
 from paimon_orch.format.arrays import Float64Array, Indices, Int64Array, Mask
 from paimon_orch.format.display import format_size
 from paimon_orch.format.options.value_type import parse_memory
+from paimon_orch.steps.common.argument import Argument
 
 _HOURS = re.compile(r"\s*(\d{1,2})\s*-\s*(\d{1,2})\s*")
 
@@ -20,20 +22,33 @@ _HOURS = re.compile(r"\s*(\d{1,2})\s*-\s*(\d{1,2})\s*")
 class MaintenanceBudgets:
     """Limits of one run; None means no limit."""
 
-    max_bytes: str | None = None
-    """A size such as ``100 gb``: the bytes that the actions of a run rewrite.
+    max_bytes: Annotated[
+        str | None, Argument("Bytes that one run rewrites, e.g. '50 gb'.", metavar="SIZE")
+    ] = None
+    """The bytes that the actions of a run rewrite, as text.
 
     While bytes remain, the first compaction of rows that readers do not see may need more: a
     partition that is larger than the budget would otherwise never become visible.
     """
-    max_bytes_per_hour: str | None = None
-    """A size: the bytes of a run and of the runs of the last hour, by the history table."""
-    max_concurrent: int = 1
-    """The number of tables that are maintained at once."""
-    hours: str | None = None
-    """Local hours such as ``22-6``, from the first one to before the second one."""
-    min_score: float = 1.0
-    """Actions that save less read cost for a rewritten byte are skipped."""
+    max_bytes_per_hour: Annotated[
+        str | None,
+        Argument(
+            "Bytes that this run and those of the last hour rewrite, by the history table.",
+            metavar="SIZE",
+        ),
+    ] = None
+    max_concurrent: Annotated[int, Argument("Tables to maintain at once.", minimum=1)] = 1
+    hours: Annotated[
+        str | None, Argument("Local hours in which actions start.", metavar="22-6", default="all")
+    ] = None
+    """From the first hour to before the second one."""
+    min_score: Annotated[
+        float,
+        Argument(
+            "Bytes that a read must save for a rewritten byte; other actions are skipped.",
+            minimum=0,
+        ),
+    ] = 1.0
 
     def __post_init__(self) -> None:
         # Invalid values raise an error here, not in a later run.

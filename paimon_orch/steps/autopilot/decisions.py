@@ -14,6 +14,8 @@ class ActionKind(StrEnum):
     SNAPSHOT_EXPIRATION = "snapshot expiration"
     MANIFEST_COMPACTION = "manifest compaction"
     FILE_INDEX_REWRITE = "file index rewrite"
+    MATERIALIZATION = "deletion vector materialization"
+    """Removes the deleted rows of a table with data evolution, whose compactions keep them."""
 
 
 class DecisionState(StrEnum):

@@ -7,8 +7,9 @@ from datetime import datetime
 from paimon_orch.steps.autopilot.action_outcome import ActionEffect
 from paimon_orch.steps.autopilot.decisions import ActionKind, MaintenanceDecision
 from paimon_orch.steps.common.executor import Executor
+from paimon_orch.steps.common.partition_request import PartitionRequest
 from paimon_orch.steps.common.step import EmptyRequest, StepOutcome, run_step
-from paimon_orch.steps.compaction import compact
+from paimon_orch.steps.compaction import compact, materialize_deletion_vectors
 from paimon_orch.steps.compaction.plan import CompactRequest
 from paimon_orch.steps.expiration import expire_snapshots
 from paimon_orch.steps.expiration.expire_snapshots import ExpireSnapshotsRequest
@@ -95,6 +96,18 @@ def _rewrite_file_index(
     return _build_effect(result, result.snapshot_id)
 
 
+def _materialize(
+    table: Table, action: MaintenanceDecision, context: ActionContext
+) -> ActionEffect | None:
+    planned = materialize_deletion_vectors.plan(table, PartitionRequest())
+    if not planned:
+        return None
+    context.reserve(action, planned.bytes)
+    step = materialize_deletion_vectors.MATERIALIZE_DELETION_VECTORS
+    result = run_step(step, table, planned, context.executor)
+    return _build_effect(result, result.snapshot_id)
+
+
 def _build_effect(outcome: StepOutcome, snapshot_id: int | None) -> ActionEffect:
     io = outcome.count_io()
     return ActionEffect(
@@ -115,4 +128,5 @@ _EXECUTE: Mapping[
     ActionKind.SNAPSHOT_EXPIRATION: _expire_snapshots,
     ActionKind.MANIFEST_COMPACTION: _compact_manifests,
     ActionKind.FILE_INDEX_REWRITE: _rewrite_file_index,
+    ActionKind.MATERIALIZATION: _materialize,
 }

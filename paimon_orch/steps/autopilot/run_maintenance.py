@@ -20,12 +20,8 @@ from paimon_orch.steps.autopilot.action_outcome import (
     OutcomeKind,
 )
 from paimon_orch.steps.autopilot.budgets import RemainingBudget
-from paimon_orch.steps.autopilot.decisions import DecisionState, MaintenanceDecision
-from paimon_orch.steps.autopilot.execute_action import (
-    ActionContext,
-    BudgetError,
-    execute_action,
-)
+from paimon_orch.steps.autopilot.decisions import ActionKind, DecisionState, MaintenanceDecision
+from paimon_orch.steps.autopilot.execute_action import ActionContext, BudgetError, execute_action
 from paimon_orch.steps.autopilot.maintenance_history import append_history
 from paimon_orch.steps.autopilot.maintenance_plan import MaintenancePlan
 from paimon_orch.steps.common.executor import Executor, InProcessExecutor
@@ -93,8 +89,8 @@ def run_maintenance(
 ) -> MaintenanceResult:
     """Execute exactly the actions of a plan, within the bytes and hours of its budgets.
 
-    The actions of a table are executed one after the other, in the order of their ranks. Each step
-    is planned when its action starts, because commits may have changed the table since the plan; an
+    The actions of a table are executed one after the other, in the order of their ranks, and the
+    expiration of snapshots last, because the others replace files that it deletes. Each step is planned when its action starts, because commits may have changed the table since the plan; an
     action that has become too large for the remaining bytes is skipped.
     """
     runner = _MaintenanceRunner(
@@ -143,7 +139,8 @@ def _group_by_table(
     groups: dict[str, list[MaintenanceDecision]] = {}
     for action in actions:
         groups.setdefault(action.table, []).append(action)
-    return list(groups.values())
+    expiration = ActionKind.SNAPSHOT_EXPIRATION
+    return [sorted(group, key=lambda each: each.action is expiration) for group in groups.values()]
 
 
 class _MaintenanceRunner:

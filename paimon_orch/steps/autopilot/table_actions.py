@@ -14,7 +14,6 @@ from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.format.display import format_count
 from paimon_orch.format.manifest.live_files import NO_TIME
 from paimon_orch.format.options.core_options import (
-    DATA_EVOLUTION_ENABLED,
     MANIFEST_TARGET_FILE_SIZE,
     SOURCE_SPLIT_OPEN_FILE_COST,
 )
@@ -36,9 +35,8 @@ from paimon_orch.steps.autopilot.read_cost import (
 )
 from paimon_orch.steps.common.bucket_scan import scan_latest_buckets
 from paimon_orch.steps.common.executor import Executor
-from paimon_orch.steps.common.partition_selection import PartitionRequest, plan_live_buckets
+from paimon_orch.steps.common.partition_request import PartitionRequest
 from paimon_orch.steps.common.step import EmptyRequest
-from paimon_orch.steps.compaction.clustering import is_clustered
 from paimon_orch.steps.compaction.decide import decide, find_problems_of, sum_metrics
 from paimon_orch.steps.compaction.policy import CompactionDecision, CompactionMetrics
 from paimon_orch.steps.expiration.retention import (
@@ -48,7 +46,11 @@ from paimon_orch.steps.expiration.retention import (
     read_retaining_consumers,
 )
 from paimon_orch.steps.inspection.health import has_index_options
+from paimon_orch.steps.inspection.health_metrics import MATERIALIZE_VECTORS
+from paimon_orch.steps.inspection.verdict.verdict import open_judge
 from paimon_orch.steps.maintenance import compact_manifests
+from paimon_orch.table.scan.data_evolution import has_data_evolution
+from paimon_orch.table.scan.partition_selection import plan_live_buckets
 from paimon_orch.table.table import Table
 from paimon_orch.table.table_state import TableState
 
@@ -104,6 +106,7 @@ class _ActionFinder:
         finders: dict[ActionKind, Callable[[], Iterator[MaintenanceDecision]]] = {
             ActionKind.SNAPSHOT_EXPIRATION: self._find_snapshot_expiration,
             ActionKind.MINOR_COMPACTION: self._find_compactions,
+            ActionKind.MATERIALIZATION: self._find_materialization,
             ActionKind.MANIFEST_COMPACTION: self._find_manifest_compaction,
             ActionKind.FILE_INDEX_REWRITE: self._find_index_rewrite,
         }
@@ -240,7 +243,7 @@ class _ActionFinder:
         )
 
     def _compaction_kind(self, *, is_full: bool) -> ActionKind:
-        if is_clustered(self.schema):
+        if self.schema.is_clustered:
             return ActionKind.CLUSTERING
         return ActionKind.FULL_COMPACTION if is_full else ActionKind.MINOR_COMPACTION
 
@@ -373,12 +376,32 @@ class _ActionFinder:
             text = f"manifests to merge: {planned.small if planned else 0}"
             yield self.skip(kind, DecisionState.NOTHING_TO_DO, text)
 
+    def _find_materialization(self) -> Iterator[MaintenanceDecision]:
+        schema, kind = self.schema, ActionKind.MATERIALIZATION
+        if not (has_data_evolution(schema) and schema.typed_options.has_deletion_vectors):
+            return
+        judge = open_judge(self.table, state=self.state)
+        remedy = judge.find_remedy(MATERIALIZE_VECTORS)
+        if remedy is None:
+            yield self.skip(kind, DecisionState.NOTHING_TO_DO, "no deleted rows are stored")
+            return
+        decision = self._choose(
+            kind,
+            f"{judge.deleted_ratio:.0%} of the stored rows are deleted, and readers skip them",
+            saved_requests=max(0, judge.now.requests - remedy.after.requests),
+            saved_bytes=max(0, judge.now.bytes - remedy.after.bytes),
+            rewrite_bytes=remedy.rewrite_bytes,
+        )
+        if judge.deleted_ratio > self.request.policy.deleted_ratio:
+            decision = replace(decision, score=max(decision.score, self.request.budgets.min_score))
+        yield decision
+
     def _find_index_rewrite(self) -> Iterator[MaintenanceDecision]:
         schema, kind = self.schema, ActionKind.FILE_INDEX_REWRITE
         if not has_index_options(schema):
             return
         self.state.check_step(StepKind.COMPACT)
-        if schema.typed_options.get(DATA_EVOLUTION_ENABLED):
+        if has_data_evolution(schema):
             raise UnsupportedError(
                 "file indexes of tables with 'data-evolution.enabled' = true are not rewritten"
             )

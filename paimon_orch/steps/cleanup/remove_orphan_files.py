@@ -24,25 +24,21 @@ from paimon_orch.format.times import parse_cutoff
 from paimon_orch.safe_text import get_logger
 from paimon_orch.steps.cleanup.quarantine import Quarantine
 from paimon_orch.steps.common.argument import CUTOFF_HELP, Argument, ParsedRequest
-from paimon_orch.steps.common.bucket_scan import require_partitions
 from paimon_orch.steps.common.executor import (
     Executor,
     InProcessExecutor,
     Progress,
     ThresholdExecutor,
 )
-from paimon_orch.steps.common.file_deletion import (
-    DeletionResult,
-    collect_deletions,
-    run,
-)
+from paimon_orch.steps.common.file_deletion import DeletionResult, collect_deletions, run
 from paimon_orch.steps.common.manifest_units import count_entries, split_manifests
-from paimon_orch.steps.common.partition_selection import PartitionSpecs, select_partitions
+from paimon_orch.steps.common.partition_request import require_partitions, select_partitions
 from paimon_orch.steps.common.step import Step, run_step
-from paimon_orch.steps.common.step_declaration import declare_step
+from paimon_orch.steps.common.step_declaration import declare_step, take_fields
 from paimon_orch.steps.common.step_metrics import StepIo
 from paimon_orch.steps.common.step_report import PlanReport, describe_refused_paths
 from paimon_orch.table.cleanup.data_roots import DataRoots
+from paimon_orch.table.cleanup.listed_state import load_listed_state
 from paimon_orch.table.cleanup.orphan_candidates import (
     FileTree,
     ListedUnit,
@@ -65,6 +61,7 @@ from paimon_orch.table.filter.partition_spec import PartitionSpec, parse_partiti
 from paimon_orch.table.iceberg.iceberg_settings import find_external_directory
 from paimon_orch.table.iceberg.orphan_metadata import find_orphan_iceberg_files
 from paimon_orch.table.metadata.manifest_io import ManifestReader
+from paimon_orch.table.scan.partition_selection import PartitionSpecs
 from paimon_orch.table.table import Table
 from paimon_orch.table.table_state import TableState
 
@@ -221,15 +218,25 @@ def plan(
     may reference an old file, and :class:`UnsupportedError` if the table has files but no version
     references any.
     """
-    state = table.load()
+    stores, small_tree = table.stores, None
+    store = RetainedSnapshotStore(table.io, table.paths.root, with_schema=(stores.paths.branch,))
+    if request.partitions is None:  # a small table is listed before its snapshots are read
+        small_tree = FileTree.read_small(table.io, table.paths.root)
+    references = ReferencedFiles(store=store)
+    if small_tree is None:
+        state = table.load()
+    else:
+        listed_state = load_listed_state(stores, store, small_tree.find_newest_files(stores.paths))
+        state = listed_state.state
+        references.add_read_versions(listed_state.read.values())
     state.check_step(StepKind.DELETE)
     state.snapshots.require_file(None if state.snapshot is None else state.snapshot.id)
     before = _compute_cutoff_seconds(request.older_than)
     specs = request.parse_partitions(state.schema)
     data = DataRoots.of(state.io, state.paths, state.schema, state.owns_directory)
-    store = RetainedSnapshotStore(state.io, state.paths.root, with_schema=(state.paths.branch,))
-    references = ReferencedFiles(store=store)
-    tree = _list_tree(state, data.roots, references) if specs is None else None
+    tree = small_tree
+    if specs is None and (tree is None or len(data.roots) > 1):
+        tree = _list_tree(state, data.roots, references)
     listed, listing = None, None
     if tree is not None:
         listed = ListedUnit(tuple(tree.find_files(state.paths, data.roots, state.schema)))
@@ -244,7 +251,9 @@ def plan(
             references=references,
             progress=progress,
         )
-    _require_latest_files(state, references)
+    for paths in references.branches:
+        if paths.branch != state.paths.branch:
+            state.get_branch_snapshots(paths.branch).require_latest_file()
     files = [file for file in listing.files if file.name not in references.names]
     if specs is None:
         files += _find_other_files(state, references, before, tree)
@@ -320,13 +329,6 @@ def _split_directories(
         ListingUnit(tuple(directories[start : start + size]))
         for start in range(0, len(directories), size)
     ]
-
-
-def _require_latest_files(state: TableState, references: ReferencedFiles) -> None:
-    """Raise :class:`MissingFileError` if the newest snapshot of another branch is missing."""
-    for paths in references.branches:
-        if paths.branch != state.paths.branch:
-            state.get_branch_snapshots(paths.branch).require_latest_file()
 
 
 def _compute_cutoff_seconds(older_than: int | None) -> float:
@@ -456,24 +458,18 @@ REMOVE_ORPHAN_FILES = Step(
 )
 
 
+@take_fields(RemoveOrphanFilesRequest)
 def remove_orphan_files(
     table: Table,
-    executor: Executor | None = None,
-    *,
-    older_than: int | None = None,
-    partitions: PartitionSpecs | None = None,
-    quarantine: bool = False,
-    progress: Progress | None = None,
+    request: RemoveOrphanFilesRequest,
+    executor: Executor | None,
+    progress: Progress | None,
 ) -> OrphanFilesResult:
     """Plan and run a removal of orphan files; see :class:`RemoveOrphanFilesRequest`.
 
     Files outside the table's directories or behind links are never deleted. Can be repeated after a
     failure.
     """
-    require_partitions(table, partitions, with_directories=True)
-    request = RemoveOrphanFilesRequest(
-        older_than=older_than, partitions=partitions, quarantine=quarantine
-    )
     planned = plan(table, request, executor=executor, progress=progress)
     return run_step(REMOVE_ORPHAN_FILES, table, planned, executor)
 

@@ -10,10 +10,7 @@ from datetime import datetime
 import numpy as np
 
 from paimon_orch.files.data_file_reader import FileReader
-from paimon_orch.format.manifest.manifest_entry import (
-    FileKind,
-    ManifestEntry,
-)
+from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
@@ -26,7 +23,6 @@ from paimon_orch.merge.tree.append_compact_strategy import (
 from paimon_orch.merge.tree.compact_reason import CompactReason
 from paimon_orch.steps.common.bucket_scan import BucketScan, Judgment
 from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict, discard_messages
-from paimon_orch.steps.common.partition_selection import open_reader
 from paimon_orch.steps.compaction import clustering, history_partitions, row_ranges
 from paimon_orch.steps.compaction.append_unit import AppendCompactionUnit
 from paimon_orch.steps.compaction.plan import (
@@ -44,6 +40,7 @@ from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.metadata.live_buckets import LiveBuckets
 from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.scan.data_evolution import has_data_evolution
+from paimon_orch.table.scan.partition_selection import open_reader
 from paimon_orch.table.table import Table
 from paimon_orch.table.table_state import TableState
 from paimon_orch.table.write.commit_message import CommitMessage
@@ -51,7 +48,7 @@ from paimon_orch.table.write.commit_message import CommitMessage
 
 def check_compactable(schema: TableSchema) -> None:
     """Raise an error for append tables that cannot be compacted with their options."""
-    if clustering.is_clustered(schema):
+    if schema.is_clustered:
         clustering.check_clusterable(schema)
 
 
@@ -107,9 +104,11 @@ def plan(state: TableState, request: CompactRequest, scan: BucketScan | None) ->
     )
     if has_data_evolution(schema):
         return row_ranges.add_moved_vectors(plan, judged.chosen)
-    if schema.is_bucket_unaware or clustering.is_clustered(schema):
+    if schema.is_bucket_unaware or schema.is_clustered:
         return plan
-    guards = (BucketGuard.of(x.partition_bucket, (), x.vectors) for x in select_append_units(plan))
+    guards = (
+        BucketGuard.of(x.partition_bucket, None, x.vectors) for x in select_append_units(plan)
+    )
     return replace(plan, guards=tuple(guards))
 
 
@@ -130,7 +129,7 @@ def plan_units(
     """Return the units of chosen buckets; reads only metadata."""
     if has_data_evolution(reader.schema):
         return row_ranges.plan_units(chosen, reader.schemas, strategy)
-    if clustering.is_clustered(reader.schema):
+    if reader.schema.is_clustered:
         return clustering.plan_units(reader, scan.build_splits(chosen), strategy, idle_before)
     return [
         unit
@@ -148,7 +147,7 @@ def select_candidates(
     """
     if has_data_evolution(buckets.schema):
         return row_ranges.select_candidates(buckets, strategy)
-    if clustering.is_clustered(buckets.schema):
+    if buckets.schema.is_clustered:
         return clustering.select_candidates(buckets, strategy, idle_before)
     select = AppendCompactStrategy.of(buckets.schema.typed_options)
     is_unaware = buckets.schema.is_bucket_unaware
@@ -281,16 +280,7 @@ def build_append_result(
     """Return the result of a plan whose files were replaced by the files of the messages."""
     deleted = [file for unit in plan.units for file in unit.inputs]
     added = [entry.file for message in messages for entry in message.added]
-    return CompactionResult(
-        plan=plan,
-        snapshot=snapshot,
-        buckets=plan.buckets,
-        files_before=len(deleted),
-        files_after=len(added),
-        bytes_read=sum(file.file_size for file in deleted),
-        bytes_written=sum(file.file_size for file in added),
-        rows_written=sum(file.row_count for file in added),
-        deleted_rows=sum(unit.remaining_deleted_rows for unit in plan.units),
-        level0_before=sum(file.level == 0 for file in deleted),
-        level0_after=sum(file.level == 0 for file in added),
+    deleted_rows = sum(unit.remaining_deleted_rows for unit in plan.units)
+    return CompactionResult.of(
+        plan, snapshot, deleted, added, buckets=plan.buckets, deleted_rows=deleted_rows
     )

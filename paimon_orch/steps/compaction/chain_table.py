@@ -4,7 +4,7 @@ See docs/format/chain-tables.md#compaction.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.display import Displayable
@@ -13,6 +13,7 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.safe_text import get_logger
 from paimon_orch.steps.common.step import StepOutcome, build_metadata_step, run_step
+from paimon_orch.steps.common.step_declaration import take_fields
 from paimon_orch.table.chain.chain_branches import ChainBranches, find_chain_branches
 from paimon_orch.table.filter.partition_spec import (
     PartitionSpec,
@@ -33,7 +34,7 @@ logger = get_logger(__name__)
 class CompactChainTableRequest:
     """Selects the delta partitions to merge."""
 
-    partition: str | PartitionSpec
+    partition: str | PartitionSpec = field(kw_only=False)
     """One partition, or the values of some partition columns: ``dt=20260131``."""
     overwrite: bool = False
     """Whether to replace partitions that the snapshot branch has; else they are left as is."""
@@ -142,9 +143,8 @@ def _list_partitions(stores: TableStores) -> list[bytes]:
 COMPACT_CHAIN_TABLE = build_metadata_step("compact the chain of", plan, commit)
 
 
-def compact_chain_table(
-    table: Table, partition: str | PartitionSpec, *, overwrite: bool = False
-) -> CompactChainTableResult:
+@take_fields(CompactChainTableRequest)
+def compact_chain_table(table: Table, request: CompactChainTableRequest) -> CompactChainTableResult:
     """Merge delta partitions with the snapshot partition before them into the snapshot branch.
 
     Readers then need no merge, and older delta partitions can be dropped. A partition that the
@@ -152,5 +152,4 @@ def compact_chain_table(
     name only some of the partition columns. Rows that are written to a delta partition later are
     not visible, because readers then read the partition of the snapshot branch.
     """
-    request = CompactChainTableRequest(partition=partition, overwrite=overwrite)
     return run_step(COMPACT_CHAIN_TABLE, table, plan(table, request))

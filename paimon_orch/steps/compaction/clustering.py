@@ -23,14 +23,9 @@ from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.scan.data_evolution import has_data_evolution
 
 
-def is_clustered(schema: TableSchema) -> bool:
-    """Return whether compactions sort the rows of an append table."""
-    return schema.has_levels and not schema.primary_keys
-
-
 def check_not_clustered(schema: TableSchema, operation: str) -> None:
     """Raise :class:`UnsupportedError` if a rewrite would lose the levels of clustered files."""
-    if is_clustered(schema):
+    if schema.is_clustered:
         raise UnsupportedError(
             f"{operation} of tables with {CLUSTERING_INCREMENTAL.key!r} = true is not supported: "
             "the order of clustered files would be lost; use compact"

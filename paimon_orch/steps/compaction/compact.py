@@ -2,23 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.options.core_options import PK_BITMAP_INDEX_COLUMNS, PK_BTREE_INDEX_COLUMNS
 from paimon_orch.format.partition_path import format_partition_values
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.steps.common.bucket_scan import (
-    BucketScan,
-    Judge,
-    check_partitions_exist,
-    scan_latest_buckets,
-)
+from paimon_orch.steps.common.bucket_scan import BucketScan, Judge, scan_latest_buckets
 from paimon_orch.steps.common.conflict_retry import discard_messages
 from paimon_orch.steps.common.executor import Executor, Progress
-from paimon_orch.steps.common.partition_selection import PartitionSpecs
+from paimon_orch.steps.common.partition_request import check_partitions_exist
 from paimon_orch.steps.common.step import Step, run_step
-from paimon_orch.steps.common.step_declaration import declare_step
+from paimon_orch.steps.common.step_declaration import declare_step, take_fields
 from paimon_orch.steps.compaction.bucket_selection import (
     check_buckets,
     restrict_to_buckets,
@@ -34,6 +28,7 @@ from paimon_orch.steps.compaction.plan import (
     run,
 )
 from paimon_orch.steps.compaction.policy import CompactionStrategy
+from paimon_orch.table.scan.partition_selection import PartitionSpecs
 from paimon_orch.table.table import Table
 from paimon_orch.table.table_state import TableState
 from paimon_orch.table.write.commit_message import CommitMessage
@@ -100,9 +95,8 @@ def plan(
 
 
 def _check_clustered(identifier: str, schema: TableSchema) -> None:
-    from paimon_orch.steps.compaction.clustering import is_clustered
 
-    if not is_clustered(schema):
+    if not schema.is_clustered:
         raise InputError(
             f"{identifier}: idle partitions are sorted only in append tables with "
             "'clustering.incremental' = true"
@@ -199,47 +193,21 @@ def move_postponed_and_replan(
     return _replan(table, plan.request, executor)
 
 
-def compact(  # noqa: PLR0913 - all but table and executor are keywords
-    table: Table,
-    executor: Executor | None = None,
-    *,
-    partitions: PartitionSpecs | None = None,
-    where: str | None = None,
-    strategy: CompactionStrategy = "minor",
-    buckets: Sequence[int] | None = None,
-    idle_for: timedelta | None = None,
-    progress: Progress | None = None,
-    now: datetime | None = None,
+@take_fields(CompactRequest, checks=False)
+def compact(
+    table: Table, request: CompactRequest, executor: Executor | None, progress: Progress | None
 ) -> CompactionResult:
     """Compact a table, or some partitions, in one snapshot.
 
     Moves postponed rows first, in a separate snapshot. Commits no snapshot if there is nothing to
     do. After a conflict with another commit, the work is planned again, at most three times; then
     :class:`CommitConflictError` is raised, and the table is not compacted.
-
-    :param executor: runs the work units; by default this process
-    :param partitions: specs such as ``"dt=a"`` or mappings, full or partial; None selects all
-        partitions
-    :param where: a filter on partition columns
-    :param strategy: ``minor`` follows the table's options, ``full`` rewrites all files to the
-        highest level
-    :param buckets: the buckets to compact, in a table with a fixed number of them
-    :param idle_for: selects only partitions whose newest file is at least as old
-    :param now: the time at which the age of rows is measured; None means the current time
     """
-    request = CompactRequest(
-        partitions=partitions,
-        where=where,
-        strategy=strategy,
-        now=now,
-        buckets=None if buckets is None else tuple(buckets),
-        idle_for=idle_for,
-    )
     state, scan = table.load(with_lists=True), None
-    if partitions is not None:
-        scan = scan_latest_buckets(state, replace(request, where=None), executor, now=now)
-        check_partitions_exist(state, partitions, scan)
-    planned = plan(table, request, None if where else scan, executor=executor, state=state)
+    if request.partitions is not None:  # checked with the scan of the plan
+        scan = scan_latest_buckets(state, replace(request, where=None), executor, now=request.now)
+        check_partitions_exist(state, request.partitions, scan)
+    planned = plan(table, request, None if request.where else scan, executor=executor, state=state)
     return run_compaction(table, planned, executor, progress=progress)
 
 

@@ -17,15 +17,10 @@ from paimon_orch.steps.common.bucket_scan import (
     BucketScan,
     JudgedBuckets,
     Judgment,
-    check_partitions_exist,
     scan_latest_buckets,
 )
-from paimon_orch.steps.common.partition_selection import (
-    PartitionRequest,
-    PartitionSpecs,
-    open_reader,
-)
-from paimon_orch.steps.compaction.clustering import find_idle_limit, is_clustered
+from paimon_orch.steps.common.partition_request import PartitionRequest, check_partitions_exist
+from paimon_orch.steps.compaction.clustering import find_idle_limit
 from paimon_orch.steps.compaction.kind_compaction import find_compaction
 from paimon_orch.steps.compaction.plan import CompactionUnit
 from paimon_orch.steps.compaction.policy import (
@@ -39,6 +34,8 @@ from paimon_orch.steps.inspection.health import TableHealth
 from paimon_orch.steps.inspection.health_metrics import METRIC_LIMITS, Problem, find_problems
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.metadata.live_buckets import LiveBuckets
+from paimon_orch.table.scan.data_evolution import has_data_evolution
+from paimon_orch.table.scan.partition_selection import PartitionSpecs, open_reader
 from paimon_orch.table.table import Table
 from paimon_orch.table.table_state import TableState
 
@@ -108,6 +105,8 @@ def _decide_all(
 ) -> list[CompactionDecision]:
     judged = scan.judge(PolicyJudge(now=scan.now))
     by_path = _merge_metrics(judged.values)
+    if has_data_evolution(scan.schema):  # its compactions keep deleted rows
+        by_path = {path: replace(each, deleted_ratio=0.0) for path, each in by_path.items()}
     minor = _plan_work(scan, judged, "minor")
     newest = _collect_newest_files(judged.values) if may_be_full else {}
     idle_before = find_idle_limit(scan.now, policy.idle_time)
@@ -194,7 +193,7 @@ def _compute_metrics(buckets: LiveBuckets, paths: Mapping[bytes, str]) -> dict[s
         sums = np.zeros(len(distinct), np.int64)
         np.add.at(sums, indices, values)
         columns[name] = sums.tolist()
-    if is_clustered(buckets.schema):
+    if buckets.schema.is_clustered:
         newest = np.full(len(distinct), NO_TIME)
         times = ClusterStrategy.of(buckets.schema).find_newest_files(buckets.groups)
         np.maximum.at(newest, indices, times)

@@ -17,15 +17,12 @@ from paimon_orch.format.options.core_options import (
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.merge.tree.cluster_strategy import ClusterStrategy
 from paimon_orch.steps.common.bucket_scan import BucketScan, Judgment
-from paimon_orch.steps.common.partition_selection import (
-    PartitionRequest,
-    PartitionSelection,
-    open_reader,
-)
+from paimon_orch.steps.common.partition_request import PartitionRequest
 from paimon_orch.steps.compaction import clustering
 from paimon_orch.steps.compaction.append_unit import ClusteringUnit
 from paimon_orch.steps.expiration.expire_partitions import exclude_expired_partitions
 from paimon_orch.table.metadata.live_buckets import LiveBuckets
+from paimon_orch.table.scan.partition_selection import PartitionSelection, open_reader
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +63,7 @@ def plan_units(scan: BucketScan) -> HistoryUnits:
         scan.now, options.get(CLUSTERING_HISTORY_PARTITION_IDLE_TIME)
     )
     select_named = PartitionSelection(schema, scan.request).partition_selector
-    is_possible = clustering.is_clustered(schema) and schema.is_bucket_unaware
+    is_possible = schema.is_clustered and schema.is_bucket_unaware
     if idle_before is None or select_named is None or not is_possible:
         return HistoryUnits()
     everything = replace(scan, request=PartitionRequest())

@@ -19,31 +19,24 @@ from paimon_orch.format.global_index.sorted_column import can_be_indexed, sort_c
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest.index_source import IndexSource, decode_index_source
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileSource
-from paimon_orch.format.options.core_options import (
-    PK_BITMAP_INDEX_COLUMNS,
-    PK_BTREE_INDEX_COLUMNS,
-)
+from paimon_orch.format.options.core_options import PK_BITMAP_INDEX_COLUMNS, PK_BTREE_INDEX_COLUMNS
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.paths import FileNameGenerator
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.format.types.data_types import AtomicType, Field
 from paimon_orch.safe_text import get_logger
-from paimon_orch.steps.common.bucket_scan import require_partitions
 from paimon_orch.steps.common.column_index_writer import NewIndexFile, write_column_index
 from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict, discard_messages
 from paimon_orch.steps.common.executor import Executor, Progress
-from paimon_orch.steps.common.partition_selection import (
-    PartitionRequest,
-    PartitionSpecs,
-    open_reader,
-    plan_live_buckets,
-)
+from paimon_orch.steps.common.partition_request import PartitionRequest
 from paimon_orch.steps.common.step import Step, StepOutcome, WorkUnits, run_step
+from paimon_orch.steps.common.step_declaration import take_fields
 from paimon_orch.steps.common.step_metrics import StepIo
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.commit.conflict_detection import BucketGuard
 from paimon_orch.table.scan.bucket_split import BucketSplit
+from paimon_orch.table.scan.partition_selection import open_reader, plan_live_buckets
 from paimon_orch.table.table import Table
 from paimon_orch.table.table_state import TableState
 from paimon_orch.table.write.commit_message import CommitMessage
@@ -109,7 +102,7 @@ class KeyIndexResult(StepOutcome):
 
 def find_key_indexes(schema: TableSchema) -> list[KeyIndex]:
     """Return the indexes that the options ask for and that can be built."""
-    if not schema.primary_keys:
+    if not schema.primary_keys:  # a stored option of an append table has no effect
         return []
     fields = {field.name: field for field in schema.fields}
     options = (("btree", PK_BTREE_INDEX_COLUMNS), ("bitmap", PK_BITMAP_INDEX_COLUMNS))
@@ -292,25 +285,16 @@ BUILD_KEY_INDEXES = Step(
 )
 
 
+@take_fields(PartitionRequest)
 def build_key_indexes(
-    table: Table,
-    executor: Executor | None = None,
-    *,
-    partitions: PartitionSpecs | None = None,
-    where: str | None = None,
-    progress: Progress | None = None,
+    table: Table, request: PartitionRequest, executor: Executor | None, progress: Progress | None
 ) -> KeyIndexResult:
     """Build the missing indexes of columns of a primary-key table, in one snapshot.
 
     A compaction does this, too. After repeated conflicts with other commits, logs a warning: rows
     are correct without indexes, and the next compaction builds them.
-
-    :param partitions: specs such as ``"dt=a"`` or mappings, full or partial; None selects all
-        partitions
-    :param where: a filter on partition columns
     """
-    require_partitions(table, partitions)
-    planned = plan(table, PartitionRequest(partitions=partitions, where=where))
+    planned = plan(table, request)
     if not planned:
         return KeyIndexResult()
     try:

@@ -23,17 +23,11 @@ from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.merge.compact.bucket_deletion_vectors import read_deletion_vectors
 from paimon_orch.merge.tree.compact_reason import CompactReason
 from paimon_orch.merge.tree.row_range_strategy import RowRangeStrategy
-from paimon_orch.steps.common.bucket_scan import require_partitions
 from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict, discard_messages
 from paimon_orch.steps.common.executor import Executor, Progress
-from paimon_orch.steps.common.partition_selection import (
-    PartitionRequest,
-    PartitionSpecs,
-    open_reader,
-    plan_live_buckets,
-)
+from paimon_orch.steps.common.partition_request import PartitionRequest
 from paimon_orch.steps.common.step import Step, run_step
-from paimon_orch.steps.common.step_declaration import declare_step
+from paimon_orch.steps.common.step_declaration import declare_step, take_fields
 from paimon_orch.steps.compaction.append import build_append_result
 from paimon_orch.steps.compaction.plan import (
     CompactionPlan,
@@ -58,6 +52,7 @@ from paimon_orch.table.scan.data_evolution import (
     group_files_by_rows,
     has_data_evolution,
 )
+from paimon_orch.table.scan.partition_selection import open_reader, plan_live_buckets
 from paimon_orch.table.scan.split_generator import restrict_vectors_to_files
 from paimon_orch.table.table import Table
 from paimon_orch.table.table_state import TableState
@@ -231,25 +226,16 @@ MATERIALIZE_DELETION_VECTORS = Step(
 )
 
 
+@take_fields(PartitionRequest)
 def materialize_deletion_vectors(
-    table: Table,
-    executor: Executor | None = None,
-    *,
-    partitions: PartitionSpecs | None = None,
-    where: str | None = None,
-    progress: Progress | None = None,
+    table: Table, request: PartitionRequest, executor: Executor | None, progress: Progress | None
 ) -> CompactionResult:
     """Remove the deleted rows of a data-evolution table, in one snapshot.
 
     The other rows of their files get new row ids, and global indexes of these partitions are
     dropped. Commits no snapshot if there are no deletion vectors. Conflicts are handled as in
     :func:`paimon_orch.steps.compaction.compact.compact`.
-
-    :param partitions: specs such as ``"dt=a"`` or mappings, full or partial; None selects all
-    :param where: a filter on partition columns
     """
-    require_partitions(table, partitions)
-    request = PartitionRequest(partitions=partitions, where=where)
     planned = plan(table, request)
     return run_step(MATERIALIZE_DELETION_VECTORS, table, planned, executor, progress=progress)
 

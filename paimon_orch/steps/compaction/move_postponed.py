@@ -22,19 +22,15 @@ from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.paths import POSTPONE_BUCKET
 from paimon_orch.format.schema import VALUE_KIND
 from paimon_orch.format.snapshot import CommitKind, Snapshot
-from paimon_orch.steps.common.bucket_scan import require_partitions
 from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict, discard_messages
 from paimon_orch.steps.common.executor import Executor, Progress
-from paimon_orch.steps.common.partition_selection import (
-    PartitionRequest,
-    PartitionSpecs,
-    plan_live_buckets,
-)
+from paimon_orch.steps.common.partition_request import PartitionRequest
 from paimon_orch.steps.common.step import Step, StepOutcome, WorkUnits, run_step
-from paimon_orch.steps.common.step_declaration import declare_step
+from paimon_orch.steps.common.step_declaration import declare_step, take_fields
 from paimon_orch.steps.common.step_report import PlanReport
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.filter.partition_spec import format_partition
+from paimon_orch.table.scan.partition_selection import plan_live_buckets
 from paimon_orch.table.table import Table
 from paimon_orch.table.table_state import TableState
 from paimon_orch.table.write.commit_message import CommitMessage
@@ -244,21 +240,18 @@ MOVE_POSTPONED = Step(
 )
 
 
+@take_fields(MovePostponedRequest)
 def move_postponed(
     table: Table,
-    executor: Executor | None = None,
-    *,
-    partitions: PartitionSpecs | None = None,
-    where: str | None = None,
-    progress: Progress | None = None,
+    request: MovePostponedRequest,
+    executor: Executor | None,
+    progress: Progress | None,
 ) -> Snapshot | None:
     """Move postponed rows to buckets; return the snapshot, or None if there are no such rows.
 
     Adds the rows to level 0, so readers of tables with deletion vectors see them after the next
     compaction.
     """
-    require_partitions(table, partitions)
-    request = MovePostponedRequest(partitions=partitions, where=where)
     return run_step(
         MOVE_POSTPONED, table, plan(table, request), executor, progress=progress
     ).snapshot

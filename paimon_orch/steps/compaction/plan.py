@@ -20,7 +20,7 @@ from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.times import parse_duration
 from paimon_orch.merge.tree.compact_reason import CompactReason
 from paimon_orch.steps.common.argument import Argument
-from paimon_orch.steps.common.partition_selection import PartitionRequest
+from paimon_orch.steps.common.partition_request import PartitionRequest
 from paimon_orch.steps.common.step import StepOutcome, WorkUnits
 from paimon_orch.steps.common.step_metrics import StepIo
 from paimon_orch.steps.common.step_report import PlanReport
@@ -45,7 +45,7 @@ class CompactRequest(PartitionRequest):
     now: datetime | None = None
     """The time at which the age of rows and partitions is measured; None means the current time."""
     buckets: Annotated[
-        tuple[int, ...] | None,
+        Sequence[int] | None,
         Argument(
             "Buckets to compact, in a table with a fixed number of buckets.",
             metavar="0,2-4",
@@ -245,6 +245,31 @@ class CompactionResult(StepOutcome):
     """The number of rows that deletion vectors delete in the compacted buckets after the step."""
     level0_before: int = 0
     level0_after: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        plan: CompactionPlan,
+        snapshot: Snapshot,
+        deleted: Sequence[DataFileMeta],
+        added: Sequence[DataFileMeta],
+        **figures: int,
+    ) -> "CompactionResult":
+        """Return the result of a commit that deleted and added files, or moved them to a level."""
+        moved = {file.file_name for file in deleted} & {file.file_name for file in added}
+        written = [file for file in added if file.file_name not in moved]
+        return cls(
+            plan=plan,
+            snapshot=snapshot,
+            files_before=len(deleted),
+            files_after=len(added),
+            bytes_read=sum(file.file_size for file in deleted if file.file_name not in moved),
+            bytes_written=sum(file.file_size for file in written),
+            rows_written=sum(file.row_count for file in written),
+            level0_before=sum(file.level == 0 for file in deleted),
+            level0_after=sum(file.level == 0 for file in added),
+            **figures,
+        )
 
     @property
     def snapshot_id(self) -> int | None:

@@ -80,6 +80,7 @@ class CompactionMetrics:
     sorted_runs: int = 0
     small_files: int = 0
     deleted_ratio: float = 0.0
+    """The share of rows that are deleted or retracted, and that a compaction removes."""
     rewrite_files: int = 0
     rewrite_bytes: int = 0
 

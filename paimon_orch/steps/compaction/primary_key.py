@@ -40,7 +40,6 @@ from paimon_orch.merge.tree.compact_strategy import (
 from paimon_orch.merge.tree.levels import build_bucket_runs
 from paimon_orch.steps.common.bucket_scan import BucketScan, Judgment
 from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict
-from paimon_orch.steps.common.partition_selection import open_reader
 from paimon_orch.steps.compaction.plan import (
     CompactionPlan,
     CompactionResult,
@@ -56,6 +55,7 @@ from paimon_orch.table.commit.conflict_detection import BucketGuard
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.metadata.live_buckets import LiveBuckets
 from paimon_orch.table.scan.bucket_split import BucketSplit
+from paimon_orch.table.scan.partition_selection import open_reader
 from paimon_orch.table.table import Table
 from paimon_orch.table.table_state import TableState
 from paimon_orch.table.write.commit_message import CommitMessage
@@ -396,20 +396,9 @@ def _build_result(
 ) -> CompactionResult:
     deleted = [entry.file for message in messages.values() for entry in message.deleted]
     added = [entry.file for message in messages.values() for entry in message.added]
-    moved = {file.file_name for file in deleted} & {file.file_name for file in added}
-    written = [file for file in added if file.file_name not in moved]
-    return CompactionResult(
-        plan=plan,
-        snapshot=snapshot,
-        buckets=len(messages),
-        files_before=len(deleted),
-        files_after=len(added),
-        bytes_read=sum(file.file_size for file in deleted if file.file_name not in moved),
-        bytes_written=sum(file.file_size for file in written),
-        rows_written=sum(file.row_count for file in written),
-        deleted_rows=_count_deleted_rows(plan, messages),
-        level0_before=sum(file.level == 0 for file in deleted),
-        level0_after=sum(file.level == 0 for file in added),
+    deleted_rows = _count_deleted_rows(plan, messages)
+    return CompactionResult.of(
+        plan, snapshot, deleted, added, buckets=len(messages), deleted_rows=deleted_rows
     )
 
 

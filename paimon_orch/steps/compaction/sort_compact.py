@@ -17,13 +17,10 @@ from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.format.types.arrow import to_arrow_schema
-from paimon_orch.merge.sort.space_filling_curves import (
-    encode_curve_keys,
-    encode_order_bytes,
-)
+from paimon_orch.merge.sort.space_filling_curves import encode_curve_keys, encode_order_bytes
 from paimon_orch.merge.tree.compact_reason import CompactReason
 from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict
-from paimon_orch.steps.common.partition_selection import PartitionRequest, open_reader, plan_splits
+from paimon_orch.steps.common.partition_request import PartitionRequest
 from paimon_orch.steps.compaction.append import (
     build_append_result,
     build_deletes,
@@ -37,6 +34,7 @@ from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.scan.data_evolution import has_data_evolution
+from paimon_orch.table.scan.partition_selection import open_reader, plan_splits
 from paimon_orch.table.scan.split_generator import split_bucket_by_size
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage

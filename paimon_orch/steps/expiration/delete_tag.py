@@ -8,17 +8,15 @@ See docs/format/tags-branches-consumers.md#tags.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated
 
 from paimon_orch.errors import CommitConflictError
 from paimon_orch.format.display import Displayable, format_count
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.safe_text import escape_name
-from paimon_orch.steps.common.argument import Argument, ParsedRequest
-from paimon_orch.steps.common.executor import Executor
 from paimon_orch.steps.common.file_deletion import collect_deletions, run
+from paimon_orch.steps.common.snapshot_selection import TagRequest
 from paimon_orch.steps.common.step import PlanOutcome, Step, run_step
-from paimon_orch.steps.common.step_declaration import declare_step
+from paimon_orch.steps.common.step_declaration import CallOnExecutor, declare_step, take_fields
 from paimon_orch.steps.common.step_metrics import StepIo
 from paimon_orch.steps.common.step_report import PlanReport
 from paimon_orch.table.cleanup.references import ReferenceReader
@@ -34,10 +32,8 @@ from paimon_orch.table.table_state import TableState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteTagRequest(ParsedRequest):
+class DeleteTagRequest(TagRequest):
     """The tag to delete."""
-
-    name: Annotated[str, Argument("Name of the tag.", metavar="TAG", is_positional=True)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,13 +175,20 @@ DELETE_TAG = Step(
 )
 
 
-def delete_tag(table: Table, name: str, executor: Executor | None = None) -> UnreferencedFiles:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteTagCall(CallOnExecutor, DeleteTagRequest):
+    """A call of :func:`delete_tag`."""
+
+
+@take_fields(DeleteTagCall)
+def delete_tag(table: Table, request: DeleteTagCall) -> UnreferencedFiles:
     """Delete a tag and the files that only it references; return these files.
 
     Raises :class:`CorruptFileError` if metadata of other versions cannot be read.
     """
-    planned = plan(table, DeleteTagRequest(name=name))
-    return run_step(DELETE_TAG, table, planned, executor).plan.files_to_delete
+    planned = plan(table, request)
+    result = run_step(DELETE_TAG, table, planned, request.executor, progress=request.progress)
+    return result.plan.files_to_delete
 
 
 DECLARATION = declare_step(

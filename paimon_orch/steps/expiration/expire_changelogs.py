@@ -10,13 +10,10 @@ from dataclasses import dataclass, field, replace
 
 from paimon_orch.format.display import Displayable, format_count
 from paimon_orch.format.options.table_option import StepKind
-from paimon_orch.steps.common.executor import Executor
-from paimon_orch.steps.common.file_deletion import (
-    collect_deletions,
-    run,
-)
+from paimon_orch.steps.common.executor import Executor, Progress
+from paimon_orch.steps.common.file_deletion import collect_deletions, run
 from paimon_orch.steps.common.step import PlanOutcome, Step, run_step
-from paimon_orch.steps.common.step_declaration import declare_step
+from paimon_orch.steps.common.step_declaration import declare_step, take_fields
 from paimon_orch.steps.common.step_metrics import StepIo
 from paimon_orch.steps.common.step_report import PlanReport
 from paimon_orch.steps.expiration.retention import (
@@ -203,23 +200,20 @@ EXPIRE_CHANGELOGS = Step(
 )
 
 
+@take_fields(ExpireChangelogsRequest)
 def expire_changelogs(
     table: Table,
-    executor: Executor | None = None,
-    *,
-    retain_max: int | None = None,
-    retain_min: int | None = None,
-    older_than: int | None = None,
-    max_deletes: int | None = None,
+    request: ExpireChangelogsRequest,
+    executor: Executor | None,
+    progress: Progress | None,
 ) -> ChangelogExpirationPlan:
     """Expire changelogs and return the executed plan; after a failure, repeat the call.
 
     The limits override the table's options; ``older_than`` is in epoch milliseconds.
     """
-    request = ExpireChangelogsRequest(
-        retain_max=retain_max, retain_min=retain_min, older_than=older_than, max_deletes=max_deletes
-    )
-    return run_step(EXPIRE_CHANGELOGS, table, plan(table, request), executor).plan
+    return run_step(
+        EXPIRE_CHANGELOGS, table, plan(table, request), executor, progress=progress
+    ).plan
 
 
 DECLARATION = declare_step(

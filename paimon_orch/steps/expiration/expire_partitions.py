@@ -30,7 +30,7 @@ from paimon_orch.format.times import parse_duration
 from paimon_orch.safe_text import get_logger
 from paimon_orch.steps.common.argument import TABLE_OPTION, Argument, ParsedRequest
 from paimon_orch.steps.common.step import PlanOutcome, build_metadata_step, run_step
-from paimon_orch.steps.common.step_declaration import declare_step
+from paimon_orch.steps.common.step_declaration import declare_step, take_fields
 from paimon_orch.steps.common.step_report import KEPT_ROWS, PlanReport, describe_loss
 from paimon_orch.table.chain.chain_branches import refuse_chain_table
 from paimon_orch.table.commit.partition_statistics import format_partition_row
@@ -330,23 +330,9 @@ def commit(
 EXPIRE_PARTITIONS = build_metadata_step("expire partitions of", plan, commit, max_attempts=1)
 
 
-def expire_partitions(
-    table: Table,
-    *,
-    expiration_time: timedelta | None = None,
-    strategy: str | None = None,
-    timestamp_formatter: str | None = None,
-    timestamp_pattern: str | None = None,
-    max_expires: int | None = None,
-) -> PartitionExpirationPlan:
+@take_fields(ExpirePartitionsRequest)
+def expire_partitions(table: Table, request: ExpirePartitionsRequest) -> PartitionExpirationPlan:
     """Drop expired partitions, one snapshot per batch; arguments override the table's options."""
-    request = ExpirePartitionsRequest(
-        expiration_time=expiration_time,
-        strategy=strategy,
-        timestamp_formatter=timestamp_formatter,
-        timestamp_pattern=timestamp_pattern,
-        max_expires=max_expires,
-    )
     return run_step(EXPIRE_PARTITIONS, table, plan(table, request)).plan
 
 

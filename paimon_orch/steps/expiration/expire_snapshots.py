@@ -22,16 +22,11 @@ from paimon_orch.format.options.core_options import (
 )
 from paimon_orch.format.options.engine_options import SNAPSHOT_EXPIRE_CLEAN_EMPTY_DIRECTORIES
 from paimon_orch.format.options.table_option import StepKind
-from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.safe_text import get_logger
 from paimon_orch.steps.common.executor import Executor, Progress
-from paimon_orch.steps.common.file_deletion import (
-    DeletionResult,
-    collect_deletions,
-    run,
-)
+from paimon_orch.steps.common.file_deletion import DeletionResult, collect_deletions, run
 from paimon_orch.steps.common.step import Step, run_step
-from paimon_orch.steps.common.step_declaration import declare_step
+from paimon_orch.steps.common.step_declaration import declare_step, take_fields
 from paimon_orch.steps.common.step_metrics import StepIo
 from paimon_orch.steps.common.step_report import PlanReport, describe_refused_paths
 from paimon_orch.steps.expiration.expire_changelogs import (
@@ -48,6 +43,7 @@ from paimon_orch.steps.expiration.retention import (
 )
 from paimon_orch.storage import FileInfo
 from paimon_orch.storage.concurrency import map_concurrently, start_call
+from paimon_orch.table.cleanup.listed_state import load_listed_state
 from paimon_orch.table.cleanup.references import ReferenceReader
 from paimon_orch.table.cleanup.retained_snapshots import (
     RetainedSnapshot,
@@ -59,14 +55,11 @@ from paimon_orch.table.cleanup.safe_delete import SafeDeleter
 from paimon_orch.table.cleanup.snapshot_deletion import SnapshotDeletionPlanner, UnreferencedFiles
 from paimon_orch.table.iceberg.iceberg_settings import is_iceberg_enabled
 from paimon_orch.table.metadata.changelog_store import ChangelogStore
-from paimon_orch.table.metadata.snapshot_store import (
-    EARLIEST,
-    LATEST,
-    SNAPSHOT_PREFIX,
-    number_files,
-)
+from paimon_orch.table.metadata.metadata_io import read_json_to_copy
+from paimon_orch.table.metadata.small_listings import list_newest_files
+from paimon_orch.table.metadata.snapshot_store import EARLIEST, LATEST, SNAPSHOT_PREFIX
 from paimon_orch.table.table import Table
-from paimon_orch.table.table_state import TableState, load_table_state
+from paimon_orch.table.table_state import TableState
 from paimon_orch.table.table_stores import TableStores
 
 logger = get_logger(__name__)
@@ -239,23 +232,17 @@ class _SnapshotAges:
     @classmethod
     def load(cls, table: Table) -> "_SnapshotAges":
         """List the snapshots, read the newest one, and load the table with it."""
-        stores, entries = table.stores, list[FileInfo]()
-        files, read = dict[int, FileInfo](), dict[int, RetainedSnapshot]()
-        store = _open_store(stores)
-
-        def list_and_read_newest() -> dict[int, Snapshot | None]:
-            entries.extend(store.list_snapshots(stores.paths))
-            files.update(sorted(number_files(entries, SNAPSHOT_PREFIX).items()))
-            found = dict[int, Snapshot | None]()
-            for number in list(files)[-1:]:
-                version = store.read_snapshot(stores.paths, number, files[number])
-                if version is not None and version.snapshot.id == number:
-                    read[number] = version
-                    found = {number: version.snapshot, number + 1: None}
-            return found
-
-        state = load_table_state(stores, stores.hint.take(), find=list_and_read_newest)
-        return cls(state=state, store=store, entries=entries, files=files, read=read)
+        store = _open_store(table.stores)
+        listed = load_listed_state(
+            table.stores, store, list_newest_files(table.io, table.stores.paths)
+        )
+        return cls(
+            state=listed.state,
+            store=store,
+            entries=listed.entries,
+            files=listed.files,
+            read=listed.read,
+        )
 
     def find_first_retained(
         self, retention: Retention, next_snapshots: Collection[int] = ()
@@ -322,7 +309,8 @@ def _select_files(plan: SnapshotExpirationPlan, ages: _SnapshotAges) -> Snapshot
     paths = {v.path for v in expired}
     retained = [v for path, v in versions.by_path.items() if path not in paths]
     if plan.keeps_changelog:
-        retained += [_to_changelog(state, v) for v in expired]
+        kind, store = RetainedSnapshotKind.CHANGELOG, ChangelogStore(state.io, state.paths)
+        retained += [replace(v, kind=kind, path=store.path(v.snapshot.id)) for v in expired]
     reader = ReferenceReader.of(state.io, state.paths.root)
     reader.read_ahead([*expired, *retained])
     collector = SnapshotDeletionPlanner(
@@ -363,12 +351,6 @@ def _find_holders(
         if version.kind is not RetainedSnapshotKind.CHANGELOG
         and version.snapshot.base_manifest_list in numbers
     )
-
-
-def _to_changelog(state: TableStores, version: RetainedSnapshot) -> RetainedSnapshot:
-    """Return the changelog that a snapshot becomes when it expires."""
-    path = ChangelogStore(state.io, state.paths).path(version.snapshot.id)
-    return replace(version, kind=RetainedSnapshotKind.CHANGELOG, path=path)
 
 
 def advance_hint_and_recheck(
@@ -469,16 +451,20 @@ def _delete_metadata(table: Table, planned: SnapshotExpirationPlan) -> int:
 
 
 def _retain_changelogs(table: Table, numbers: Sequence[int]) -> None:
-    """Copy snapshot files to changelogs, several at the same time, and then write the hint."""
+    """Copy snapshot files to changelogs, several at the same time, and then write the hint.
+
+    An existing changelog is kept: another one of its id is of a snapshot that was created too late,
+    see docs/format/commit.md#late-creation.
+    """
     store, snapshots = ChangelogStore(table.io, table.paths), table.stores.snapshots
 
     def copy(number: int) -> bool:
         try:
-            data = table.io.read_bytes(snapshots.path(number))
+            data = read_json_to_copy(table.io, snapshots.path(number))
         except FileNotFoundError:  # another process expired it and retained its changelog
             return False
-        table.io.write(store.path(number), data)
-        return True
+        path = store.path(number)
+        return table.io.create(path, data) or table.io.read_bytes(path) == data
 
     is_copied = map_concurrently(table.io, copy, numbers)
     copied = [number for number, done in zip(numbers, is_copied, strict=True) if done]
@@ -544,23 +530,17 @@ def run_expiration(
     return run_step(step, table, plan, executor, progress=progress)
 
 
+@take_fields(ExpireSnapshotsRequest)
 def expire_snapshots(
     table: Table,
-    executor: Executor | None = None,
-    *,
-    retain_max: int | None = None,
-    retain_min: int | None = None,
-    older_than: int | None = None,
-    max_deletes: int | None = None,
-    progress: Progress | None = None,
+    request: ExpireSnapshotsRequest,
+    executor: Executor | None,
+    progress: Progress | None,
 ) -> SnapshotExpirationResult:
     """Expire snapshots, with the limits of :class:`RetentionRequest`; after a failure, repeat it.
 
     Raises :class:`CommitConflictError` if tags or branches changed during each attempt.
     """
-    request = ExpireSnapshotsRequest(
-        retain_max=retain_max, retain_min=retain_min, older_than=older_than, max_deletes=max_deletes
-    )
     return run_expiration(table, plan(table, request), executor, progress=progress)
 
 

@@ -15,7 +15,7 @@ from paimon_orch.format.times import parse_cutoff
 from paimon_orch.safe_text import format_names
 from paimon_orch.steps.common.argument import CUTOFF_HELP, Argument, ParsedRequest
 from paimon_orch.steps.common.step import PlanOutcome, build_metadata_step, run_step
-from paimon_orch.steps.common.step_declaration import declare_step
+from paimon_orch.steps.common.step_declaration import declare_step, take_fields
 from paimon_orch.steps.common.step_report import PlanReport, describe_loss
 from paimon_orch.steps.expiration.delete_tag import delete_tag
 from paimon_orch.table.metadata.tags import parse_tag_time
@@ -167,9 +167,9 @@ def commit(
 EXPIRE_TAGS = replace(build_metadata_step("expire tags of", plan, commit), prepare=_check_unchanged)
 
 
-def expire_tags(table: Table, *, older_than: datetime | None = None) -> list[str]:
+@take_fields(ExpireTagsRequest)
+def expire_tags(table: Table, request: ExpireTagsRequest) -> list[str]:
     """Delete expired tags, and return their names; see :func:`plan`."""
-    request = ExpireTagsRequest(older_than=older_than)
     return run_step(EXPIRE_TAGS, table, plan(table, request)).plan.names
 
 

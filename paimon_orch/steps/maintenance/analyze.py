@@ -5,7 +5,7 @@ See docs/format/statistics.md#statistics-file.
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from paimon_orch.errors import REFUSED_COMMIT_ERRORS, InputError
@@ -20,14 +20,13 @@ from paimon_orch.format.types.data_types import Field, type_to_sql
 from paimon_orch.steps.common.argument import Argument, ParsedRequest, split_names
 from paimon_orch.steps.common.executor import Executor, Progress
 from paimon_orch.steps.common.step import Step, StepOutcome, TextTable, WorkUnits, run_step
-from paimon_orch.steps.common.step_declaration import declare_step
+from paimon_orch.steps.common.step_declaration import declare_step, take_fields
 from paimon_orch.steps.common.step_report import PlanReport
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.filter.partition_spec import format_partition
-from paimon_orch.table.metadata.time_travel import SnapshotSelector
 from paimon_orch.table.scan.bucket_split import BucketSplit, count_visible_rows
 from paimon_orch.table.scan.scan import Scan
-from paimon_orch.table.scan.scan_builder import ScanRequest, build_scan
+from paimon_orch.table.scan.scan_builder import build_loaded_scan
 from paimon_orch.table.table import Table
 from paimon_orch.table.table_state import TableState
 
@@ -173,7 +172,8 @@ def plan(table: Table, request: AnalyzeRequest) -> AnalyzePlan:
     Raises :class:`InputError` for a nested column, and :class:`NotFoundError` for an unknown one.
     """
     state = table.load()
-    state.check_step(StepKind.METADATA)
+    for kind in (StepKind.METADATA, StepKind.READ):
+        state.check_step(kind)
     schema, snapshot = state.schema, state.snapshot
     names = None if request.all_columns else request.columns
     columns = tuple(
@@ -183,8 +183,7 @@ def plan(table: Table, request: AnalyzeRequest) -> AnalyzePlan:
         return AnalyzePlan(request=request, state=state, schema_id=schema.id)
     # The row count of a table with a primary key requires a read of the key columns.
     read = [column.name for column in columns] or [*schema.trimmed_primary_keys, *schema.names][:1]
-    scan_request = ScanRequest(selector=SnapshotSelector(snapshot.id), columns=read)
-    scan = replace(build_scan(state, scan_request), fallback=None)
+    scan = build_loaded_scan(state, read)
     units, counted_rows = [], 0
     for split in scan.plan():
         rows = None if columns else count_visible_rows(split, schema)
@@ -288,19 +287,11 @@ ANALYZE = Step(
 )
 
 
+@take_fields(AnalyzeRequest)
 def analyze(
-    table: Table,
-    executor: Executor | None = None,
-    *,
-    columns: Sequence[str] | None = (),
-    progress: Progress | None = None,
+    table: Table, request: AnalyzeRequest, executor: Executor | None, progress: Progress | None
 ) -> AnalyzeResult:
-    """Count the rows of a table, compute statistics of columns, and commit them.
-
-    :param columns: the columns to compute statistics for; None selects all columns except nested
-        ones
-    """
-    request = AnalyzeRequest(columns=columns)
+    """Count the rows of a table, compute statistics of columns, and commit them."""
     return run_step(ANALYZE, table, plan(table, request), executor, progress=progress)
 
 

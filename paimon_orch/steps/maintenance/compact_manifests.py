@@ -12,12 +12,7 @@ from paimon_orch.format.display import Displayable, format_count
 from paimon_orch.format.options.core_options import MANIFEST_FORMAT, MANIFEST_TARGET_FILE_SIZE
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind, Snapshot
-from paimon_orch.steps.common.step import (
-    EmptyRequest,
-    StepOutcome,
-    build_metadata_step,
-    run_step,
-)
+from paimon_orch.steps.common.step import EmptyRequest, StepOutcome, build_metadata_step, run_step
 from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.steps.common.step_metrics import StepIo
 from paimon_orch.steps.common.step_report import PlanReport

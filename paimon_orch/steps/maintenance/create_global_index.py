@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import numpy as np
 
+from paimon_orch.decode_limits import check_row_count
 from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.files.data_file_reader import FileReader
 from paimon_orch.files.uncommitted_files import UncommittedPaths
@@ -26,43 +27,39 @@ from paimon_orch.format.row_range_set import RowRanges, unite_row_ranges
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.format.types.data_types import AtomicType, Field, type_to_sql
 from paimon_orch.steps.common.argument import Argument
-from paimon_orch.steps.common.bucket_scan import require_partitions
 from paimon_orch.steps.common.column_index_writer import NewIndexFile, write_column_index
 from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict, discard_messages
-from paimon_orch.steps.common.executor import Executor, Progress
-from paimon_orch.steps.common.partition_selection import (
-    PartitionRequest,
-    PartitionSpecs,
-    open_reader,
-    plan_splits,
-)
+from paimon_orch.steps.common.partition_request import PartitionRequest
 from paimon_orch.steps.common.step import Step, StepOutcome, WorkUnits, run_step
-from paimon_orch.steps.common.step_declaration import declare_step
+from paimon_orch.steps.common.step_declaration import CallOnExecutor, declare_step, take_fields
 from paimon_orch.steps.common.step_metrics import StepIo
 from paimon_orch.steps.common.step_report import PlanReport
 from paimon_orch.table.column_index.global_index_evaluator import is_indexable
-from paimon_orch.table.column_index.row_id_groups import RowIdGroups, get_row_range, is_sorted_index
+from paimon_orch.table.column_index.row_id_groups import RowIdGroups, is_sorted_index
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.commit.global_index_conflicts import IndexedRowsGuard
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.scan.data_evolution import (
     DataEvolutionReader,
     RowIdGroup,
+    find_anchor_file,
     has_data_evolution,
 )
+from paimon_orch.table.scan.partition_selection import open_reader, plan_splits
 from paimon_orch.table.table import Table
 from paimon_orch.table.table_state import TableState
 from paimon_orch.table.write.commit_message import CommitMessage
 
 INDEX_TYPES = ("btree", "bitmap")
 _MAX_ROWS = 50_000_000  # a column of one index file is sorted in memory
+_MAX_UNITS = 100_000  # a plan is in memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateGlobalIndexRequest(PartitionRequest):
     """A column to index, and the partitions whose rows get an index."""
 
-    column: Annotated[str, Argument("Column to index.", metavar="COLUMN")]
+    column: Annotated[str, Argument("Column to index.", metavar="COLUMN")] = field(kw_only=False)
     index_type: Annotated[
         str, Argument("Type of the index: btree or bitmap.", option="--type", metavar="TYPE")
     ] = "btree"
@@ -220,12 +217,20 @@ def plan(table: Table, request: CreateGlobalIndexRequest) -> GlobalIndexPlan:
     splits = plan_splits(state, schema, snapshot, request)
     for split in splits:
         groups = RowIdGroups.of(split.files, schema, state.schemas)
+        for group in groups.groups:
+            anchor = find_anchor_file(group)
+            check_row_count(anchor.row_count, anchor.file_size, anchor.file_name)
         of_partition = [entry for entry in entries if entry.partition == split.partition]
         current = [e for e in of_partition if _is_current(e, groups)]
         replaced += [entry for entry in of_partition if entry not in current]
-        missing = groups.rows - unite_row_ranges([get_row_range(entry) for entry in current])
+        missing = groups.rows - unite_row_ranges([entry.row_range for entry in current])
         size = schema.typed_options.get(SORTED_INDEX_RECORDS_PER_RANGE)
         for start, end in _divide(missing, max(1, min(size, _MAX_ROWS))):
+            if len(units) == _MAX_UNITS:
+                raise InputError(
+                    f"'{SORTED_INDEX_RECORDS_PER_RANGE.key}' = {size} needs more than {_MAX_UNITS} "
+                    "index files; use a larger number"
+                )
             units.append(
                 GlobalIndexUnit(
                     bucket=split.partition_bucket,
@@ -250,15 +255,15 @@ def plan(table: Table, request: CreateGlobalIndexRequest) -> GlobalIndexPlan:
 
 def _is_current(entry: IndexManifestEntry, groups: RowIdGroups) -> bool:
     """Return whether an index has rows of the table, and no values that may have changed."""
-    rows = get_row_range(entry) & groups.rows
+    rows = entry.row_range & groups.rows
     return bool(rows) and not rows - groups.find_current_rows(entry)
 
 
 def _divide(rows: RowRanges, size: int) -> Iterator[tuple[int, int]]:
     """Yield ranges of about the same size, up to ``size``."""
     for start, end in zip(rows.starts.tolist(), rows.ends.tolist(), strict=True):
-        bounds = np.linspace(start, end, -(-(end - start) // size) + 1).astype(np.int64).tolist()
-        yield from pairwise(bounds)
+        count, parts = end - start, -(-(end - start) // size)
+        yield from pairwise(start + count * part // parts for part in range(parts + 1))
 
 
 def run(reader: FileReader | None, unit: GlobalIndexUnit) -> bytes:
@@ -344,33 +349,24 @@ CREATE_GLOBAL_INDEX = Step(
 )
 
 
-def create_global_index(
-    table: Table,
-    column: str,
-    executor: Executor | None = None,
-    *,
-    index_type: str = "btree",
-    partitions: PartitionSpecs | None = None,
-    where: str | None = None,
-    progress: Progress | None = None,
-) -> GlobalIndexResult:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateGlobalIndexCall(CallOnExecutor, CreateGlobalIndexRequest):
+    """A call of :func:`create_global_index`."""
+
+
+@take_fields(CreateGlobalIndexCall)
+def create_global_index(table: Table, request: CreateGlobalIndexCall) -> GlobalIndexResult:
     """Build an index of the rows of a data-evolution table that have none, in one snapshot.
 
     Scans with a filter on the column then read only the rows that may match, and the rows that were
     appended later. Commits no snapshot if all rows have an index. Conflicts are handled as in
-    :func:`paimon_orch.steps.compaction.compact.compact`.
-
-    :param column: the name of the column
-    :param index_type: ``btree`` or ``bitmap``, which suits columns with few distinct values
-    :param partitions: specs such as ``"dt=a"`` or mappings, full or partial; None selects all
-    :param where: a filter on partition columns
+    :func:`paimon_orch.steps.compaction.compact.compact`. The index type ``bitmap`` suits columns
+    with few distinct values.
     """
-    require_partitions(table, partitions)
-    request = CreateGlobalIndexRequest(
-        column=column, index_type=index_type, partitions=partitions, where=where
-    )
     planned = plan(table, request)
-    return run_step(CREATE_GLOBAL_INDEX, table, planned, executor, progress=progress)
+    return run_step(
+        CREATE_GLOBAL_INDEX, table, planned, request.executor, progress=request.progress
+    )
 
 
 DECLARATION = declare_step(

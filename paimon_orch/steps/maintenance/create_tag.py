@@ -12,23 +12,20 @@ from paimon_orch.errors import InputError
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.times import parse_duration, to_epoch_millis
 from paimon_orch.safe_text import escape_name
-from paimon_orch.steps.common.argument import Argument, ParsedRequest
+from paimon_orch.steps.common.argument import Argument
 from paimon_orch.steps.common.described_change import ChangePlan, build_change_step
+from paimon_orch.steps.common.snapshot_selection import TagRequest
 from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.steps.common.step_report import PlanReport
-from paimon_orch.table.metadata.time_travel import (
-    find_first_since_time,
-    find_first_since_watermark,
-)
+from paimon_orch.table.metadata.time_travel import find_first_since_time, find_first_since_watermark
 from paimon_orch.table.table import Table
 from paimon_orch.table.table_stores import TableStores
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CreateTagRequest(ParsedRequest):
+class CreateTagRequest(TagRequest):
     """The tag, and the snapshot that it keeps; by default, the newest snapshot."""
 
-    name: Annotated[str, Argument("Name of the tag.", metavar="TAG", is_positional=True)]
     snapshot_id: Annotated[
         int | None,
         Argument(

@@ -11,19 +11,16 @@ from typing import Annotated
 from paimon_orch.errors import NotFoundError
 from paimon_orch.format.display import format_count
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
+from paimon_orch.format.manifest.index_source import covers_data_files
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.steps.common.argument import Argument
-from paimon_orch.steps.common.bucket_scan import require_partitions
-from paimon_orch.steps.common.partition_selection import (
-    PartitionRequest,
-    PartitionSelection,
-    PartitionSpecs,
-)
+from paimon_orch.steps.common.partition_request import PartitionRequest
 from paimon_orch.steps.common.step import StepOutcome, build_metadata_step, run_step
-from paimon_orch.steps.common.step_declaration import declare_step
+from paimon_orch.steps.common.step_declaration import declare_step, take_fields
 from paimon_orch.steps.common.step_report import PlanReport
 from paimon_orch.table.commit.commit_changes import CommitChanges
+from paimon_orch.table.scan.partition_selection import PartitionSelection
 from paimon_orch.table.table import Table
 from paimon_orch.table.table_state import TableState
 
@@ -32,7 +29,7 @@ from paimon_orch.table.table_state import TableState
 class DropGlobalIndexRequest(PartitionRequest):
     """Selects global indexes by column, type and partition."""
 
-    column: Annotated[str, Argument("Indexed column.", metavar="COLUMN")]
+    column: Annotated[str, Argument("Indexed column.", metavar="COLUMN")] = field(kw_only=False)
     index_type: Annotated[
         str | None, Argument("Drop only indexes of this type.", option="--type", metavar="TYPE")
     ] = None
@@ -104,7 +101,7 @@ def plan(table: Table, request: DropGlobalIndexRequest) -> DropGlobalIndexPlan:
     state.check_step(StepKind.COMPACT)
     if request.column not in schema.names:
         raise NotFoundError(f"{table.identifier} has no column {request.column!r}")
-    if snapshot is None or schema.primary_keys:
+    if snapshot is None:
         return DropGlobalIndexPlan(request=request, state=state)
     entries = [
         entry
@@ -112,6 +109,7 @@ def plan(table: Table, request: DropGlobalIndexRequest) -> DropGlobalIndexPlan:
         if entry.global_index is not None
         and entry.global_index.index_field_id == schema.field(request.column).id
         and request.index_type in (None, entry.index_type)
+        and not covers_data_files(entry)
     ]
     select = PartitionSelection(schema, request).partition_selector
     if select is not None:
@@ -136,24 +134,9 @@ def commit(
 DROP_GLOBAL_INDEX = build_metadata_step("drop global index of", plan, commit)
 
 
-def drop_global_index(
-    table: Table,
-    column: str,
-    *,
-    index_type: str | None = None,
-    partitions: PartitionSpecs | None = None,
-    where: str | None = None,
-) -> DropGlobalIndexResult:
-    """Drop the global indexes of a column, in one snapshot.
-
-    :param index_type: such as ``btree``; None drops the indexes of all types
-    :param partitions: specs such as ``"dt=a"`` or mappings, full or partial; None selects all
-    :param where: a filter on partition columns
-    """
-    require_partitions(table, partitions)
-    request = DropGlobalIndexRequest(
-        column=column, index_type=index_type, partitions=partitions, where=where
-    )
+@take_fields(DropGlobalIndexRequest)
+def drop_global_index(table: Table, request: DropGlobalIndexRequest) -> DropGlobalIndexResult:
+    """Drop the global indexes of a column, in one snapshot."""
     return run_step(DROP_GLOBAL_INDEX, table, plan(table, request))
 
 

@@ -17,19 +17,15 @@ from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.merge.tree.row_range_strategy import RowRanges
-from paimon_orch.steps.common.bucket_scan import require_partitions
-from paimon_orch.steps.common.partition_selection import (
-    PartitionRequest,
-    PartitionSpecs,
-    plan_live_buckets,
-)
+from paimon_orch.steps.common.partition_request import PartitionRequest
 from paimon_orch.steps.common.step import StepOutcome, build_metadata_step, run_step
-from paimon_orch.steps.common.step_declaration import declare_step
+from paimon_orch.steps.common.step_declaration import declare_step, take_fields
 from paimon_orch.steps.common.step_report import PlanReport
 from paimon_orch.table.blob_gate import refuse_blob_columns
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.commit.row_id_reassignment import RowIdReassignment, RowIdRuns
 from paimon_orch.table.scan.data_evolution import has_data_evolution
+from paimon_orch.table.scan.partition_selection import plan_live_buckets
 from paimon_orch.table.table import Table
 from paimon_orch.table.table_state import TableState
 
@@ -177,20 +173,14 @@ def commit(
 REASSIGN_ROW_IDS = build_metadata_step("reassign row ids of", plan, commit)
 
 
-def reassign_row_ids(
-    table: Table, *, partitions: PartitionSpecs | None = None, where: str | None = None
-) -> ReassignRowIdsResult:
+@take_fields(PartitionRequest)
+def reassign_row_ids(table: Table, request: PartitionRequest) -> ReassignRowIdsResult:
     """Give the rows of each partition consecutive ids, so that compactions can join their files.
 
     Does nothing for tables without partitions. Global indexes keep their rows, or are dropped if
     these are no longer consecutive. After a conflict with another commit, the ids are planned
     again, at most three times; then :class:`CommitConflictError` is raised.
-
-    :param partitions: specs such as ``"dt=a"`` or mappings, full or partial; None selects all
-    :param where: a filter on partition columns
     """
-    require_partitions(table, partitions)
-    request = PartitionRequest(partitions=partitions, where=where)
     return run_step(REASSIGN_ROW_IDS, table, plan(table, request))
 
 

@@ -9,18 +9,18 @@ from typing import Annotated
 
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.safe_text import escape_name
-from paimon_orch.steps.common.argument import Argument, ParsedRequest
+from paimon_orch.steps.common.argument import Argument
 from paimon_orch.steps.common.described_change import ChangePlan, build_change_step
+from paimon_orch.steps.common.snapshot_selection import TagRequest
 from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.steps.common.step_report import PlanReport
 from paimon_orch.table.table import Table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RenameTagRequest(ParsedRequest):
+class RenameTagRequest(TagRequest):
     """The names of a tag."""
 
-    name: Annotated[str, Argument("Name of the tag.", metavar="TAG", is_positional=True)]
     to: Annotated[str, Argument("New name of the tag.", metavar="NEW_TAG", is_positional=True)]
 
 

@@ -28,20 +28,15 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.merge.sort.sort_merge_reader import MergeRun, merge_runs
 from paimon_orch.steps.common.argument import TABLE_OPTION, Argument, ParsedRequest
-from paimon_orch.steps.common.bucket_scan import (
-    Judgment,
-    require_partitions,
-    scan_latest_buckets,
-)
+from paimon_orch.steps.common.bucket_scan import Judgment, scan_latest_buckets
 from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict, discard_messages
-from paimon_orch.steps.common.executor import Executor, Progress
-from paimon_orch.steps.common.partition_selection import (
+from paimon_orch.steps.common.partition_request import (
     PartitionRequest,
-    PartitionSpecs,
+    require_partitions,
     select_partitions,
 )
 from paimon_orch.steps.common.step import Step, StepOutcome, WorkUnits, run_step
-from paimon_orch.steps.common.step_declaration import declare_step
+from paimon_orch.steps.common.step_declaration import CallOnExecutor, declare_step, take_fields
 from paimon_orch.steps.common.step_report import PlanReport, describe_loss
 from paimon_orch.steps.compaction.clustering import check_not_clustered
 from paimon_orch.table.bucket_readers.append_reader import AppendReader
@@ -52,6 +47,7 @@ from paimon_orch.table.commit.row_level_conflicts import ReadGuard
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.metadata.live_buckets import LiveBuckets
 from paimon_orch.table.scan.bucket_split import BucketSplit
+from paimon_orch.table.scan.partition_selection import PartitionSpecs
 from paimon_orch.table.table import Table
 from paimon_orch.table.table_state import TableState
 from paimon_orch.table.write.bucket_routing import compute_row_buckets
@@ -66,7 +62,7 @@ class RescaleRequest(ParsedRequest):
 
     bucket_num: Annotated[
         int | None, Argument("Buckets of each partition.", minimum=1, default=TABLE_OPTION)
-    ] = None
+    ] = field(default=None, kw_only=False)
     """The new number of buckets; None means the value of the option ``bucket``."""
     partitions: Annotated[
         PartitionSpecs | None,
@@ -377,25 +373,21 @@ RESCALE = Step(
 )
 
 
-def rescale(
-    table: Table,
-    bucket_num: int | None = None,
-    executor: Executor | None = None,
-    *,
-    partitions: PartitionSpecs | None = None,
-    progress: Progress | None = None,
-) -> Snapshot | None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RescaleCall(CallOnExecutor, RescaleRequest):
+    """A call of :func:`rescale`."""
+
+
+@take_fields(RescaleCall)
+def rescale(table: Table, request: RescaleCall) -> Snapshot | None:
     """Change the number of buckets of partitions in one snapshot.
 
     Returns None if there is nothing to do.
     Raises :class:`CommitConflictError`, and deletes the new files, if another commit changed rows
     of the partitions.
-
-    :param bucket_num: the new number of buckets; None means the value of the option ``bucket``
     """
-    require_partitions(table, partitions)
-    request = RescaleRequest(bucket_num=bucket_num, partitions=partitions)
-    return run_step(RESCALE, table, plan(table, request), executor, progress=progress).snapshot
+    planned = plan(table, request)
+    return run_step(RESCALE, table, planned, request.executor, progress=request.progress).snapshot
 
 
 DECLARATION = declare_step(

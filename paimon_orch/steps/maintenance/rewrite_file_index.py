@@ -38,17 +38,11 @@ from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.format.types.data_types import Field
 from paimon_orch.safe_text import get_logger
 from paimon_orch.steps.common.argument import Argument
-from paimon_orch.steps.common.bucket_scan import require_partitions
 from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict, discard_messages
 from paimon_orch.steps.common.executor import Executor, Progress
-from paimon_orch.steps.common.partition_selection import (
-    PartitionRequest,
-    PartitionSpecs,
-    open_reader,
-    plan_live_buckets,
-)
+from paimon_orch.steps.common.partition_request import PartitionRequest
 from paimon_orch.steps.common.step import Step, StepOutcome, WorkUnits, run_step
-from paimon_orch.steps.common.step_declaration import declare_step
+from paimon_orch.steps.common.step_declaration import declare_step, take_fields
 from paimon_orch.steps.common.step_metrics import StepIo
 from paimon_orch.steps.common.step_report import PlanReport
 from paimon_orch.table.commit.commit_changes import CommitChanges
@@ -56,6 +50,7 @@ from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.metadata.bitmap_index_version import choose_bitmap_version
 from paimon_orch.table.metadata.live_buckets import LiveBuckets
 from paimon_orch.table.scan.bucket_split import BucketSplit
+from paimon_orch.table.scan.partition_selection import open_reader, plan_live_buckets
 from paimon_orch.table.table import Table
 from paimon_orch.table.table_state import TableState
 from paimon_orch.table.write.commit_message import CommitMessage
@@ -515,26 +510,19 @@ REWRITE_FILE_INDEX = Step(
 )
 
 
+@take_fields(RewriteFileIndexRequest)
 def rewrite_file_index(
     table: Table,
-    executor: Executor | None = None,
-    *,
-    partitions: PartitionSpecs | None = None,
-    where: str | None = None,
-    progress: Progress | None = None,
+    request: RewriteFileIndexRequest,
+    executor: Executor | None,
+    progress: Progress | None,
 ) -> FileIndexRewriteResult:
     """Build the file indexes that the table's options configure for existing data files.
 
     Commits each group of files in one snapshot, and no snapshot if there is nothing to do. After a
     conflict with another commit, the remaining work is planned again, at most three times; then
     :class:`CommitConflictError` is raised, and the groups that were committed remain.
-
-    :param partitions: specs such as ``"dt=a"`` or mappings, full or partial; None selects all
-        partitions
-    :param where: a filter on partition columns
     """
-    require_partitions(table, partitions)
-    request = RewriteFileIndexRequest(partitions=partitions, where=where)
     return run_step(REWRITE_FILE_INDEX, table, plan(table, request), executor, progress=progress)
 
 

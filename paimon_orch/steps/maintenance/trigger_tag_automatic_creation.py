@@ -17,21 +17,12 @@ from paimon_orch.format.options.core_options import (
     TAG_NUM_RETAINED_MAX,
 )
 from paimon_orch.format.options.table_option import StepKind
-from paimon_orch.steps.common.step import (
-    EmptyRequest,
-    PlanOutcome,
-    build_metadata_step,
-    run_step,
-)
+from paimon_orch.steps.common.step import EmptyRequest, PlanOutcome, build_metadata_step, run_step
 from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.steps.common.step_report import PlanReport, describe_loss
 from paimon_orch.steps.expiration.delete_tag import delete_tag
 from paimon_orch.storage.concurrency import map_concurrently
-from paimon_orch.table.metadata.tag_periods import (
-    TagPeriods,
-    compute_tag_time,
-    parse_tag_time_zone,
-)
+from paimon_orch.table.metadata.tag_periods import TagPeriods, compute_tag_time, parse_tag_time_zone
 from paimon_orch.table.table import Table
 from paimon_orch.table.table_state import TableState
 

@@ -14,14 +14,15 @@ from paimon_orch.format.display import Displayable, format_count
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.steps.common.argument import Argument, ParsedRequest
-from paimon_orch.steps.common.bucket_scan import check_partitions_exist, scan_latest_buckets
-from paimon_orch.steps.common.partition_selection import (
+from paimon_orch.steps.common.bucket_scan import scan_latest_buckets
+from paimon_orch.steps.common.partition_request import (
     PARTITION_METAVAR,
     PartitionRequest,
+    check_partitions_exist,
     split_partitions,
 )
 from paimon_orch.steps.common.step import PlanOutcome, build_metadata_step, run_step
-from paimon_orch.steps.common.step_declaration import declare_step
+from paimon_orch.steps.common.step_declaration import declare_step, take_fields
 from paimon_orch.steps.common.step_report import PlanReport
 from paimon_orch.table.catalog_reports import PartitionNames
 from paimon_orch.table.filter.partition_spec import (
@@ -46,7 +47,7 @@ class MarkDoneRequest(ParsedRequest):
             split=split_partitions,
             metavar=PARTITION_METAVAR,
         ),
-    ]
+    ] = field(kw_only=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,13 +143,13 @@ def commit(_table: Table, plan: MarkDonePlan, _results: Sequence[bytes] = ()) ->
 MARK_DONE = build_metadata_step("mark partitions of", plan, commit)
 
 
-def mark_done(table: Table, partitions: Sequence[str | PartitionSpec]) -> MarkDoneResult:
+@take_fields(MarkDoneRequest)
+def mark_done(table: Table, request: MarkDoneRequest) -> MarkDoneResult:
     """Mark partitions as done by the actions of the option ``partition.mark-done-action``.
 
     A partition names all partition columns, and must have files or a directory. The default action
     writes the file ``_SUCCESS`` into the directory of the partition.
     """
-    request = MarkDoneRequest(partitions=partitions)
     return run_step(MARK_DONE, table, plan(table, request))
 
 

@@ -11,7 +11,7 @@ from paimon_orch.format.display import Displayable, format_count
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.steps.common.argument import Argument
 from paimon_orch.steps.common.step import StepOutcome, build_metadata_step, run_step
-from paimon_orch.steps.common.step_declaration import declare_step
+from paimon_orch.steps.common.step_declaration import declare_step, take_fields
 from paimon_orch.steps.common.step_report import PlanReport
 from paimon_orch.table.catalog_reports import PartitionNames
 from paimon_orch.table.partition_marks import format_names
@@ -121,7 +121,8 @@ def commit(
 SYNC_PARTITIONS = build_metadata_step("sync partitions of", plan, commit)
 
 
-def sync_partitions(table: Table, *, drop: bool = False) -> PartitionSyncResult:
+@take_fields(SyncPartitionsRequest)
+def sync_partitions(table: Table, request: SyncPartitionsRequest) -> PartitionSyncResult:
     """Add the partitions or tags of a table that its catalog lacks.
 
     Commits and tags report themselves, so this is needed only after a failure, or after changes by
@@ -129,7 +130,6 @@ def sync_partitions(table: Table, *, drop: bool = False) -> PartitionSyncResult:
     without rows in any branch are dropped. Raises :class:`InputError` for a table without
     partitions in a catalog.
     """
-    request = SyncPartitionsRequest(drop=drop)
     return run_step(SYNC_PARTITIONS, table, plan(table, request))
 
 

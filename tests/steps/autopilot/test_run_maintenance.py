@@ -47,9 +47,9 @@ def test_the_plan_that_was_shown_is_executed_and_needs_no_second_run(lake: Catal
 
     result = run_maintenance(lake, planned)
 
-    assert [o.decision for o in result.outcomes if o.decision.table == "web.events"] == [
-        action for action in planned.actions if action.table == "web.events"
-    ]
+    ranked = [action for action in planned.actions if action.table == "web.events"]
+    ranked.sort(key=lambda action: action.action is ActionKind.SNAPSHOT_EXPIRATION)
+    assert [o.decision for o in result.outcomes if o.decision.table == "web.events"] == ranked
     assert {o.decision for o in result.outcomes} == set(planned.actions)
     assert {o.kind for o in result.outcomes} == {OutcomeKind.DONE}
     assert lake.table("sales.orders").scan().to_arrow().sort_by("k").equals(rows)
@@ -289,3 +289,17 @@ def test_an_outcome_is_one_line_of_text() -> None:
     )
 
     assert str(outcome) == "web.events dt=a: clustering: failed: no space"
+
+
+def test_snapshots_expire_after_the_other_actions_of_a_table(tmp_path: Path) -> None:
+    retained = {"snapshot.num-retained.min": "1", "snapshot.num-retained.max": "1"}
+    table = new_table(tmp_path, **retained)
+    for number in range(40):
+        table.upsert(table_of("k v", [(number, "a")]))
+    catalog = Catalog(str(tmp_path))
+
+    result = run_maintenance(catalog, plan_of(catalog, history_table=None))
+
+    assert len(result.outcomes) > 1
+    assert result.outcomes[-1].decision.action is ActionKind.SNAPSHOT_EXPIRATION
+    assert len(table.stores.snapshots.ids()) == 1

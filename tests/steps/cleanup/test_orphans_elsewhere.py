@@ -8,9 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support.histories import (
-    backdate_files,
-)
+from support.histories import backdate_files
 from support.tables import catalog_of, new_table, stored_files, table_of
 
 from paimon_orch import Catalog

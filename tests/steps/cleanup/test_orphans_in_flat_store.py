@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from pathlib import Path
 
 import pytest
-from support.flat_store import FlatFileIO, in_flat_store
+from support.flat_store import FlatFileIO, PagingFileIO, in_flat_store
 from support.histories import backdate_files, make_table
 from support.tables import new_table, rows_of, table_of
 
@@ -15,6 +16,7 @@ from paimon_orch.errors import CorruptFileError
 from paimon_orch.steps.cleanup import remove_orphan_files as orphans
 from paimon_orch.steps.cleanup.remove_orphan_files import RemoveOrphanFilesRequest
 from paimon_orch.steps.common.step import run_step
+from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.storage import FileInfo
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.conform_rows import convert_rows
@@ -72,6 +74,49 @@ def test_a_listing_of_all_files_finds_the_same_orphans(tmp_path: Path) -> None:
     assert len(expected) > 8
     assert f"{table.paths.root}/**" in io.listings
     assert not [path for path in io.listings if "bucket-" in path]
+
+
+def test_a_small_table_is_listed_before_it_is_loaded(tmp_path: Path) -> None:
+    table = make_table(tmp_path, "plain", [("upsert", 1), ("tag", 0), ("upsert", 2)])
+    add_strays(table)
+    shutil.rmtree(f"{table.paths.root}/branch")
+    paging, io = in_flat_store(table, PagingFileIO)
+
+    assert find_orphans(paging) == find_orphans(table)
+    assert io.listings[0] == f"{table.paths.root}/*"
+    assert io.names_read().count("snapshot-2") == 1
+    assert table.paths.schema_dir not in io.listings
+
+
+def test_files_of_another_snapshot_with_a_listed_id_are_kept(tmp_path: Path) -> None:
+    """A rollback and a commit replace the newest snapshot after the listing."""
+    table = new_table(tmp_path)
+    for number in range(2):
+        table.upsert(table_of("k v", [(number, "a")]))
+    builder = WriteBuilder(table.load())
+    planned = builder.plan()
+    written = write_rows(planned, [convert_rows(table_of("k v", [(5, "slow")]), planned.schema)])
+    backdate_files(table)
+
+    class ReplacingFileIO(PagingFileIO):
+        is_replaced = False
+
+        def list_few(
+            self, prefix: str, limit: int, *, with_directories: bool = False
+        ) -> list[FileInfo] | None:
+            entries = super().list_few(prefix, limit, with_directories=with_directories)
+            if not self.is_replaced:
+                self.is_replaced = True
+                table.rollback(1)
+                assert builder.commit(written)
+            return entries
+
+    paging, _ = in_flat_store(table, ReplacingFileIO)
+    request = RemoveOrphanFilesRequest(older_than=int(time.time() * 1000))
+    run_step(orphans.REMOVE_ORPHAN_FILES, paging, orphans.plan(paging, request))
+
+    assert rows_of(table) == [(0, "a"), (5, "slow")]
+    assert check(table, deep=True).findings == ()
 
 
 def test_a_large_table_is_listed_by_directories(

@@ -7,9 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from support.histories import (
-    create_orphan_files,
-)
+from support.histories import create_orphan_files
 from support.tables import stored_files
 
 from paimon_orch.errors import InputError, NotFoundError

@@ -19,14 +19,7 @@ from hypothesis import strategies as st
 from support.damage import data_files, edit_files
 from support.golden import canonical_rows
 from support.random_tables import tables
-from support.tables import (
-    assert_healthy,
-    new_table,
-    rows_of,
-    small_batches,
-    stored_files,
-    table_of,
-)
+from support.tables import assert_healthy, new_table, rows_of, small_batches, stored_files, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.errors import CorruptFileError

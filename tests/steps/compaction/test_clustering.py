@@ -444,3 +444,20 @@ def test_the_files_of_a_level_are_in_order(tmp_path: Path) -> None:
     files = sorted(stored_rows(table))
     assert len(files) > 1
     assert all(earlier[-1] <= later[0] for earlier, later in pairwise(files))
+
+
+def test_rows_of_clustered_buckets_are_deleted_and_compacted(tmp_path: Path) -> None:
+    """Clustered files have levels above 0, which matter to no other change of append tables."""
+    options = {"bucket-key": "a", "bucket-append-ordered": "false"}
+    table = clustered_table(tmp_path, bucket="1", **options)
+    append(table, 0, 20)
+    compact(table, EXECUTOR, strategy="full")
+    assert max(levels_of(table)) > 0
+
+    assert delete(table, EXECUTOR, "a < 7").deleted == 1
+    Catalog(str(tmp_path / "w")).alter_table("db.t", [SetOption("clustering.incremental", "false")])
+    for first in range(100, 600, 100):
+        append(table, first, 1)
+
+    assert compact(table, EXECUTOR, strategy="full").snapshot_id is not None
+    assert len(rows_of(table)) == 24

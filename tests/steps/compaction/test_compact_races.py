@@ -8,13 +8,7 @@ from typing import Any
 
 import pytest
 from support.steps import commit_plan, run_units
-from support.tables import (
-    assert_healthy,
-    levels_of,
-    rows_of,
-    stored_files,
-    table_of,
-)
+from support.tables import assert_healthy, levels_of, rows_of, stored_files, table_of
 from support.tables_with_deletion_vectors import (
     EXECUTOR,
     compacted_deletion_vector_table,

@@ -18,7 +18,7 @@ from paimon_orch.format.row.binary_row import EMPTY_ROW
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.merge.compact.append_deletion_vectors import DeletionVectorRewrite
 from paimon_orch.steps.common.executor import InProcessExecutor
-from paimon_orch.steps.common.partition_selection import PartitionRequest
+from paimon_orch.steps.common.partition_request import PartitionRequest
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.compaction.materialize_deletion_vectors import (
     MATERIALIZE_DELETION_VECTORS,

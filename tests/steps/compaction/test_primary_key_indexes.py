@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from support.damage import fail_to_write
 from support.golden import GOLDEN, copy_warehouse
-from support.tables import rows_of, stored_files, table_of
+from support.tables import new_table, rows_of, stored_files, table_of
 
 from paimon_orch import Catalog
-from paimon_orch.errors import (
-    CommitConflictError,
-    InputError,
-    StorageError,
-    UnsupportedError,
-)
+from paimon_orch.errors import CommitConflictError, InputError, StorageError, UnsupportedError
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
 from paimon_orch.format.manifest.index_source import IndexSource, decode_index_source
 from paimon_orch.steps.common.executor import InProcessExecutor
-from paimon_orch.steps.common.partition_selection import PartitionRequest
+from paimon_orch.steps.common.partition_request import PartitionRequest
 from paimon_orch.steps.common.step import run_step
 from paimon_orch.steps.compaction import compact as compact_step
 from paimon_orch.steps.compaction import key_indexes
@@ -218,3 +214,11 @@ def test_columns_with_an_index_keep_their_name_and_type(
     catalog = Catalog(str(Path(table.paths.root).parents[1]))
     with pytest.raises(InputError, match=rf"pk-{kind}\.index\.columns"):
         catalog.alter_table(table.identifier, [change])
+
+
+def test_a_stored_option_of_an_append_table_builds_no_index(tmp_path: Path) -> None:
+    schema = new_table(tmp_path, "k INT, v INT", key=(), bucket="-1").load().schema
+    options = {**schema.options, "pk-btree.index.columns": "v"}
+
+    assert key_indexes.find_key_indexes(replace(schema, options=options)) == []
+    assert key_indexes.find_key_indexes(replace(schema, options=options, primary_keys=("k",))) != []

@@ -8,13 +8,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from support.data_evolution import (
-    RowChanges,
-    add_columns,
-    evolving_table,
-    files_of,
-    rows_by_id,
-)
+from support.data_evolution import RowChanges, add_columns, evolving_table, files_of, rows_by_id
 from support.steps import run_units
 from support.tables import deletion_vectors_of, stored_files, table_of
 

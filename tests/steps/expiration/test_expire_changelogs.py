@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.histories import read_all_branches, unreferenced_files
-from support.tables import new_table, rows_of, stored_files, table_of
+from support.tables import assert_healthy, new_table, rows_of, stored_files, table_of
 
 from paimon_orch.errors import InputError
 from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
@@ -74,6 +74,22 @@ def test_changelogs_expire_with_the_files_that_only_they_reference(
     assert check(table, deep=True).findings == ()
     assert unreferenced_files(table) == set()
     assert not expire_changelogs(table, retain_max=3)
+
+
+def test_a_snapshot_that_was_created_too_late_replaces_no_changelog(tmp_path: Path) -> None:
+    table = table_with_changelogs(tmp_path, "input")
+    before = {path.name: path.read_bytes() for path in changelogs(table)}
+    newest = table.snapshot()
+    assert newest is not None
+    late = Path(table.stores.snapshots.path(3))
+    late.write_bytes(replace(newest, id=3).to_json())
+
+    assert expire_snapshots(table, retain_max=1).snapshots == 1
+
+    assert not late.exists()
+    assert {path.name: path.read_bytes() for path in changelogs(table)} == before
+    assert (Path(table.paths.root) / "changelog" / "LATEST").read_text() == "6"
+    assert_healthy(table)
 
 
 def test_only_the_changelogs_of_the_plan_expire(tmp_path: Path) -> None:

@@ -9,10 +9,7 @@ from typing import Any
 
 import pytest
 from support.damage import edit_files, edit_index
-from support.histories import (
-    make_snapshots,
-    make_table,
-)
+from support.histories import make_snapshots, make_table
 from support.tables import stored_files, table_of
 
 from paimon_orch.errors import CorruptFileError, MissingFileError, StorageError

@@ -23,14 +23,8 @@ from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import parse_columns
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction import compact
-from paimon_orch.steps.maintenance.analyze import (
-    ANALYZE,
-    AnalyzeRequest,
-    analyze,
-    commit,
-    plan,
-)
-from paimon_orch.table.schema_change.schema_changes import AddColumn
+from paimon_orch.steps.maintenance.analyze import ANALYZE, AnalyzeRequest, analyze, commit, plan
+from paimon_orch.table.schema_change.schema_changes import AddColumn, RenameColumn, UpdateType
 from paimon_orch.table.table import Table
 
 
@@ -215,6 +209,22 @@ def test_statistics_are_kept_until_the_schema_changes(tmp_path: Path) -> None:
     assert dropped.statistics is None
     assert table.system("statistics").scan().to_arrow().num_rows == 0
     assert table.system("statistics").scan(snapshot_id=3).to_arrow().num_rows == 1
+
+
+def test_statistics_have_the_columns_of_the_newest_schema(tmp_path: Path) -> None:
+    table = new_table(tmp_path, "k BIGINT, a INT, b INT", key=(), bucket="-1")
+    table.append(table_of("k a b", [(1, 20, 300), (1, 40, 300)]))
+    swap = [RenameColumn("a", "c"), RenameColumn("b", "a"), RenameColumn("c", "b")]
+    added = AddColumn(column="n", type="INT")
+    Catalog(str(tmp_path)).alter_table("db.t", [*swap, UpdateType("a", "STRING"), added])
+
+    statistics = analyze(table, InProcessExecutor(), columns=None).statistics
+
+    assert statistics is not None
+    columns = statistics.columns
+    assert (columns["a"].min, columns["a"].max) == ("300", "300")
+    assert (columns["b"].min, columns["b"].max) == ("20", "40")
+    assert columns["n"].null_count == 2
 
 
 def test_a_concurrent_schema_change_is_a_conflict(tmp_path: Path) -> None:

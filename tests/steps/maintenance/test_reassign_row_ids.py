@@ -16,7 +16,7 @@ from paimon_orch.format.manifest.manifest_entry import FileKind
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.steps.common.executor import InProcessExecutor
-from paimon_orch.steps.common.partition_selection import PartitionRequest
+from paimon_orch.steps.common.partition_request import PartitionRequest
 from paimon_orch.steps.compaction.compact import CompactRequest, compact
 from paimon_orch.steps.compaction.compact import commit as commit_compaction
 from paimon_orch.steps.compaction.compact import plan as plan_compaction

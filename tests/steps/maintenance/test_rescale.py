@@ -12,12 +12,7 @@ from support.histories import make_table, read_all_branches, select_retained, un
 from support.tables import levels_of, new_table, rows_of, small_batches, stored_files, table_of
 
 from paimon_orch import Catalog
-from paimon_orch.errors import (
-    CommitConflictError,
-    CorruptFileError,
-    InputError,
-    UnsupportedError,
-)
+from paimon_orch.errors import CommitConflictError, CorruptFileError, InputError, UnsupportedError
 from paimon_orch.files.data_file_writer import RollingFileWriter
 from paimon_orch.format.types.data_types import parse_type
 from paimon_orch.steps.common.executor import InProcessExecutor

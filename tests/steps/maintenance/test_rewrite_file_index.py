@@ -194,7 +194,7 @@ def test_issue_10091_a_file_that_was_written_before_a_column_was_dropped_is_inde
 def test_a_renamed_column_keeps_its_index_under_its_old_name(table: Table) -> None:
     table = alter(table, SetOption(BITMAP, "v"))
     step.rewrite_file_index(table, EXECUTOR)
-    table = alter(table, RenameColumn("v", "w"))
+    table = alter(table, RenameColumn("v", "w"), SetOption(BITMAP, "w"))
 
     assert not step.plan(table, step.RewriteFileIndexRequest())
     assert indexes_of(table) == [{"v": ["bitmap"]}] * 2
