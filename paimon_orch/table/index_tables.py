@@ -99,13 +99,12 @@ def _build_index_row(entry: IndexManifestEntry, schema: TableSchema) -> Record:
     if index is None:
         return row
     names = {field.id: field.name for field in schema.fields}
-    ids = (index.index_field_id, *(index.extra_field_ids or ()))
     return row | {
         "row_range_start": index.row_range_start,
         "row_range_end": index.row_range_end,
         "index_field_id": index.index_field_id,
         # A column that was dropped has no name; its id is still shown.
-        "index_field_name": ",".join(names[number] for number in ids)
-        if names.keys() >= set(ids)
+        "index_field_name": ",".join(names[number] for number in index.field_ids)
+        if names.keys() >= set(index.field_ids)
         else None,
     }

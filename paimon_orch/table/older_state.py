@@ -3,7 +3,7 @@
 A rollback keeps all schemas, so readers then use the newest options. See docs/format/rollback.md.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -31,7 +31,8 @@ from paimon_orch.format.options.typed_options import IGNORE_DELETE_OPTIONS
 from paimon_orch.format.options.validation import parse_option_columns, rename_option_columns
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
-from paimon_orch.format.types.data_types import AtomicType, DataType, TypeRoot
+from paimon_orch.format.types.cast_rules import find_unreadable_field
+from paimon_orch.format.types.data_types import AtomicType, DataType, Field, TypeRoot, type_to_sql
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.scan.bucket_split import BucketSplit
 
@@ -77,6 +78,13 @@ def check_same_rows_under_newest_options(stores: "TableStores", target: Snapshot
     files to merge or deletion vectors.
     """
     newest, older = stores.schemas.latest(), stores.schemas.get(target.schema_id)
+    if newest.id != older.id:
+        unreadable = describe_unreadable_files(stores, target, newest.fields)
+        if unreadable is not None:
+            raise InputError(
+                f"{unreadable}, so the table could not be read after a return to snapshot "
+                f"{target.id}; read it by time travel or by a tag instead"
+            )
     changed, retyped = _find_changed_options(older, newest), _find_retyped_columns(older, newest)
     if not changed and not retyped:
         return
@@ -99,6 +107,29 @@ def check_same_rows_under_newest_options(stores: "TableStores", target: Snapshot
         f"so the table would show other rows than the snapshot; to roll back, {actions} first, "
         "after the full compaction that this may need"
     )
+
+
+def describe_unreadable_files(
+    stores: "TableStores", snapshot: Snapshot, fields: Sequence[Field]
+) -> str | None:
+    """Describe files of a snapshot with values that cannot be cast to the types of ``fields``."""
+    schemas = stores.schemas.get_all(stores.schemas.ids())
+    unreadable = {
+        number: pair
+        for number, schema in schemas.items()
+        if (pair := find_unreadable_field(schema.fields, fields)) is not None
+    }
+    if not unreadable:
+        return None
+    for split in stores.files(snapshot):
+        for file in split.files:
+            if file.schema_id in unreadable:
+                old, new = unreadable[file.schema_id]
+                return (
+                    f"files of schema {file.schema_id} have column {new.name!r} as "
+                    f"{type_to_sql(old.type)}, which cannot be cast to {type_to_sql(new.type)}"
+                )
+    return None
 
 
 def describe_changed_merge(

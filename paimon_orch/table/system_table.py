@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +24,7 @@ from paimon_orch.table import index_tables, metadata_tables, reference_tables
 from paimon_orch.table.filter.bind import bind_filter
 from paimon_orch.table.metadata.time_travel import SnapshotSelector
 from paimon_orch.table.scan.base_scan import ROW_KIND, BaseScan, filter_batches, limit_batches
-from paimon_orch.table.scan.order_by import SortedScan, parse_order
+from paimon_orch.table.scan.order_by import SortedScan
 from paimon_orch.table.scan.scan import Scan
 
 if TYPE_CHECKING:
@@ -99,7 +99,8 @@ class SystemTable:
                 f"its {_MERGED_TABLES[0]}"
             )
         selector = SnapshotSelector.of(snapshot_id, tag, timestamp, watermark)
-        rows = self._build_scan(columns, filter, limit if order_by is None else None, selector)
+        query = _Query(columns, filter, limit if order_by is None else None, selector)
+        rows = self._build_scan(query)
         if merge_level_0 is not None:
             if isinstance(rows, Scan):
                 rows = replace(rows, merge_level_0=merge_level_0)
@@ -107,48 +108,32 @@ class SystemTable:
                 rows = replace(rows, rows=replace(rows.rows, merge_level_0=merge_level_0))
         if order_by is None:
             return rows
-        return SortedScan(rows, parse_order(order_by, build_schema(rows.arrow_schema)), limit)
+        return SortedScan.of(rows, order_by, limit)
 
-    def _build_scan(
-        self,
-        columns: list[str] | None,
-        filter: str | Predicate | None,
-        limit: int | None,
-        selector: SnapshotSelector,
-    ) -> BaseScan:
+    def _build_scan(self, query: "_Query") -> BaseScan:
         if self.name == "binlog":
-            return self._build_binlog_scan(columns, filter, limit, selector)
+            return self._build_binlog_scan(query)
         if self.name in _DATA_TABLES:
-            return self._build_data_scan(columns, filter, limit, selector)
+            return self._build_data_scan(query)
         form, build = _METADATA_TABLES[self.name]
-        read = partial(_read_metadata, self.table, build, selector)
-        return MetadataScan.of(form, read, columns=columns, filter=filter, limit=limit)
+        read = partial(_read_metadata, self.table, build, query.selector)
+        columns, condition, limit, _ = query
+        return MetadataScan.of(form, read, columns=columns, filter=condition, limit=limit)
 
-    def _build_binlog_scan(
-        self,
-        columns: list[str] | None,
-        filter: str | Predicate | None,
-        limit: int | None,
-        selector: SnapshotSelector,
-    ) -> BaseScan:
+    def _build_binlog_scan(self, query: "_Query") -> BaseScan:
         audit_log = SystemTable(self.table, "audit_log")
-        rows = audit_log._build_data_scan(None, None, None, selector)
+        rows = audit_log._build_data_scan(_Query(None, None, None, query.selector))
         form = pa.schema(map(_wrap_field, rows.arrow_schema))
-        schema = build_schema(form)
+        schema = TableSchema.of_columns(to_paimon_fields(form))
         return _BinlogScan(
             rows=rows,
-            target=_select_fields(form, schema, columns),
-            predicate=bind_filter(filter, schema),
-            limit=limit,
+            target=_select_fields(form, schema, query.columns),
+            predicate=bind_filter(query.condition, schema),
+            limit=query.limit,
         )
 
-    def _build_data_scan(
-        self,
-        columns: list[str] | None,
-        condition: str | Predicate | None,
-        limit: int | None,
-        selector: SnapshotSelector,
-    ) -> Scan:
+    def _build_data_scan(self, query: "_Query") -> Scan:
+        columns, condition, limit, selector = query
         time_travel = {name: getattr(selector, name) for name in selector.__slots__}
         if self.name == "ro":
             scan = self.table.scan(columns, condition, limit=limit, **time_travel)
@@ -170,16 +155,13 @@ class SystemTable:
         )
 
 
-def build_schema(form: pa.Schema) -> TableSchema:
-    """Return a schema to bind filters and orders to."""
-    return TableSchema(
-        id=0,
-        fields=tuple(to_paimon_fields(form)),
-        highest_field_id=0,
-        partition_keys=(),
-        primary_keys=(),
-        options={},
-    )
+class _Query(NamedTuple):
+    """What a scan returns, before it is ordered."""
+
+    columns: list[str] | None
+    condition: str | Predicate | None
+    limit: int | None
+    selector: SnapshotSelector
 
 
 def _select_fields(form: pa.Schema, schema: TableSchema, columns: list[str] | None) -> pa.Schema:
@@ -258,7 +240,7 @@ class MetadataScan(BaseScan):
         limit: int | None,
     ) -> "MetadataScan":
         """Return a scan of rows with the schema ``form``."""
-        schema = build_schema(form)
+        schema = TableSchema.of_columns(to_paimon_fields(form))
         return cls(
             read=read,
             target=_select_fields(form, schema, columns),

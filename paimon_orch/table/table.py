@@ -7,12 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from paimon_orch.errors import InputError
 from paimon_orch.files.batch_sizes import DEFAULT_BATCH_SIZES, BatchSizes
-from paimon_orch.format.argument_checks import (
-    check_flag,
-    check_names,
-    check_text,
-    to_whole_number,
-)
+from paimon_orch.format.argument_checks import check_flag, check_names, check_text, to_whole_number
 from paimon_orch.format.display import format_html
 from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
 from paimon_orch.format.options.secret_options import hide_secrets
@@ -136,7 +131,7 @@ class Table:
 
     @property
     def branches(self) -> Branches:
-        """Return the branches: list, create, rename, merge and delete them."""
+        """Return the branches: list, create, rename, fast-forward and delete them."""
         return self.stores.branches
 
     def load(self, *, with_lists: bool = False) -> TableState:
@@ -251,10 +246,7 @@ class Table:
         A delta has all written records, so a copy that is updated with deltas must start from a
         scan with ``merge_level_0=True``.
         """
-        from paimon_orch.table.scan.scan_builder import (
-            IncrementalRequest,
-            build_incremental_scan,
-        )
+        from paimon_orch.table.scan.scan_builder import IncrementalRequest, build_incremental_scan
 
         check_flag("merge_level_0", merge_level_0)
         if columns is not None:

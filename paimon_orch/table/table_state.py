@@ -1,13 +1,22 @@
 """The state of a table at one moment: its newest schema and snapshot, read once per operation."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
+from paimon_orch.errors import CorruptFileError
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.storage.concurrency import start_call
+from paimon_orch.table.metadata.small_listings import (
+    NewestFiles,
+    list_newest_files,
+    may_list_newest_files,
+)
+from paimon_orch.table.metadata.snapshot_store import LATEST
 from paimon_orch.table.table_stores import TableStores
 
 if TYPE_CHECKING:
@@ -43,7 +52,7 @@ class TableState(TableStores):
 
     def refresh(self) -> "TableState":
         """Read the newest schema and snapshot again."""
-        return load_table_state(self, None if self.snapshot is None else self.snapshot.id)
+        return load_table_state(self)
 
 
 def load_newest_state(stores: TableStores, *, with_lists: bool = False) -> TableState:
@@ -53,26 +62,62 @@ def load_newest_state(stores: TableStores, *, with_lists: bool = False) -> Table
 
 def load_table_state(
     stores: TableStores,
-    newest_id: int | None = None,
+    hint: int | None = None,
     *,
-    find: Callable[[], Mapping[int, Snapshot | None]] = dict,
+    find: Callable[[], Mapping[int, Snapshot | None]] | None = None,
+    listed: NewestFiles | None = None,
     with_lists: bool = False,
 ) -> TableState:
     """Read the newest schema and the newest snapshot at the same time.
 
-    ``newest_id`` was the id of the newest snapshot at an earlier time; ``find`` returns snapshots
-    that the caller reads now or has just read, and None for ids that have no file. With
-    ``with_lists``, the manifest lists of the snapshot are read together with the schema, for a
-    caller that will need them. Raises :class:`NotFoundError` if the table has no schema.
+    ``hint`` is the hint LATEST if it was just read; ``find`` returns snapshots that the caller
+    reads now or has just read, and None for ids that have no file. ``listed`` is what the caller
+    has just listed besides. With ``with_lists``, the manifest lists of the snapshot are read
+    together with the schema, for a caller that will need them. Raises :class:`NotFoundError` if
+    the table has no schema.
     """
-    read_schema = start_call(stores.io, stores.schemas.latest)
-    snapshot = stores.snapshots.latest_since(newest_id, find())
+    if find is None and stores.snapshots.catalog is None:
+        read_schema, snapshot = _read_newest(stores, hint)
+    else:
+        read_schema = _start_schema(stores, listed)
+        snapshot = stores.snapshots.latest_since(hint, {} if find is None else find())
     if with_lists and snapshot is not None:
         stores.manifests.read_lists_ahead([snapshot])
     schema = read_schema()
     if snapshot is not None and snapshot.schema_id > schema.id:  # it was changed in between
         schema = stores.schemas.latest()
     return build_table_state(stores, schema, snapshot)
+
+
+def _start_schema(stores: TableStores, listed: NewestFiles | None) -> Callable[[], TableSchema]:
+    files = None if listed is None else listed.schemas
+    return start_call(stores.io, partial(stores.schemas.latest, files))
+
+
+def _read_newest(
+    stores: TableStores, hint: int | None
+) -> tuple[Callable[[], TableSchema], Snapshot | None]:
+    """Return a function that returns the newest schema, and the newest snapshot.
+
+    The listing that finds the schema also finds whether a snapshot follows the one of the hint. A
+    listing with another newest snapshot is older than the hint, or newer, and decides nothing.
+    """
+    io, snapshots, found = stores.io, stores.snapshots, dict[int, Snapshot | None]()
+    if not may_list_newest_files(io, stores.paths):
+        return _start_schema(stores, None), snapshots.latest_since(hint)
+    list_newest = start_call(io, partial(list_newest_files, io, stores.paths))
+    if hint is None:
+        hint = snapshots.hint(LATEST)
+    else:
+        with suppress(CorruptFileError):  # it need not be the newest one
+            found[hint] = snapshots.find(hint)
+    listed = list_newest()
+    read_schema = _start_schema(stores, listed)
+    if listed is not None and listed.snapshot_id == (hint or 0):
+        if hint is None:
+            return read_schema, None
+        found[hint + 1] = None
+    return read_schema, snapshots.latest_since(hint, found)
 
 
 def build_table_state(

@@ -12,12 +12,7 @@ from support.clocks import replace_time
 from support.recorded_partitions import RecordedPartitions, through_catalog
 
 from paimon_orch import Catalog, Table
-from paimon_orch.errors import (
-    CommitConflictError,
-    NotFoundError,
-    StorageError,
-    UnsupportedError,
-)
+from paimon_orch.errors import CommitConflictError, NotFoundError, StorageError, UnsupportedError
 from paimon_orch.steps import InProcessExecutor, analyze, compact, expire_partitions
 from paimon_orch.steps.expiration.delete_tag import delete_tag
 from paimon_orch.table import catalog_reports

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.tables import stored_files, table_of
+from support.tables import catalog_of, new_table, rows_of, stored_files, table_of
 
 from paimon_orch import Catalog, Table
 from paimon_orch.errors import InputError
@@ -95,6 +95,23 @@ def test_wider_types_keep_the_order_of_older_rows(
 
     assert changes.num_rows == 0
     assert table.scan().to_arrow().to_pylist() == older
+
+
+def test_a_return_to_files_that_the_newest_types_cannot_read_is_refused(tmp_path: Path) -> None:
+    table = new_table(tmp_path, "k BIGINT, v BOOLEAN")
+    table.append(table_of("k v", [(1, True)]))
+    catalog = catalog_of(table)
+    catalog.alter_table("db.t", [UpdateType("v", "STRING")])
+    table.overwrite(table_of("k v", [(1, "2026-01-01")]))
+    catalog.alter_table("db.t", [UpdateType("v", "DATE")])
+    rows, before = rows_of(table), stored_files(table)
+
+    for roll_back in (Table.rollback, rollback_as_latest):
+        with pytest.raises(InputError, match="'v' as BOOLEAN, which cannot be cast to DATE"):
+            roll_back(table, 1)
+
+    assert stored_files(table) == before
+    assert rows_of(table) == rows
 
 
 def create_retyped_table(

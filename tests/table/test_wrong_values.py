@@ -65,7 +65,7 @@ WRONG: list[tuple[Callable[[Any], object], str]] = [
     (lambda t: steps.mark_done(t, "dt=1"), "partitions is 'dt=1', but must be a list: write ['dt=1']"),
     (lambda t: steps.mark_done(t, 5), "partitions is 5, but must be a list"),
     (lambda t: steps.analyze(t, columns=[1]), "columns is [1], but must be a list, each of a text"),
-    (lambda t: steps.repair(t, ["snapshot-gap", 1]), "1), but must be a list, each of a text"),
+    (lambda t: steps.repair(t, ["snapshot-gap", 1]), "rules is ['snapshot-gap', 1], but must be a list, each of a text"),
     (lambda _: DeleteRequest(where=None), "where is None, but must be a text"),  # type: ignore[arg-type]
     (lambda t: steps.update(t, {"v": "'x'"}, 1), "where is 1, but must be a text or an object"),
     (lambda t: open_catalog(t).drop_table(None), "a table name must be text"),

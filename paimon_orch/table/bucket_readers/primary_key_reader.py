@@ -21,11 +21,7 @@ from paimon_orch.merge.engine.merge_engine import MergeEngine, create_merge_engi
 from paimon_orch.merge.engine.retracts import drop_retracts
 from paimon_orch.merge.sort.key_order import KeyOrderChecker
 from paimon_orch.merge.sort.late_materialization import LateMaterialization, should_materialize_late
-from paimon_orch.merge.sort.sort_merge_reader import (
-    MergeRun,
-    build_sorted_batch,
-    merge_runs,
-)
+from paimon_orch.merge.sort.sort_merge_reader import MergeRun, build_sorted_batch, merge_runs
 from paimon_orch.merge.tree.levels import (
     build_sorted_runs,
     has_ascending_sequences,

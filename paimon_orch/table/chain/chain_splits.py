@@ -15,6 +15,7 @@ from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.format.options.core_options import CHAIN_TABLE_CHAIN_PARTITION_KEYS
 from paimon_orch.format.partition_time import PartitionTimes
 from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.types.data_types import iterate_fields
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.scan.bucket_split import BucketSplit, FileOrigin
 
@@ -63,6 +64,16 @@ def check_chain_support(deltas: TableSchema, anchors: TableSchema) -> None:
             f"delta branch has {deltas.typed_options.merge_engine!r}, the snapshot branch "
             f"{anchors.typed_options.merge_engine!r}"
         )
+    if _list_ids(deltas) != _list_ids(anchors):
+        raise UnsupportedError(
+            "chain tables whose branches have the same columns with other field ids are not "
+            "supported, as Java Paimon reads values of the snapshot branch as other columns; apply "
+            "the same schema changes in the same order to both branches"
+        )
+
+
+def _list_ids(schema: TableSchema) -> list[int]:
+    return [field.id for field in iterate_fields(schema.fields)]
 
 
 @dataclass(frozen=True, slots=True)

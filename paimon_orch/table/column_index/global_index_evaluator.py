@@ -24,6 +24,9 @@ from paimon_orch.format.types.predicate import And, Leaf, Not, Predicate
 from paimon_orch.storage import FileIO
 from paimon_orch.table.metadata.schema_store import SchemaStore
 
+_PENDING_RANGES = 1 << 20
+_MAX_RANGES = 16 << 20  # of 16 bytes each
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoveredRows:
@@ -116,12 +119,24 @@ class GlobalIndexEvaluator:
         selection: KeySelection,
         rows: RowRanges,
     ) -> RowRanges:
-        """Return the rows that may match by the index files of a type, and rows without index."""
+        """Return the rows that may match by the index files of a type, and rows without index.
+
+        Few bytes can stand for many ranges, so the ranges of many small files are united early, and
+        after too many ranges no index is used. An index is used for one entry only, because any
+        number of entries can name the same file.
+        """
         matching = [rows - unite_row_ranges([file.current for file in files])]
+        united, pending, used = 0, 0, set[str]()
         for file in files:
-            path = self.paths.index_file(self.schema, file.entry)
-            positions = find_index_rows(self.io, path, file.entry, data_type, selection)
+            path, positions = self.paths.index_file(self.schema, file.entry), None
+            if path not in used and united < _MAX_RANGES:
+                positions = find_index_rows(self.io, path, file.entry, data_type, selection)
+            used.add(path)
             matching.append(file.current if positions is None else file.find_rows(positions))
+            pending += len(matching[-1].starts)
+            if pending > max(united, _PENDING_RANGES):
+                matching = [unite_row_ranges(matching)]
+                united, pending = len(matching[0].starts), 0
         return unite_row_ranges(matching)
 
     @cached_property

@@ -13,14 +13,10 @@ from dataclasses import replace
 import numpy as np
 
 from paimon_orch.format.manifest.index_manifest import IndexManifestEntry
-from paimon_orch.table.column_index.global_index_evaluator import (
-    CoveredRows,
-    GlobalIndexEvaluator,
-)
+from paimon_orch.table.column_index.global_index_evaluator import CoveredRows, GlobalIndexEvaluator
 from paimon_orch.table.column_index.row_id_groups import (
     RowIdGroups,
     get_index_meta,
-    get_row_range,
     is_sorted_index,
 )
 from paimon_orch.table.scan.bucket_split import BucketSplit
@@ -75,7 +71,7 @@ def _prune_split(
 
 
 def _find_covered_rows(entry: IndexManifestEntry, groups: "RowIdGroups") -> CoveredRows:
-    rows = get_row_range(entry)
+    rows = entry.row_range
     return CoveredRows(
         entry=entry,
         positions=np.array([0]),

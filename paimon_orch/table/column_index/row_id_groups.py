@@ -19,13 +19,7 @@ from paimon_orch.format.paths import is_blob_file
 from paimon_orch.format.row_range_set import EMPTY_ROW_RANGES, RowRanges
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.table.metadata.schema_store import SchemaStore
-from paimon_orch.table.scan.data_evolution import (
-    RowIdGroup,
-    find_anchor_file,
-    group_files_by_rows,
-)
-
-_MAX_ROW_ID = 1 << 62  # greater ids are not valid, and sums of them would overflow
+from paimon_orch.table.scan.data_evolution import RowIdGroup, find_anchor_file, group_files_by_rows
 
 
 def is_sorted_index(entry: IndexManifestEntry) -> bool:
@@ -35,7 +29,7 @@ def is_sorted_index(entry: IndexManifestEntry) -> bool:
         meta is not None
         and not meta.extra_field_ids
         and entry.index_type in SORTED_INDEX_TYPES
-        and 0 <= meta.row_range_start <= meta.row_range_end < _MAX_ROW_ID
+        and bool(entry.row_range)
     )
 
 
@@ -44,12 +38,6 @@ def get_index_meta(entry: IndexManifestEntry) -> GlobalIndexMeta:
     meta = entry.global_index
     assert meta is not None
     return meta
-
-
-def get_row_range(entry: IndexManifestEntry) -> RowRanges:
-    """Return the row ids of a global index."""
-    meta = get_index_meta(entry)
-    return RowRanges(np.array([meta.row_range_start]), np.array([meta.row_range_end + 1]))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,14 +3,7 @@
 from paimon_orch.errors import InputError
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.arrow import to_arrow_type
-from paimon_orch.format.types.predicate import (
-    And,
-    Leaf,
-    Not,
-    Or,
-    Predicate,
-    bind_predicate,
-)
+from paimon_orch.format.types.predicate import And, Leaf, Not, Or, Predicate, bind_predicate
 from paimon_orch.table.filter.filter_fields import resolve_filter_field
 
 

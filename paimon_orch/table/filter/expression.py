@@ -7,14 +7,7 @@ import pyarrow as pa
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.types.literals import to_exact_scalar
-from paimon_orch.format.types.predicate import (
-    And,
-    Leaf,
-    Not,
-    Operator,
-    Predicate,
-    VariantValue,
-)
+from paimon_orch.format.types.predicate import And, Leaf, Not, Operator, Predicate, VariantValue
 
 
 def col(name: str) -> "ColumnExpression":

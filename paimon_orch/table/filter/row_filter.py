@@ -5,12 +5,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from paimon_orch.files.variant_access import variant_get
-from paimon_orch.format.types.predicate import (
-    Leaf,
-    Predicate,
-    iterate_leaves,
-    to_arrow_expression,
-)
+from paimon_orch.format.types.predicate import Leaf, Predicate, iterate_leaves, to_arrow_expression
 
 
 class RowFilter:

@@ -28,12 +28,7 @@ from paimon_orch.format.types.predicate import (
     disjoin,
 )
 from paimon_orch.table.filter.filter_fields import resolve_filter_field
-from paimon_orch.table.filter.long_lists import (
-    LongList,
-    check_length,
-    extract_long_lists,
-    shorten,
-)
+from paimon_orch.table.filter.long_lists import LongList, check_length, extract_long_lists, shorten
 
 _COMPARISONS: Mapping[type[exp.Expr], Operator] = {
     exp.EQ: Operator.EQUAL,
@@ -262,7 +257,7 @@ class _FilterTranslator:
                 )
             key = index.name
         if not isinstance(column, exp.Column) or column.args.get("table"):
-            raise self._build_error(f"{node.sql('spark')!r} is not a column")
+            raise self._build_error(f"{node.sql('spark')!r} is not a column{_quote_column(column)}")
         field = resolve_filter_field(self._schema, column.name, key=key, variant=variant)
         return _TestedColumn(column.name, key, variant, field)
 
@@ -284,6 +279,10 @@ class _FilterTranslator:
             return "true" if node.this else "false"
         if isinstance(node, exp.Cast):  # for example, DATE '2026-01-01'
             return self._parse_literal_text(node.this)
+        if isinstance(node, exp.Concat):  # Spark joins adjacent texts
+            raise self._build_error(
+                "two texts follow each other; a quotation mark in a text is written \\'"
+            )
         raise self._build_error(f"{node.sql('spark')!r} is not a constant")
 
     def _parse_literal(self, node: exp.Expr, field: Field) -> "pa.Scalar[pa.DataType]":
@@ -307,6 +306,12 @@ class _FilterTranslator:
             if not constants.is_text and pa.types.is_floating(target):
                 return list(texts.cast(pa.int64()).cast(target))  # refuses inexact numbers
         return [self._parse_literal(node, field) for node in constants.build_nodes()]
+
+
+def _quote_column(node: exp.Expr) -> str:
+    """Return how to write a text, as Spark reads double quotation marks, as a column."""
+    is_text = isinstance(node, exp.Literal) and node.is_string
+    return f"; quotation marks are for text, so write `{node.name}`" if is_text else ""
 
 
 def _read_number(node: exp.Expr) -> Decimal | None:

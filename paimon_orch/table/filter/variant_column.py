@@ -9,13 +9,7 @@ import pyarrow as pa
 from paimon_orch.errors import InputError
 from paimon_orch.files.variant_access import parse_path, variant_get
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.format.types.data_types import (
-    AtomicType,
-    Field,
-    VariantType,
-    is_blob,
-    parse_type,
-)
+from paimon_orch.format.types.data_types import AtomicType, Field, VariantType, is_blob, parse_type
 from paimon_orch.format.types.predicate import VariantValue
 
 _CALL = re.compile(r"\s*variant_get\s*\(", re.IGNORECASE)

@@ -9,32 +9,21 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
-from paimon_orch.errors import (
-    NotFoundError,
-    UnsupportedError,
-)
+from paimon_orch.errors import NotFoundError, UnsupportedError
 from paimon_orch.format.iceberg.iceberg_manifest import ROW_LINEAGE_VERSION
-from paimon_orch.format.iceberg.iceberg_metadata import (
-    IcebergMetadata,
-    IcebergSnapshot,
-)
+from paimon_orch.format.iceberg.iceberg_metadata import IcebergMetadata, IcebergSnapshot
 from paimon_orch.format.iceberg.iceberg_schema import (
     build_iceberg_schema,
     build_partition_spec,
     compute_last_column_id,
 )
-from paimon_orch.format.options.core_options import (
-    ICEBERG_FORMAT_VERSION,
-)
+from paimon_orch.format.options.core_options import ICEBERG_FORMAT_VERSION
 from paimon_orch.format.paths import parse_file_format
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.data_types import AtomicType, TypeRoot
 from paimon_orch.safe_text import get_logger
 from paimon_orch.table.iceberg.manifest_writer import inherit_first_row_ids
-from paimon_orch.table.iceberg.metadata_store import (
-    UNREADABLE,
-    IcebergMetadataStore,
-)
+from paimon_orch.table.iceberg.metadata_store import UNREADABLE, IcebergMetadataStore
 from paimon_orch.table.iceberg.publication_input import PublicationInput
 from paimon_orch.table.iceberg.publishable import check_files_readable
 from paimon_orch.table.iceberg.published_base import (

@@ -10,12 +10,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from uuid import UUID, uuid4
 
-from paimon_orch.errors import (
-    CorruptFileError,
-    MissingFileError,
-    PaimonError,
-    UnsupportedError,
-)
+from paimon_orch.errors import CorruptFileError, MissingFileError, PaimonError, UnsupportedError
 from paimon_orch.format.iceberg.iceberg_manifest import Entry, decode_manifest, may_contain_file
 from paimon_orch.format.iceberg.iceberg_manifest_list import (
     IcebergManifestFile,
@@ -25,7 +20,7 @@ from paimon_orch.format.iceberg.iceberg_manifest_list import (
 from paimon_orch.format.iceberg.iceberg_metadata import IcebergMetadata, IcebergSnapshot
 from paimon_orch.safe_text import get_logger
 from paimon_orch.storage import FileIO
-from paimon_orch.store_schemes import normalize_scheme
+from paimon_orch.stores import normalize_scheme
 from paimon_orch.table.metadata.metadata_io import list_metadata_directory, read_metadata_file
 from paimon_orch.table.metadata.snapshot_store import read_hint
 

@@ -3,11 +3,7 @@
 See docs/format/iceberg-metadata.md#external-catalogs.
 """
 
-from paimon_orch.format.options.core_options import (
-    ICEBERG_DATABASE,
-    ICEBERG_STORAGE,
-    ICEBERG_TABLE,
-)
+from paimon_orch.format.options.core_options import ICEBERG_DATABASE, ICEBERG_STORAGE, ICEBERG_TABLE
 from paimon_orch.format.paths import MAIN_BRANCH, TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.table.iceberg.catalog_entry import IcebergCatalogEntry

@@ -9,12 +9,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
-from paimon_orch.errors import (
-    NotFoundError,
-)
-from paimon_orch.format.iceberg.iceberg_metadata import (
-    IcebergSnapshot,
-)
+from paimon_orch.errors import NotFoundError
+from paimon_orch.format.iceberg.iceberg_metadata import IcebergSnapshot
 from paimon_orch.format.options.core_options import (
     SNAPSHOT_NUM_RETAINED_MAX,
     SNAPSHOT_NUM_RETAINED_MIN,

@@ -7,17 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from paimon_orch.errors import (
-    CommitConflictError,
-    CorruptFileError,
-    PaimonError,
-    UnsupportedError,
-)
+from paimon_orch.errors import CommitConflictError, CorruptFileError, PaimonError, UnsupportedError
 from paimon_orch.format.iceberg.iceberg_manifest import ROW_LINEAGE_VERSION
-from paimon_orch.format.iceberg.iceberg_metadata import (
-    IcebergMetadata,
-    IcebergSnapshot,
-)
+from paimon_orch.format.iceberg.iceberg_metadata import IcebergMetadata, IcebergSnapshot
 from paimon_orch.storage import FileIO
 from paimon_orch.table.iceberg.catalog_entry import IcebergCatalogEntry, PublishedMetadata
 from paimon_orch.table.iceberg.metadata_builder import MetadataBuilder
@@ -41,9 +33,7 @@ from paimon_orch.table.iceberg.published_base import (
     has_manifests,
     is_compatible,
 )
-from paimon_orch.table.iceberg.visible_files import (
-    VISIBLE_LEVELS,
-)
+from paimon_orch.table.iceberg.visible_files import VISIBLE_LEVELS
 from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.metadata.metadata_io import read_metadata_file
 from paimon_orch.table.metadata.schema_store import SchemaStore

@@ -25,12 +25,15 @@ from paimon_orch.format.types.data_types import (
     list_nested_fields,
     type_to_sql,
 )
-from paimon_orch.table.iceberg.iceberg_settings import (
-    DISABLED,
-    build_iceberg_settings,
-)
+from paimon_orch.table.iceberg.iceberg_settings import DISABLED, build_iceberg_settings
 from paimon_orch.table.iceberg.open_catalog_entry import open_catalog_entry
-from paimon_orch.table.iceberg.visible_files import AVRO, FILE_FORMATS, PARQUET
+from paimon_orch.table.iceberg.visible_files import (
+    ALL_LEVELS,
+    AVRO,
+    FILE_FORMATS,
+    PARQUET,
+    find_visible_levels,
+)
 
 
 def check_publishable(table: str, schema: TableSchema, paths: TablePaths) -> None:
@@ -68,7 +71,8 @@ def check_readable(identifier: str, schema: TableSchema, paths: TablePaths) -> N
     build_partition_avro_fields(schema)
     if options.get(DATA_EVOLUTION_ENABLED):
         raise UnsupportedError("Iceberg has no files with part of the columns (data evolution)")
-    if options.has_deletion_vectors and not schema.primary_keys and not settings.publishes_vectors:
+    shows_deleted_rows = options.has_deletion_vectors and not settings.publishes_vectors
+    if shows_deleted_rows and find_visible_levels(schema) == ALL_LEVELS:
         raise UnsupportedError(
             "Iceberg readers see deletion vectors of append tables only with "
             "'metadata.iceberg.format-version' = '3' and 'deletion-vectors.bitmap64' = 'true'"

@@ -12,9 +12,7 @@ from paimon_orch.format.iceberg.iceberg_metadata import (
     IcebergSnapshot,
     build_commit_identity,
 )
-from paimon_orch.format.iceberg.iceberg_schema import (
-    build_iceberg_schema,
-)
+from paimon_orch.format.iceberg.iceberg_schema import build_iceberg_schema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.table.iceberg.metadata_store import (
     UNREADABLE,
@@ -23,10 +21,7 @@ from paimon_orch.table.iceberg.metadata_store import (
     normalize_path,
 )
 from paimon_orch.table.iceberg.publication_input import PublicationInput
-from paimon_orch.table.iceberg.visible_files import (
-    VISIBLE_LEVELS,
-    describe_visible_levels,
-)
+from paimon_orch.table.iceberg.visible_files import VISIBLE_LEVELS, describe_visible_levels
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 
 

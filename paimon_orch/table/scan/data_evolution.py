@@ -28,6 +28,7 @@ from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.options.core_options import BLOB_AS_DESCRIPTOR, DATA_EVOLUTION_ENABLED
 from paimon_orch.format.paths import is_blob_file
+from paimon_orch.format.row_range_set import MAX_ROW_ID
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.types.arrow import build_record_batch
 from paimon_orch.format.types.data_types import Field, is_blob
@@ -43,10 +44,14 @@ def has_data_evolution(schema: TableSchema) -> bool:
 def group_files_by_rows(files: Collection[DataFileMeta]) -> list[RowIdGroup]:
     """Group files of the same rows, newest file first.
 
-    BLOB files follow the other files of a group, and may have a part of its rows. Raises :class:`UnsupportedError` if files have only a part of their rows in common.
+    BLOB files follow the other files of a group, and may have a part of its rows. Raises
+    :class:`CorruptFileError` for row ids that are out of range, and :class:`UnsupportedError` if files
+    have only a part of their rows in common.
     """
     single_files = [(file,) for file in files if file.first_row_id is None]
     numbered = [file for file in files if file.first_row_id is not None]
+    for file in numbered:
+        _check_row_ids(file)
     blob_files = [file for file in numbered if is_blob_file(file.file_name)]
     numbered = [file for file in numbered if not is_blob_file(file.file_name)]
     numbered.sort(key=lambda f: (f.first_row_id, f.row_count, -f.max_sequence_number, f.file_name))
@@ -64,6 +69,16 @@ def group_files_by_rows(files: Collection[DataFileMeta]) -> list[RowIdGroup]:
             )
         end = first + group[0].row_count
     return [*single_files, *_add_blob_files(groups, blob_files)]
+
+
+def _check_row_ids(file: DataFileMeta) -> None:
+    """Refuse row ids whose ranges would be empty, and a filter would leave out the rows."""
+    first = file.first_row_id or 0
+    if file.row_count < 0 or not 0 <= first <= first + file.row_count <= MAX_ROW_ID:
+        raise CorruptFileError(
+            file.file_name,
+            f"its metadata states {file.row_count} rows with ids from {first}, which is out of range",
+        )
 
 
 def _add_blob_files(

@@ -9,6 +9,7 @@ from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.format.options.core_options import DELETION_VECTORS_MERGE_ON_READ
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
+from paimon_orch.format.types.data_types import type_to_sql
 from paimon_orch.safe_text import get_logger
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 from paimon_orch.table.metadata.time_travel import SnapshotSelector, find_at_time
@@ -97,4 +98,4 @@ def _check_same_columns(schema: TableSchema, other: TableSchema, option: str, br
 
 
 def _format_columns(schema: TableSchema) -> str:
-    return ", ".join(f"{field.name} {field.type}" for field in schema.fields)
+    return ", ".join(f"{field.name} {type_to_sql(field.type)}" for field in schema.fields)

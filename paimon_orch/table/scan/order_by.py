@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.types.arrow import to_paimon_fields
 from paimon_orch.format.types.data_types import AtomicType, is_blob
 from paimon_orch.table.scan.base_scan import BaseScan
 
@@ -74,6 +75,12 @@ class SortedScan(BaseScan):
     rows: BaseScan
     keys: tuple[SortKey, ...]
     limit: int | None
+
+    @classmethod
+    def of(cls, scan: BaseScan, order: str | Sequence[str], limit: int | None) -> "SortedScan":
+        """Return the rows of a scan in an order, which names its columns."""
+        schema = TableSchema.of_columns(to_paimon_fields(scan.arrow_schema))
+        return cls(scan, parse_order(order, schema), limit)
 
     @property
     def arrow_schema(self) -> pa.Schema:

@@ -57,12 +57,7 @@ from paimon_orch.table.scan.order_by import SortKey, sort_batches
 from paimon_orch.table.scan.partition_pruner import filter_partitions
 from paimon_orch.table.scan.postponed_rows import add_postponed_files, should_merge_postponed
 from paimon_orch.table.scan.row_count import count_rows
-from paimon_orch.table.scan.scan_planner import (
-    ALL_LEVELS,
-    IndexSource,
-    ScanPlanner,
-    apply_limit,
-)
+from paimon_orch.table.scan.scan_planner import ALL_LEVELS, IndexSource, ScanPlanner, apply_limit
 from paimon_orch.table.scan.top_n_files import select_top_n_splits
 from paimon_orch.table.scan.unseen_rows import Visibility
 from paimon_orch.table.table_state import TableState

@@ -27,7 +27,7 @@ from paimon_orch.table.scan.order_by import parse_order
 from paimon_orch.table.scan.postponed_rows import should_merge_postponed
 from paimon_orch.table.scan.scan import Scan
 from paimon_orch.table.step_gate import warn_of_unknown_options
-from paimon_orch.table.table_state import build_table_state, load_newest_state
+from paimon_orch.table.table_state import TableState, build_table_state, load_newest_state
 from paimon_orch.table.table_stores import TableStores
 
 
@@ -62,10 +62,6 @@ def build_scan(stores: TableStores, request: ScanRequest) -> Scan:
     predicate = bind_filter(request.filter, readable)
     columns = schema.names if request.columns is None else request.columns
     fields, variants = select_columns(readable, columns)
-    merge_level_0 = request.merge_level_0
-    if merge_level_0 is None and schema.typed_options.has_deletion_vectors:
-        # Time travel also uses the newest options.
-        merge_level_0 = newest.typed_options.get(DELETION_VECTORS_MERGE_ON_READ)
     return Scan(
         state=build_table_state(stores, schema, snapshot),
         fields=fields,
@@ -74,9 +70,31 @@ def build_scan(stores: TableStores, request: ScanRequest) -> Scan:
         limit=request.limit,
         fallback=_find_fallback(stores, schema, newest, request, snapshot),
         order=parse_order(request.order_by, schema),
-        merge_level_0=merge_level_0,
+        merge_level_0=_choose_level_0(request.merge_level_0, schema, newest),
         merge_postponed=should_merge_postponed(newest),
     )
+
+
+def build_loaded_scan(state: TableState, columns: Sequence[str]) -> Scan:
+    """Return the scan of columns of a loaded table, by its schema, without a fallback branch."""
+    schema = state.schema
+    return Scan(
+        state=state,
+        fields=tuple(schema.select(columns)),
+        merge_level_0=_choose_level_0(None, schema, schema),
+        merge_postponed=should_merge_postponed(schema),
+    )
+
+
+def _choose_level_0(
+    requested: bool | None,  # noqa: FBT001 - an argument of the scan
+    schema: TableSchema,
+    newest: TableSchema,
+) -> bool | None:
+    if requested is None and schema.typed_options.has_deletion_vectors:
+        # Time travel also uses the newest options.
+        return newest.typed_options.get(DELETION_VECTORS_MERGE_ON_READ)
+    return requested
 
 
 def _find_fallback(

@@ -42,8 +42,7 @@ class Visibility:
         """Return whether level 0 is left out."""
         if self.merge_level_0 is None:
             return self.schema.skips_level_0
-        is_merged = self.merge_level_0 or not self.schema.primary_keys
-        return not is_merged and self.schema.typed_options.shows_compacted_rows
+        return not self.merge_level_0 and self.schema.shows_compacted_rows
 
     @property
     def can_merge_more(self) -> bool:

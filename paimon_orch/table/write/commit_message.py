@@ -16,11 +16,7 @@ from paimon_orch.format.manifest.index_manifest import (
     decode_index_manifest,
     encode_index_manifest,
 )
-from paimon_orch.format.manifest.manifest_entry import (
-    FileKind,
-    ManifestEntry,
-    encode_manifest,
-)
+from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry, encode_manifest
 from paimon_orch.format.manifest.manifest_format import ManifestEncoding
 
 _UNCOMPRESSED = ManifestEncoding(codec="null")

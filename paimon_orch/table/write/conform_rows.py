@@ -19,7 +19,11 @@ from paimon_orch.format.row.row_kind import RowKind, is_retract, parse_row_kinds
 from paimon_orch.format.schema import VALUE_KIND, TableSchema
 from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import Field, type_to_sql
+from paimon_orch.safe_text import clean_line
 from paimon_orch.table.write.bucket_routing import add_bucket_column
+
+_REFUSED = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError)
+_MAX_SHOWN_LETTERS = 100
 
 
 def convert_rows(
@@ -118,17 +122,39 @@ def _convert_column(rows: pa.Table, field: Field, *, are_new: bool) -> pa.Array:
     array, target = rows.column(field.name).combine_chunks(), to_arrow_type(field.type)
     try:
         array = convert_to_arrow_type(array, target)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+    except _REFUSED as error:
         raise InputError(
             f"column {field.name!r} is {array.type} and cannot be stored as "
-            f"{type_to_sql(field.type.with_nullable(True))}: {error}. "
-            "Nothing was written; to store rounded values, round or cast the column first"
+            f"{type_to_sql(field.type.with_nullable(True))}: {error}"
+            f"{_explain_refusal(array, target, str(error))}"
         ) from error
     if are_new:
         array = fill_default(array, field)
         _check_utf8(array, field)
     _check_not_null(array, field)
     return array
+
+
+def _explain_refusal(array: pa.Array, target: pa.DataType, reason: str) -> str:
+    """Return the first value that does not fit, if the type holds others, and what to do then."""
+    if not _fits(array.slice(0, 0), target):
+        return ". Nothing was written"
+    while len(array) > 1:
+        first = array.slice(0, len(array) // 2)
+        array = array.slice(len(first)) if _fits(first, target) else first
+    if _fits(array, target):  # only many values together do not fit
+        return ". Nothing was written"
+    value = clean_line(str(array[0]))[:_MAX_SHOWN_LETTERS]
+    shown = "" if value in reason else f" (the value is {value!r})"
+    return f"{shown}. Nothing was written; to store rounded values, round or cast the column first"
+
+
+def _fits(array: pa.Array, target: pa.DataType) -> bool:
+    try:
+        convert_to_arrow_type(array, target)
+    except _REFUSED:
+        return False
+    return True
 
 
 def _check_not_null(array: pa.Array, field: Field) -> None:

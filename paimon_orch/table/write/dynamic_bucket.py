@@ -168,13 +168,17 @@ class HashIndex:
 
     def load_assigner(self, partition: bytes) -> BucketAssigner:
         """Load the index of one partition."""
-        hashes_by_bucket = {
-            bucket.bucket: decode_hash_index(
-                self.reader.io.read_bytes(path := self.path(entry)), path
+        hashes_by_bucket, used = dict[int, Int32Array](), set[str]()
+        for bucket, entry in self.files.items():
+            if bucket.partition != partition:
+                continue
+            path = self.path(entry)
+            if path in used:  # any number of buckets could share a few bytes
+                raise CorruptFileError(path, "has the hashes of two buckets")
+            used.add(path)
+            hashes_by_bucket[bucket.bucket] = decode_hash_index(
+                self.reader.io.read_bytes(path), path
             )
-            for bucket, entry in self.files.items()
-            if bucket.partition == partition
-        }
         for bucket in self.unindexed_files:
             if bucket.partition == partition:
                 hashes_by_bucket[bucket.bucket] = self.read_keys(bucket)
@@ -182,8 +186,8 @@ class HashIndex:
             if not 0 <= number <= MAX_BUCKETS:
                 raise CorruptFileError(
                     self.reader.paths.root,
-                    f"a file belongs to the bucket {number}, but dynamic buckets have numbers from "
-                    f"0 to {MAX_BUCKETS}",
+                    f"a file belongs to the bucket {number}, but dynamic buckets have "
+                    f"numbers from 0 to {MAX_BUCKETS}; overwrite the partition with its rows",
                 )
         options = self.reader.schema.typed_options
         target = options.get(DYNAMIC_BUCKET_TARGET_ROW_NUM)

@@ -14,7 +14,7 @@ from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.scan.partition_pruner import build_partition_manifest_selector
 
-_MAX_SEQUENCE = (1 << 63) - (1 << 40)
+MAX_SEQUENCE = (1 << 63) - (1 << 40)
 """Numbers above leave fewer than a write may need for its rows."""
 
 
@@ -65,7 +65,7 @@ def compute_next_sequences(groups: BucketGroups) -> dict[PartitionBucket, int]:
     buckets = groups.list_buckets()
     numbers = groups.max(groups.files.max_sequence_numbers).tolist()
     for bucket, number in zip(buckets, numbers, strict=True):
-        if number > _MAX_SEQUENCE:
+        if number > MAX_SEQUENCE:
             raise UnsupportedError(
                 f"bucket {bucket.bucket} has files with the sequence number {number}; few or no "
                 "numbers are greater, so no rows can be added"

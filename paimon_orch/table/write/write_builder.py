@@ -29,11 +29,7 @@ from paimon_orch.table.table_state import TableState
 from paimon_orch.table.write.arrow_input import ArrowStreamExportable, to_arrow_table
 from paimon_orch.table.write.bucket_routing import check_writable
 from paimon_orch.table.write.commit_message import CommitMessage, discard_written_files
-from paimon_orch.table.write.conform_rows import (
-    add_missing_columns,
-    check_columns,
-    convert_rows,
-)
+from paimon_orch.table.write.conform_rows import add_missing_columns, check_columns, convert_rows
 from paimon_orch.table.write.dynamic_bucket import HashIndex, has_dynamic_buckets
 from paimon_orch.table.write.next_sequences import PartitionSequences, compute_next_sequences
 from paimon_orch.table.write.overwrite_upgrade import upgrade_after_overwrite

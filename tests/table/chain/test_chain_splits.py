@@ -12,6 +12,7 @@ from support.tables import rows_of
 
 from paimon_orch import Catalog
 from paimon_orch.errors import InputError, NotFoundError, UnsupportedError
+from paimon_orch.table.schema_change.schema_changes import AddColumn, MoveColumn
 
 
 def test_a_delta_partition_is_merged_with_the_last_snapshot_partition_before_it(
@@ -109,6 +110,18 @@ def test_a_missing_branch_is_an_error(tmp_path: Path) -> None:
     table = chain_table(tmp_path, FULL, DELTA, options=options)
     with pytest.raises(NotFoundError, match="'gone' of this chain table does not exist"):
         table.scan()
+
+
+def test_branches_whose_columns_have_other_ids_are_refused(tmp_path: Path) -> None:
+    table, catalog = chain_table(tmp_path, FULL, DELTA), Catalog(str(tmp_path))
+    a, b = AddColumn(column="a", type="INT"), AddColumn(column="b", type="INT")
+    catalog.alter_table("db.t", [a, b])
+    catalog.alter_table("db.t$branch_full", [a, b])
+    catalog.alter_table("db.t$branch_delta", [b, a, MoveColumn("b", "last")])
+
+    with pytest.raises(UnsupportedError, match="the same columns with other field ids"):
+        rows_of(table)
+    assert len(rows_of(catalog.table("db.t$branch_full"))) == len(FULL)
 
 
 def test_incremental_reads_of_the_whole_table_are_refused(tmp_path: Path) -> None:

@@ -216,6 +216,8 @@ def test_timestamps_without_a_time_zone_are_utc(text: str) -> None:
         ("i + 1 = 2", "is not a column"),
         ("upper(s) = 'A'", r"'UPPER\(s\)' is not a column"),
         ("1 = 1", "is not a column"),
+        ("\"s\" = 'A'", "is not a column; quotation marks are for text, so write `s`"),
+        ("s = 'it''s'", r"a quotation mark in a text is written \\'"),
         ("tags = 'a'", "column 'tags' is nested"),
         ("info.i = 1", "info.i"),
         ("i LIKE '1%'", "LIKE"),

@@ -14,13 +14,7 @@ from pathlib import Path
 
 import pytest
 from support.iceberg_faults import InterruptedFileIO, Killed, check_readers
-from support.iceberg_histories import (
-    EXECUTOR,
-    Action,
-    History,
-    build_rows,
-    open_iceberg_table,
-)
+from support.iceberg_histories import EXECUTOR, Action, History, build_rows, open_iceberg_table
 from support.storage_state import read_storage_state
 
 from paimon_orch.errors import PaimonError, StorageError

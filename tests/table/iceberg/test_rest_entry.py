@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from paimon_orch import Catalog, Table
-from paimon_orch.cli.commands.alter import _format_schema
 from paimon_orch.errors import UnsupportedError
+from paimon_orch.steps.definition.alter import _format_schema
 from paimon_orch.steps.inspection.inspect import inspect
 from paimon_orch.table.iceberg.iceberg_rest_client import _translate_properties, redact
 from paimon_orch.table.iceberg.open_catalog_entry import find_entry_names, open_catalog_entry

@@ -36,7 +36,7 @@ from paimon_orch.format.row.simple_stats import EMPTY_STATS
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
 from paimon_orch.steps.common.executor import InProcessExecutor
-from paimon_orch.steps.common.partition_selection import PartitionRequest
+from paimon_orch.steps.common.partition_request import PartitionRequest
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
 from paimon_orch.steps.inspection.check_table import check
@@ -45,7 +45,7 @@ from paimon_orch.steps.row_level import row_level_write as row_level
 from paimon_orch.steps.row_level.row_level_write import RowLevelRequest
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.scan.data_evolution import DataEvolutionReader, group_files_by_rows
-from paimon_orch.table.schema_change.schema_changes import AddColumn, RenameColumn, SetOption
+from paimon_orch.table.schema_change.schema_changes import AddColumn, SetOption
 from paimon_orch.table.table import Table
 
 EXECUTOR = InProcessExecutor()
@@ -278,10 +278,17 @@ def test_a_renamed_column_is_read_from_older_files(tmp_path: Path) -> None:
     table = blob_table(tmp_path)
     add_rows(table, pa.table({"k": [1, 2]}))
     add_blobs(table, [b"a", b"b"], 0, version=1)
-    catalog = Catalog(str(tmp_path))
-    catalog.alter_table(
-        table.identifier, [RenameColumn("v", "old"), AddColumn(column="v", type="BLOB")]
+    schema = table.load().schema
+    fields = [
+        replace(field, name={"v": "old"}.get(field.name, field.name)) for field in schema.fields
+    ]
+    options = {**schema.options, **dict.fromkeys({"blob-field"} & {*schema.options}, "old")}
+    # other engines rename BLOB columns
+    assert table.stores.schemas.create(
+        replace(schema, id=schema.id + 1, fields=tuple(fields), options=options)
     )
+    catalog = Catalog(str(tmp_path))
+    catalog.alter_table(table.identifier, [AddColumn(column="v", type="BLOB")])
     renamed = catalog.table(table.identifier)
     add_rows(renamed, pa.table({"k": [3]}))
     add_blobs(renamed, [b"c"], 2, "old", version=3)
@@ -358,13 +365,15 @@ def test_a_damaged_file_is_never_read_as_values(position: int, match: str, tmp_p
     assert path.name in finding.text
 
 
-def test_check_finds_a_changed_value(tmp_path: Path) -> None:
+def test_a_changed_value_is_refused_and_found(tmp_path: Path) -> None:
     table = golden(tmp_path, "t")
     path = Path(table.paths.root) / "bucket-0" / min(live_blobs(table))
     content = bytearray(path.read_bytes())
     content[10] ^= 1
     path.write_bytes(content)
 
+    with pytest.raises(CorruptFileError, match="wrong checksum"):
+        table.scan().to_arrow()
     [finding] = check(table, deep=True).findings
     assert "wrong checksum" in finding.text
     assert path.name in finding.text

@@ -116,11 +116,11 @@ def test_row_kinds_insert_update_and_delete(tmp_path: Path) -> None:
 
 
 def test_row_kinds_are_read_from_the_column_of_rowkind_field(tmp_path: Path) -> None:
-    table = new_table(tmp_path, rowkind__field="op")
+    table = new_table(tmp_path, "k INT, v STRING, op STRING", rowkind__field="op")
 
     table.upsert(table_of("k v op", [(1, "a", "+I"), (1, "a", "-D"), (2, "b", "+I")]))
 
-    assert rows_of(table) == [(2, "b")]
+    assert rows_of(table) == [(2, "b", "+I")]
 
 
 def test_a_delete_requires_only_the_key(tmp_path: Path) -> None:
@@ -281,6 +281,33 @@ def test_null_rows_can_contain_nulls(tmp_path: Path) -> None:
     table.upsert(pa.table({"k": [1, 2, 3], "c": list_array}))
 
     assert table.scan().to_arrow()["c"].to_pylist() == lists
+
+
+def test_text_below_null_rows_is_not_converted(tmp_path: Path) -> None:
+    """Arrow stores empty text there, at any depth, which is no number."""
+    kind = pa.struct({"x": pa.struct({"y": pa.string(), "l": pa.list_(pa.string())})})
+    rows = [{"x": {"y": "1", "l": ["2", None]}}, {"x": None}, None]
+    table = new_table(tmp_path, "k BIGINT, c ROW<x ROW<y INT, l ARRAY<INT>>>")
+
+    table.upsert(pa.table({"k": [1, 2, 3], "c": pa.array(rows, kind)}))
+
+    stored = table.scan().to_arrow()["c"].to_pylist()
+    assert stored == [{"x": {"y": 1, "l": [2, None]}}, {"x": None}, None]
+
+
+def test_null_rows_can_have_text_that_must_not_be_null(tmp_path: Path) -> None:
+    kind = pa.struct({"x": pa.string(), "n": pa.struct({"y": pa.string(), "z": pa.string()})})
+    inner = {"y": "1", "z": "b"}
+    rows = [None, {"x": "a", "n": inner}, {"x": "c", "n": inner}, None]
+    columns = "x STRING NOT NULL, n ROW<y INT NOT NULL, z STRING NOT NULL> NOT NULL"
+    table = new_table(tmp_path, f"k BIGINT, c ROW<{columns}>")
+
+    table.upsert(pa.table({"k": [1, 2, 3, 4], "c": pa.array(rows, kind)}))
+
+    stored = table.scan().to_arrow()["c"].to_pylist()
+    assert [row and (row["x"], row["n"]["y"]) for row in stored] == [None, ("a", 1), ("c", 1), None]
+    with pytest.raises(InputError, match="NOT NULL"):
+        table.upsert(pa.table({"k": [1], "c": pa.array([{"x": None, "n": inner}], kind)}))
 
 
 ALL_TYPES = """
@@ -647,3 +674,19 @@ def test_the_next_sequence_number_follows_those_of_all_files_of_a_bucket(tmp_pat
     assert builder.plan().first_sequence == expected
     overwrite = WriteBuilder(table.load(), is_overwrite=True)
     assert overwrite.read_next_sequences() == overwrite.plan().first_sequence == {}
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
+def test_a_missing_row_may_have_not_null_fields(tmp_path: Path, file_format: str) -> None:
+    columns = "k INT, r ROW<x INT NOT NULL, y ARRAY<ROW<z STRING NOT NULL>>>"
+    table = new_table(tmp_path, columns, file__format=file_format)
+    kind = pa.struct([("x", pa.int32()), ("y", pa.list_(pa.struct([("z", pa.string())])))])
+    keys = pa.array([2, 3], pa.int32())
+    rows = pa.table({"k": keys, "r": pa.array([{"x": 1, "y": [None, {"z": "a"}]}, None], kind)})
+
+    table.upsert(pa.table({"k": pa.array([1], pa.int32())}))
+    table.upsert(rows)
+    compact(table, strategy="full")
+
+    stored = table.scan().to_arrow().sort_by("k").to_pylist()
+    assert stored == [{"k": 1, "r": None}, *rows.to_pylist()]
