@@ -205,9 +205,13 @@ def wrap_decode_errors(path: str) -> Iterator[None]:
     except Exception as error:
         if not isinstance(error, _damage_errors()):
             raise
-        raise CorruptFileError(
-            path, f"cannot be decoded: {type(error).__name__}: {error}"
-        ) from error
+        raise CorruptFileError(path, f"cannot be decoded: {_describe_damage(error)}") from error
+
+
+def _describe_damage(error: Exception) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        return f"text at byte {error.start:,} is not UTF-8"
+    return f"{type(error).__name__}: {error}"
 
 
 def is_temporary(error: BaseException) -> bool:

@@ -19,7 +19,8 @@ _INVISIBLE = re.compile(
     "\U000e0100-\U000e01ef]"
 )
 _AFTER_BACKSLASH = "\\nrtxuU"
-_MARKDOWN = re.compile(r"[`*\[\]<>|&~\\]|(?<!\w)_|_(?!\w)")
+# The last alternative is what begins a heading, a list, a rule or a code block.
+_MARKDOWN = re.compile(r"[`*\[\]<>|&~\\]|(?<!\w)_|_(?!\w)|\A\s*(?:[#+=-]|\d+[.)])|\A\s+")
 
 _SECRET_NAME = re.compile(
     r"pass(?:word|wd|phrase|code)|pwd|secret|token|credential|key|authorization|signature|cookie"
@@ -118,9 +119,25 @@ def escape_surrogates(text: str) -> str:
     return text.encode(errors="backslashreplace").decode()
 
 
+def escape_unstorable(value: Any) -> Any:
+    """Return JSON values whose texts each service can store: without NUL and surrogates.
+
+    Airflow encodes values of tasks and events in UTF-8, and ends a triggerer that cannot.
+    """
+    if isinstance(value, str):
+        return escape_surrogates(value).replace("\0", "\\x00")
+    if isinstance(value, Mapping):
+        return {escape_unstorable(key): escape_unstorable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [escape_unstorable(item) for item in value]
+    return value
+
+
 def escape_markdown(text: str) -> str:
     """Return one line for a Markdown text: it is shown as :func:`clean_line` returns it."""
-    return _MARKDOWN.sub(lambda match: f"&#{ord(match[0])};", clean_line(text))
+    return _MARKDOWN.sub(
+        lambda match: "".join(f"&#{ord(char)};" for char in match[0]), clean_line(text)
+    )
 
 
 def format_names(names: Iterable[str]) -> str:

@@ -318,9 +318,11 @@ class Catalog:
         )
         parsed = _parse_main(identifier)
         check_database_name(parsed.database)
+        from paimon_orch.files.file_format import check_file_formats
         from paimon_orch.merge.engine.merge_engine import check_merge_engine
 
         check_merge_engine(schema)
+        check_file_formats(schema)
         created = self.backend.create_table(parsed, schema, location)
         if not created and not if_not_exists:
             raise AlreadyExistsError(f"table {identifier} already exists in {self.uri}")
@@ -481,6 +483,7 @@ class Catalog:
         from paimon_orch.table.schema_change.indexed_columns import (
             check_no_index_of_changed_columns,
         )
+        from paimon_orch.table.schema_change.readable_types import check_files_have_readable_types
         from paimon_orch.table.schema_change.schema_changes import SchemaChange, SetOption
 
         table = self.table(identifier)
@@ -498,6 +501,7 @@ class Catalog:
         table.stores.check_step(StepKind.ALTER)
         check_deletion_vectors_change(table, changes)
         check_no_index_of_changed_columns(table, changes)
+        check_files_have_readable_types(table, changes)
         older = table.stores.get_schema()
         schema = self.backend.alter_table(TableIdentifier.parse(identifier), table, changes)
         for effect in describe_changed_rows(table, older, schema):

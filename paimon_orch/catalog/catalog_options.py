@@ -12,13 +12,11 @@ from paimon_orch.errors import InputError
 from paimon_orch.format.options.option_builders import honoured
 from paimon_orch.format.options.table_option import AnyOption
 from paimon_orch.format.options.value_type import BOOLEAN, DURATION, KEYWORD, NAMES, TEXT
+from paimon_orch.stores import list_stores
 from paimon_orch.table.permissions import EXTERNAL_PATHS_OPTION, HOSTS_OPTION, TablePermissions
 
 STORAGE_PREFIX = "storage."
 """The prefix of fsspec options of the object store."""
-
-STORE_PREFIXES = ("fs.s3a.", "s3a.", "s3.", "fs.oss.", "fs.obs.", "fs.cosn.")
-"""Prefixes of Paimon's options of object stores."""
 
 METASTORE = honoured("metastore", KEYWORD, "filesystem")
 WAREHOUSE = honoured("warehouse", TEXT)
@@ -61,7 +59,8 @@ def check_option_names(
 ) -> None:
     """Raise :class:`InputError` for an option that the catalog would ignore in silence."""
     names = {option.key for option in (METASTORE, WAREHOUSE, *_PERMISSIONS, *known)}
-    allowed = (STORAGE_PREFIX, TABLE_DEFAULT_PREFIX, *STORE_PREFIXES, *_IGNORED, *prefixes)
+    of_stores = (prefix for store in list_stores() for prefix in store.option_prefixes)
+    allowed = (STORAGE_PREFIX, TABLE_DEFAULT_PREFIX, *of_stores, *_IGNORED, *prefixes)
     unknown = sorted(name for name in options if name not in names and not name.startswith(allowed))
     if unknown:
         near = get_close_matches(unknown[0], names, n=1)

@@ -16,8 +16,8 @@ from paimon_orch.format.types.predicate import Predicate
 from paimon_orch.safe_text import get_logger
 from paimon_orch.table.metadata_tables import Record, build_partitions_table, build_rows
 from paimon_orch.table.scan.base_scan import BaseScan
-from paimon_orch.table.scan.order_by import SortedScan, parse_order
-from paimon_orch.table.system_table import MetadataScan, build_schema
+from paimon_orch.table.scan.order_by import SortedScan
+from paimon_orch.table.system_table import MetadataScan
 from paimon_orch.table.table import Table
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class CatalogSystemTable:
         )
         if order_by is None:
             return scan
-        return SortedScan(scan, parse_order(order_by, build_schema(scan.arrow_schema)), limit)
+        return SortedScan.of(scan, order_by, limit)
 
 
 def _read_rows(catalog: "Catalog", name: str) -> pa.Table:

@@ -21,12 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from paimon_orch.catalog.catalog_options import (
-    METASTORE,
-    STORAGE_PREFIX,
-    URI,
-    WAREHOUSE,
-)
+from paimon_orch.catalog.catalog_options import METASTORE, STORAGE_PREFIX, URI, WAREHOUSE
 from paimon_orch.errors import InputError
 from paimon_orch.format.argument_checks import format_option_value
 from paimon_orch.safe_text import mask_secrets

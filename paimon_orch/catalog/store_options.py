@@ -21,43 +21,15 @@ from paimon_orch.catalog.catalog_options import (
 )
 from paimon_orch.errors import NotAllowedError, UnsupportedError
 from paimon_orch.format.external_paths import strip_file_scheme
-from paimon_orch.safe_text import mask_secrets
-from paimon_orch.storage import SCHEMES, FileIO, StorageCredentials, resolve_warehouse
-from paimon_orch.storage.base import HDFS_SCHEMES
-from paimon_orch.storage.hdfs_settings import HdfsSettings
-from paimon_orch.storage.object_store_options import StorageOptions, parse_storage_option
+from paimon_orch.safe_text import mask_secrets, note_secrets
+from paimon_orch.storage import FileIO, StorageCredentials, resolve_warehouse
+from paimon_orch.storage.object_store_options import (
+    StorageOptions,
+    find_secrets,
+    parse_storage_option,
+)
+from paimon_orch.stores import find_store, list_schemes, list_stores
 from paimon_orch.table.permissions import PlaceRequest
-
-_S3_PREFIXES = ("fs.s3a.", "s3a.", "s3.")
-_S3_NAMES = {
-    "access.key": "key",
-    "secret.key": "secret",
-    "session.token": "token",
-    "endpoint": "endpoint_url",
-}
-_S3_SETTINGS = (*_S3_NAMES, "endpoint.region", "region", "path.style.access")
-_NAMES_BY_SCHEME = {
-    "oss": {
-        "fs.oss.accesskeyid": "key",
-        "fs.oss.accesskeysecret": "secret",
-        "fs.oss.securitytoken": "token",
-        "fs.oss.endpoint": "endpoint",
-    },
-    "obs": {
-        "fs.obs.access.key": "key",
-        "fs.obs.secret.key": "secret",
-        "fs.obs.session.token": "token",
-        "fs.obs.endpoint": "endpoint",
-    },
-    "cosn": {
-        "fs.cosn.userinfo.secretid": "key",
-        "fs.cosn.userinfo.secretkey": "secret",
-        "fs.cosn.userinfo.sessiontoken": "token",
-        "fs.cosn.bucket.endpoint_suffix": "endpoint",
-    },
-}
-_HDFS_PREFIXES = tuple(f"{scheme}://" for scheme in HDFS_SCHEMES)
-_SETTING_BY_NAME = {name: to for names in _NAMES_BY_SCHEME.values() for name, to in names.items()}
 
 
 def open_location(
@@ -80,8 +52,8 @@ def open_served_location(
     of other implementations of fsspec, some of which run code.
     """
     scheme = location.partition(":")[0].lower() if ":" in location.split("/", 1)[0] else ""
-    if scheme not in ("", "file", *SCHEMES) or "::" in location:
-        known = ", ".join(f"{name}://" for name in SCHEMES)
+    if scheme not in ("", "file", *list_schemes()) or "::" in location:
+        known = ", ".join(f"{name}://" for name in list_schemes())
         raise UnsupportedError(
             f"the catalog names the location {mask_secrets(location)!r}; tables are read from "
             f"local paths and {known} only"
@@ -96,12 +68,11 @@ def confine_to_served_directory(
 
     Raises :class:`NotAllowedError` for a local directory unless it is below the warehouse, by
     default the option of the catalog, or in a directory that the operator allows this table. Links
-    between these directories and the table are not followed. An HDFS must be that of the warehouse
-    or of Hadoop's configuration, or its host must be allowed.
+    between these directories and the table are not followed. A server, such as an HDFS, must be that
+    of the warehouse or of a configuration, or its host must be allowed.
     """
     if not io.capabilities.is_local:
-        if root.startswith(_HDFS_PREFIXES):
-            _check_hdfs(options, root, identifier, warehouse)
+        _check_server(options, root, identifier, warehouse)
         return io.confine((root,))
     local = strip_file_scheme(warehouse or str(options.get(WAREHOUSE.key) or ""))
     allowed = [path.rstrip("/") for path in read_permissions(options).list_directories(identifier)]
@@ -119,9 +90,13 @@ def confine_to_served_directory(
     return io.confine((root,), anchors)
 
 
-def _check_hdfs(options: Mapping[str, Any], root: str, identifier: str, warehouse: str) -> None:
-    """Raise :class:`NotAllowedError` for a NameNode that only the server names."""
-    named = HdfsSettings.read(root, StorageOptions.of(_extract_storage_options(options)).resolve())
+def _check_server(options: Mapping[str, Any], root: str, identifier: str, warehouse: str) -> None:
+    """Raise :class:`NotAllowedError` for a server of a store that only the catalog server names."""
+    store = find_store(root.partition("://")[0])
+    storage_options = StorageOptions.of(_extract_storage_options(options)).resolve()
+    named = None if store is None else store.read_server(root, storage_options)
+    if named is None:
+        return
     own = urlsplit(warehouse or str(options.get(WAREHOUSE.key) or ""))
     is_own = own.scheme == named.scheme and own.netloc and named.has_authority(own.netloc)
     if is_own or named.is_configured:
@@ -150,36 +125,19 @@ def _extract_storage_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def translate_store_options(options: Mapping[str, Any], location: str) -> dict[str, Any]:
     """Return the fsspec options of the store of ``location``; other options are left out."""
-    scheme = location.partition("://")[0]
-    if scheme in ("s3", "s3a", "s3n"):
-        return _translate_s3(options)
-    lowered = {name.lower(): value for name, value in options.items()}
-    names = _NAMES_BY_SCHEME.get(scheme, {})
-    return {to: lowered[name] for name, to in names.items() if lowered.get(name)}
+    store = find_store(location.partition("://")[0])
+    if store is None:
+        return {}
+    settings = store.translate_options(options)
+    note_secrets(find_secrets(settings))
+    return settings
 
 
-def get_store_setting(name: str) -> str | None:
-    """Return what a Paimon option of an object store sets, or None for another option."""
-    if (setting := _SETTING_BY_NAME.get(name.lower())) is not None:
-        return setting
-    prefix = next((prefix for prefix in _S3_PREFIXES if name.startswith(prefix)), None)
-    setting = "" if prefix is None else name.removeprefix(prefix).replace("-", ".")
-    return setting if setting in _S3_SETTINGS else None
+def is_store_option(name: str) -> bool:
+    """Return whether the name is that of a Paimon option of a store."""
+    return any(store.find_setting(name) is not None for store in list_stores())
 
 
-def _translate_s3(options: Mapping[str, Any]) -> dict[str, Any]:
-    values = dict[str, str]()
-    for name, value in options.items():
-        prefix = next((prefix for prefix in _S3_PREFIXES if name.startswith(prefix)), None)
-        if prefix is not None and value:
-            values[name.removeprefix(prefix).replace("-", ".")] = str(value)
-    result: dict[str, Any] = {to: values[name] for name, to in _S3_NAMES.items() if name in values}
-    endpoint = result.get("endpoint_url")
-    if endpoint is not None and "://" not in endpoint:
-        result["endpoint_url"] = f"https://{endpoint}"
-    region = values.get("endpoint.region") or values.get("region")
-    if region is not None:
-        result["client_kwargs"] = {"region_name": region}
-    if values.get("path.style.access", "").lower() == "true":
-        result["config_kwargs"] = {"s3": {"addressing_style": "path"}}
-    return result
+def is_endpoint(name: str) -> bool:
+    """Return whether the name is that of a Paimon option with the address of a store."""
+    return any(store.find_setting(name) in store.endpoints for store in list_stores())

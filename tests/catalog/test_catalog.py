@@ -108,6 +108,8 @@ def test_a_table_is_created_from_an_arrow_schema(catalog: Catalog) -> None:
         ("", {}, "type '' is not valid"),
         ("id INT,", {"primary_key": ["nope"]}, "primary key column 'nope' is not among"),
         ("id INT, id INT", {}, "column 'id' is declared twice"),
+        ("a ROW<x INT, x INT>", {}, "column 'a' has a ROW that declares field 'x' twice"),
+        ("m MAP<INT, ARRAY<ROW<x INT, x INT>>>", {}, "column 'm' has a ROW that declares"),
         ("id INT, `` INT", {}, "column 2 has no name: ''"),
         ("_VALUE_KIND INT", {}, "is reserved"),
         ("id INT", {"partition_by": ["dt"]}, "partition column 'dt' is not among"),

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from support.catalogs.cutting_proxy import CuttingProxy, run_cutting_proxy
-from support.catalogs.hive_metastore import HiveMetastore, StartHiveMetastore
+from support.catalogs.hive_metastore import HiveMetastore
 
 from paimon_orch import Catalog
 from paimon_orch.catalog.hive import hive_lock
@@ -217,28 +217,28 @@ def test_a_commit_without_an_answer_to_its_lock_changes_nothing(
         assert metastore.stored()["locks"] == [], "the release was repeated"
 
 
-def test_work_continues_after_a_restart(start_hive_metastore: StartHiveMetastore) -> None:
-    metastore = start_hive_metastore("2.3")
+def test_work_continues_after_a_restart(metastore: HiveMetastore) -> None:
     catalog = to_catalog(metastore.options(lock__enabled="true"))
     table = catalog.create_table("db.t", "k INT")
     table.append(ROWS)
     metastore.kill()
-    assert read_ids(table) == [1], "reading needs no metastore"
-    with pytest.raises(CatalogUnavailableError):
-        catalog.table("db.t")
-    with pytest.raises(CatalogUnavailableError):
-        table.append(ROWS)
-    metastore.start()
+    try:
+        assert read_ids(table) == [1], "reading needs no metastore"
+        with pytest.raises(CatalogUnavailableError):
+            catalog.table("db.t")
+        with pytest.raises(CatalogUnavailableError):
+            table.append(ROWS)
+    finally:
+        metastore.start()
 
     # The first request notices that its connection is gone before it is sent.
     table.append(ROWS)
     catalog.alter_table("db.t", [AddColumn(column="v", type="INT")])
     assert read_ids(catalog.table("db.t")) == [1, 1]
-    metastore.kill()
 
 
 def test_a_wait_survives_a_restart(
-    start_hive_metastore: StartHiveMetastore, monkeypatch: pytest.MonkeyPatch
+    metastore: HiveMetastore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sleeping, restarted = threading.Event(), threading.Event()
 
@@ -248,7 +248,6 @@ def test_a_wait_survives_a_restart(
 
     waits = SimpleNamespace(monotonic=time.monotonic, time=time.time, sleep=sleep)
     monkeypatch.setattr(hive_lock, "time", waits)
-    metastore = start_hive_metastore("3.1")
     catalog = to_catalog(metastore.options(lock__enabled="true"))
     table = catalog.create_table("db.t", "k INT")
     lock = table.environment.lock
@@ -265,7 +264,6 @@ def test_a_wait_survives_a_restart(
         waiting.result(100)
     assert read_ids(table) == [1]
     assert metastore.stored()["locks"] == []
-    metastore.kill()
 
 
 @pytest.mark.parametrize(

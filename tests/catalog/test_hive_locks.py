@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 from support.catalogs.hive_metastore import METASTORES, HiveMetastore
 from support.clocks import replace_time
+from support.commit_race import start_race
 from support.peers.peers import Peer, PeerError
 
 from paimon_orch import Catalog
@@ -92,7 +93,7 @@ def hold_until(options: dict[str, str], file: str) -> None:
             time.sleep(0.02)
 
 
-def append_all(options: dict[str, str], process: int, count: int, barrier: Any) -> None:
+def append_all(process: int, options: dict[str, str], count: int, barrier: Any) -> None:
     table = to_catalog(options).table("db.t")
     barrier.wait(SECONDS)
     for number in range(count):
@@ -204,17 +205,10 @@ def test_names_of_locks_are_lower_case(hive_metastore: HiveMetastore) -> None:
 def test_all_commits_of_eight_processes_are_kept(hive_metastore: HiveMetastore) -> None:
     options = locked(hive_metastore)
     table = to_catalog(options).create_table("db.t", COLUMNS, options={"commit.max-retries": "200"})
-    context = multiprocessing.get_context("spawn")
-    barrier = context.Barrier(8)
-    processes = [
-        context.Process(target=append_all, args=(options, process, 4, barrier))
-        for process in range(8)
-    ]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(SECONDS)
-    assert [process.exitcode for process in processes] == [0] * 8
+    barrier = multiprocessing.get_context("spawn").Barrier(8)
+    race = start_race(8, append_all, options, 4, barrier)
+    race.join(SECONDS)
+    assert race.exitcode == 0
     rows = table.scan().to_arrow().to_pylist()
     assert sorted((each["process"], each["number"]) for each in rows) == [
         (process, number) for process in range(8) for number in range(4)

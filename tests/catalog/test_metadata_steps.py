@@ -13,13 +13,7 @@ import pytest
 from support.catalogs.kinds import ROOT, CatalogUnderTest
 from support.catalogs.rest_server import PYPAIMON_1_4
 from support.histories import branch_of, read_versions, select_retained
-from support.spark.step_cases import (
-    KEYS,
-    primary_key_table,
-    rows_for,
-    rows_in,
-    source_options,
-)
+from support.spark.step_cases import KEYS, primary_key_table, rows_for, rows_in, source_options
 from support.tables import new_table, rows_of, table_of
 
 from paimon_orch.errors import UnsupportedError

@@ -1,6 +1,7 @@
 """Paimon's options of object stores as options of fsspec."""
 
 from paimon_orch.catalog.store_options import translate_store_options
+from paimon_orch.storage.s3_compatible import add_compatible_defaults
 
 
 def test_options_of_s3_have_three_prefixes_and_two_separators() -> None:
@@ -13,7 +14,8 @@ def test_options_of_s3_have_three_prefixes_and_two_separators() -> None:
         "s3.path-style-access": "true",
         "warehouse": "s3://bucket",
     }
-    assert translate_store_options(options, "s3://bucket/wh") == {
+    translated = translate_store_options(options, "s3://bucket/wh")
+    assert add_compatible_defaults("s3", translated) == {
         "key": "a",
         "secret": "b",
         "token": "c",

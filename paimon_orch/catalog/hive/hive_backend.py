@@ -51,15 +51,13 @@ from paimon_orch.metastore.hive_client import (
 from paimon_orch.metastore.hive_types import choose_local_timestamp
 from paimon_orch.safe_text import get_logger
 from paimon_orch.storage import FileIO, resolve_warehouse
+from paimon_orch.stores import find_store
 from paimon_orch.table.catalog_environment import CatalogEnvironment
 from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.schema_change.schema_changes import ResetOption, SchemaChange
 from paimon_orch.table.table import Table
 
 logger = get_logger(__name__)
-
-_SCHEMES_WITH_RENAME = ("", "file", "hdfs", "viewfs")
-"""File systems with an atomic rename, in which Java commits without a lock."""
 
 
 def open_hive(options: Mapping[str, Any]) -> "HiveBackend":
@@ -382,7 +380,11 @@ class HiveBackend:
     def _build_lock(self, identifier: TableIdentifier) -> HiveLock | None:
         options = self.settings.options
         scheme = urlparse(self.settings.warehouse).scheme
-        if not options.get(LOCK_ENABLED, scheme not in _SCHEMES_WITH_RENAME):
+        store = find_store(scheme)
+        is_local = scheme in ("", "file")
+        # Java commits without a lock where a rename is atomic.
+        has_rename = is_local if store is None else store.capabilities.has_atomic_rename
+        if not options.get(LOCK_ENABLED, not has_rename):
             return None
         return HiveLock(
             client=self.client,

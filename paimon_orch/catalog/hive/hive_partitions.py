@@ -19,11 +19,7 @@ from paimon_orch.catalog.hive.hive_tables import (
 from paimon_orch.errors import NotFoundError
 from paimon_orch.format.options import Options
 from paimon_orch.format.partition_path import escape_path_name, unescape_path_name
-from paimon_orch.metastore.hive_client import (
-    HiveClient,
-    import_thrift_types,
-    request_table,
-)
+from paimon_orch.metastore.hive_client import HiveClient, import_thrift_types, request_table
 from paimon_orch.table.catalog_environment import PartitionStatistics
 
 _BATCH_SIZE = 1000

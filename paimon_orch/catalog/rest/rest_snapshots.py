@@ -19,11 +19,7 @@ from paimon_orch.catalog.rest.rest_errors import (
     RestUnsupportedError,
     refuse_unserved,
 )
-from paimon_orch.errors import (
-    AlreadyExistsError,
-    CommitOutcomeUnknownError,
-    CorruptFileError,
-)
+from paimon_orch.errors import AlreadyExistsError, CommitOutcomeUnknownError, CorruptFileError
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.table.catalog_environment import PartitionStatistics, SnapshotsNotServedError
 

@@ -8,11 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.format.types.data_types import (
-    DataType,
-    parse_type,
-    type_to_json,
-)
+from paimon_orch.format.types.data_types import DataType, parse_type, type_to_json
 from paimon_orch.table.schema_change.schema_changes import (
     AddColumn,
     ColumnPath,

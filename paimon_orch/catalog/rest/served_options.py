@@ -19,7 +19,7 @@ from paimon_orch.catalog.rest.rest_options import (
     HEADER_PREFIX,
     PREFIX,
 )
-from paimon_orch.catalog.store_options import get_store_setting
+from paimon_orch.catalog.store_options import is_endpoint, is_store_option
 from paimon_orch.errors import NotAllowedError
 from paimon_orch.table.permissions import PlaceRequest
 
@@ -37,12 +37,13 @@ def select_served_options(
     """
     selected = dict[str, str]()
     for name, value in served.items():
-        setting = "endpoint" if name == DLF_OSS_ENDPOINT.key else get_store_setting(name)
-        if setting == "endpoint" and value:
+        is_address = name == DLF_OSS_ENDPOINT.key or is_endpoint(name)
+        if is_address and value:
             if name in own:
                 continue
             _check_endpoint(name, value, own, uri)
-        if setting is not None or name in _NAMES or name.startswith(_PREFIXES):
+        is_known = is_address or is_store_option(name) or name in _NAMES
+        if is_known or name.startswith(_PREFIXES):
             selected[name] = value
     return selected
 

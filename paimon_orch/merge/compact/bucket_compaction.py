@@ -359,7 +359,7 @@ class BucketCompaction:
             return frozenset()
         self._open_section_ahead([files])
         largest = max(files, key=lambda file: file.row_count)
-        values = {*schema.primary_keys, *self._engine.sequence.names}
+        values = {*schema.identifying_names, *self._engine.sequence.names}
         values |= {field.name for field in schema.order_fields(level)}
         values |= {spec.column for spec in parse_index_specs(schema.options)}
         found = self._reader.find_dictionary_columns(self._bucket_file(largest))

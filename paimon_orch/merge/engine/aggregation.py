@@ -23,7 +23,6 @@ from paimon_orch.merge.engine.merge_function import (
     MergeFunctionFactory,
     RowsOfGroups,
     row_kind_masks,
-    value_column_names,
 )
 
 
@@ -31,7 +30,7 @@ def check_aggregation(schema: TableSchema) -> None:
     """Refuse contradictory options of an aggregation table."""
     options = schema.typed_options
     removes = options.get(AGGREGATION_REMOVE_RECORD_ON_DELETE)
-    for name in value_column_names(schema):
+    for name in schema.value_names:
         _aggregate_function(schema, name)
         if removes and options.get(FIELD_IGNORE_RETRACT.named(name)):
             raise InputError(
@@ -76,7 +75,7 @@ def prepare_aggregation(schema: TableSchema) -> MergeFunctionFactory:
     """Return a factory of the merge functions of an aggregation table."""
     aggregations = [
         ColumnAggregation.of(schema, name, _aggregate_function(schema, name))
-        for name in value_column_names(schema)
+        for name in schema.value_names
     ]
     removes = schema.typed_options.get(AGGREGATION_REMOVE_RECORD_ON_DELETE)
 

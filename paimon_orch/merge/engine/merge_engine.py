@@ -15,7 +15,7 @@ from paimon_orch.errors import InputError
 from paimon_orch.format.arrays import Indices, Mask, to_arrow_array
 from paimon_orch.format.options.core_options import SEQUENCE_FIELD, SEQUENCE_FIELD_SORT_ORDER
 from paimon_orch.format.row.row_kind import is_retract
-from paimon_orch.format.schema import VALUE_KIND, TableSchema
+from paimon_orch.format.schema import VALUE_KIND, TableSchema, check_sequence_fields
 from paimon_orch.merge.aggregate.registry import find_aggregate_function
 from paimon_orch.merge.engine.aggregation import check_aggregation, prepare_aggregation
 from paimon_orch.merge.engine.merge_function import (
@@ -79,7 +79,11 @@ class MergeEngine:
 
     @property
     def sequence(self) -> SequenceOrder:
-        """Return ``sequence.field``, which orders rows of one key; ties use the sequence number."""
+        """Return ``sequence.field``, which orders rows of one key; ties use the sequence number.
+
+        Raises :class:`InputError` if stored options name what cannot order rows.
+        """
+        check_sequence_fields(self.schema)
         options = self.schema.typed_options
         descending = options.get(SEQUENCE_FIELD_SORT_ORDER) == "descending"
         return SequenceOrder(tuple(options.get(SEQUENCE_FIELD)), descending)

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from paimon_orch.format.arrays import Indices, Mask, to_arrow_array, to_numpy, to_one_array
 from paimon_orch.format.row.row_kind import RowKind, is_retract
-from paimon_orch.format.schema import VALUE_KIND, TableSchema
+from paimon_orch.format.schema import VALUE_KIND
 from paimon_orch.merge.aggregate.field_aggregator import (
     ColumnOfGroups,
     ComputingAggregator,
@@ -121,11 +121,6 @@ def contiguous_column(rows: pa.Table, name: str) -> pa.Array:
 
 MergeFunctionFactory = Callable[[RowsOfGroups, int], MergeFunction]
 """Creates a merge function for the rows of a number of groups."""
-
-
-def value_column_names(schema: TableSchema) -> list[str]:
-    """Return the columns that are merged: all except the key."""
-    return [name for name in schema.names if name not in schema.primary_keys]
 
 
 def row_kind_masks(rows: RowsOfGroups) -> tuple[Mask, Mask]:

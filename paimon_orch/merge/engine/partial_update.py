@@ -25,7 +25,6 @@ from paimon_orch.merge.engine.merge_function import (
     MergeFunctionFactory,
     RowsOfGroups,
     row_kind_masks,
-    value_column_names,
 )
 from paimon_orch.merge.sort.key_order import to_comparable_column
 from paimon_orch.merge.sort.sequence_order import compute_dense_rank
@@ -91,7 +90,7 @@ def check_partial_update(schema: TableSchema) -> None:
             "name the groups whose deletes remove a record in "
             "'partial-update.remove-record-on-sequence-group'"
         )
-    for name in value_column_names(schema):
+    for name in schema.value_names:
         function = find_aggregate_function(schema, name)
         if function is None or name in sequences:
             continue
@@ -216,7 +215,7 @@ def prepare_partial_update(schema: TableSchema) -> MergeFunctionFactory:
     sequences = {name for group in sequence_groups for name in group.sequence}
     grouped = {name for group in sequence_groups for name in group.columns}
     aggregations = []
-    for name in value_column_names(schema):
+    for name in schema.value_names:
         function = None if name in sequences else find_aggregate_function(schema, name)
         default_function = "last_value" if name in sequences | grouped else "last_non_null_value"
         aggregations.append(ColumnAggregation.of(schema, name, function or default_function))

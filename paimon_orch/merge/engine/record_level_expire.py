@@ -21,12 +21,11 @@ from paimon_orch.format.options.core_options import (
     RECORD_LEVEL_TIME_FIELD,
 )
 from paimon_orch.format.row.binary_row import read_field, read_row_arity
-from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.schema import TableSchema, check_time_field, is_expiration_time
 from paimon_orch.format.types.arrow import to_arrow_type
-from paimon_orch.format.types.data_types import AtomicType, Field, TypeRoot
+from paimon_orch.format.types.data_types import Field
 
 _MIN_MILLISECONDS = 10**12  # a BIGINT of this size or larger is in milliseconds
-_TIME_TYPES = (TypeRoot.INT, TypeRoot.BIGINT, TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +49,8 @@ class RecordLevelExpire:
                 f"{RECORD_LEVEL_EXPIRE_TIME.key!r} needs {RECORD_LEVEL_TIME_FIELD.key!r}, "
                 "the column with the time of a row"
             )
-        column = schema.field(name)
-        check_time_type(column)
-        return cls(column, expire_time, now)
+        check_time_field(schema)
+        return cls(schema.field(name), expire_time, now)
 
     def drop_expired(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows that are not expired."""
@@ -74,20 +72,13 @@ class RecordLevelExpire:
         min_values = file.value_stats.min_values
         if column is None or column.name not in names or read_row_arity(min_values) != len(names):
             return False
+        if not is_expiration_time(column.type):  # such as a DATE that was altered to TIMESTAMP
+            return False
         value = read_field(min_values, names.index(column.name), column.type)
         if not isinstance(value, int):
             return False
         oldest = int(_to_epoch_seconds(pa.array([value], to_arrow_type(column.type)))[0])
         return self.now - int(self.expire_time.total_seconds()) > oldest
-
-
-def check_time_type(column: Field) -> None:
-    """Refuse a time column whose type cannot hold a time."""
-    if not (isinstance(column.type, AtomicType) and column.type.name in _TIME_TYPES):
-        raise InputError(
-            f"{RECORD_LEVEL_TIME_FIELD.key!r} names {column.name!r}, which must be INT, BIGINT or "
-            "TIMESTAMP"
-        )
 
 
 def _to_epoch_seconds(column: pa.Array) -> Indices:

@@ -19,7 +19,7 @@ from paimon_orch.format.row.row_kind import is_retract
 from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND, TableSchema
 from paimon_orch.merge.aggregate.registry import find_aggregate_function
 from paimon_orch.merge.engine.merge_engine import MergeEngine, create_merge_engine
-from paimon_orch.merge.engine.merge_function import contiguous_column, value_column_names
+from paimon_orch.merge.engine.merge_function import contiguous_column
 from paimon_orch.merge.engine.partial_update import parse_sequence_groups
 from paimon_orch.merge.sort.sort_merge_reader import MergeBatch, build_sorted_batch
 
@@ -72,7 +72,7 @@ def compute_update_rows(schema: TableSchema, old: pa.Table, new: pa.Table) -> pa
 def _aggregate_functions(schema: TableSchema) -> dict[str, str]:
     """Return the aggregate functions of the columns in which a null does not overwrite."""
     engine = schema.typed_options.merge_engine
-    names = set(value_column_names(schema)) - set(schema.typed_options.get(SEQUENCE_FIELD))
+    names = set(schema.value_names) - set(schema.typed_options.get(SEQUENCE_FIELD))
     if engine == "aggregation":
         return {
             name: find_aggregate_function(schema, name) or "last_non_null_value" for name in names

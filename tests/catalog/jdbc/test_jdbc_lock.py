@@ -16,6 +16,7 @@ import pytest
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from support.catalogs.jdbc_databases import JdbcDatabase
 from support.clocks import replace_waits
+from support.commit_race import start_race
 from support.tables import rows_of
 
 from paimon_orch import Catalog
@@ -29,19 +30,13 @@ IMPATIENT = {"lock_acquire_timeout": "2 s", "lock_check_max_sleep": "200 ms"}
 
 PROGRAM = """
 import sys, time
-import pyarrow as pa
 from paimon_orch import Catalog
-options = dict(text.split("=", 1) for text in sys.argv[2:])
+options = dict(text.split("=", 1) for text in sys.argv[1:])
 table = Catalog(**options).table("db.t")
-if sys.argv[1] == "hold":
-    started = time.monotonic()
-    with table.environment.lock.hold():
-        print(started, flush=True)
-        sys.stdin.read()
-else:
-    start = int(sys.argv[1])
-    for key in range(start, start + 5):
-        table.upsert(pa.table({"k": pa.array([key], pa.int32()), "v": [str(key)]}))
+started = time.monotonic()
+with table.environment.lock.hold():
+    print(started, flush=True)
+    sys.stdin.read()
 """
 
 
@@ -78,22 +73,20 @@ def insert_lock(database: JdbcDatabase, seconds: int, lock_id: str = "jdbc.db.t"
     )
 
 
-def start_program(
-    database: JdbcDatabase, warehouse: Path, action: str, **more: str
-) -> subprocess.Popen[str]:
-    options = database.options(warehouse, lock__enabled="true", **more)
-    words = [f"{key}={text}" for key, text in options.items()]
-    return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, action, *words],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+def upsert_five(process: int, options: dict[str, Any]) -> None:
+    table = Catalog(**options).table("db.t")
+    for key in range(5 * process, 5 * process + 5):
+        table.upsert(rows(key))
 
 
 def hold_in_a_killed_process(database: JdbcDatabase, warehouse: Path, **more: str) -> float:
     """Kill a process that holds the lock; return a time before it had it, by the clock of all."""
-    with start_program(database, warehouse, "hold", **more) as process:
+    options = database.options(warehouse, lock__enabled="true", **more)
+    words = [f"{key}={text}" for key, text in options.items()]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, *words], stdin=pipe, stdout=pipe, text=True
+    ) as process:
         assert process.stdout is not None
         started = float(process.stdout.readline())
         os.kill(process.pid, signal.SIGKILL)
@@ -254,13 +247,11 @@ def test_a_lock_id_longer_than_the_column_is_refused_at_once(
 def test_eight_processes_commit_at_once(jdbc_database: JdbcDatabase, warehouse: Path) -> None:
     table = create(open_locked(jdbc_database, warehouse))
 
-    processes = [
-        start_program(jdbc_database, warehouse, str(5 * number), lock_check_max_sleep="200 ms")
-        for number in range(8)
-    ]
-    codes = [(process.communicate()[0], process.returncode)[1] for process in processes]
+    options = {"lock__enabled": "true", "lock_check_max_sleep": "200 ms"}
+    race = start_race(8, upsert_five, jdbc_database.options(warehouse, **options))
+    race.join()
 
-    assert codes == [0] * 8
+    assert race.exitcode == 0
     assert rows_of(table) == [(key, str(key)) for key in range(40)]
     assert jdbc_database.rows(LOCKS) == []
 

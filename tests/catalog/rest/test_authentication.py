@@ -14,11 +14,7 @@ from support.faulty_server import Answer, FaultyServer, Request
 
 from paimon_orch.catalog.rest import dlf_tokens, resource_paths
 from paimon_orch.catalog.rest.authentication import DlfAuthentication, open_authentication
-from paimon_orch.catalog.rest.dlf_signature import (
-    SigningAlgorithm,
-    sign_for_dlf,
-    sign_for_openapi,
-)
+from paimon_orch.catalog.rest.dlf_signature import SigningAlgorithm, sign_for_dlf, sign_for_openapi
 from paimon_orch.catalog.rest.dlf_tokens import DlfToken, EcsToken, FixedToken, TokenFile
 from paimon_orch.catalog.rest.rest_client import RestClient
 from paimon_orch.catalog.rest.rest_errors import RestAccessDeniedError, RestNotFoundError

@@ -14,10 +14,8 @@ from paimon_orch import AccessDeniedError, Catalog, UnsupportedError
 from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.expiration.expire_changelogs import expire_changelogs
-from paimon_orch.steps.expiration.expire_snapshots import (
-    SnapshotExpirationResult,
-    expire_snapshots,
-)
+from paimon_orch.steps.expiration.expire_snapshots import SnapshotExpirationResult, expire_snapshots
+from paimon_orch.steps.repairs.unreadable_snapshots import plan_newest
 from paimon_orch.table.table import Table
 
 
@@ -121,3 +119,15 @@ def test_no_changelog_is_deleted_while_the_newest_snapshot_has_no_file(proxy: Re
     assert stored_files(table) == before
     newest.with_name("hidden").rename(newest)
     assert expire_changelogs(table, retain_max=1, retain_min=1).changelogs == (1,)
+
+
+def test_a_repair_does_not_roll_back_what_a_server_committed(
+    proxy: RestProxy, table: Table
+) -> None:
+    """The server keeps the newest snapshot, and clients must not move its file."""
+    newest = table.stores.snapshots.latest()
+    assert newest is not None
+    (Path(table.paths.manifest_dir) / newest.base_manifest_list).unlink()
+    opened = Catalog(**proxy.options).table("db.t")
+
+    assert plan_newest(opened) is None

@@ -148,7 +148,7 @@ class Model:
                 self.check()
 
     def check(self) -> None:
-        skips = self.table.load().schema.typed_options.should_skip_level0
+        skips = self.table.load().schema.skips_level_0
         visible = self.compacted if skips else self.written
         assert rows_of(self.table) == sorted((k, c, v) for k, (c, v) in visible.items())
         some = {k: row for k, row in visible.items() if row[0] == "b" or k < 3}

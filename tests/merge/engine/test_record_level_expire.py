@@ -10,19 +10,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from support.golden import (
-    GOLDEN,
-    assert_rows_equal,
-    canonical_rows,
-    copy_warehouse,
-    expected_rows,
-)
+from support.golden import GOLDEN, assert_rows_equal, canonical_rows, copy_warehouse, expected_rows
 from support.tables import assert_healthy, levels_of, rows_of, small_batches
 
 from paimon_orch import Catalog
 from paimon_orch.merge.engine.record_level_expire import RecordLevelExpire
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction import compact as step
+from paimon_orch.table.schema_change.schema_changes import SetOption, UpdateType
 from paimon_orch.table.table import Table
 
 EXECUTOR = InProcessExecutor()
@@ -140,6 +135,27 @@ def test_missing_statistics_and_those_of_another_schema_are_not_used(tmp_path: P
 
     assert expiry is not None
     assert not expiry.touches(split.files[0], {0: table.load().schema})
+
+
+@pytest.mark.parametrize(("stored", "day"), [("DATE", 20_000), ("TIME(3)", 0), ("STRING", "5")])
+def test_statistics_of_a_type_that_holds_no_time_do_not_expire_a_file(
+    tmp_path: Path, stored: str, day: object
+) -> None:
+    catalog = Catalog(str(tmp_path))
+    table = catalog.create_table(
+        "db.t", f"k INT, at {stored}", primary_key=["k"], options={"bucket": "1"}
+    )
+    write(table, {1: day})
+    compact(table, NOON)
+    new_type = "INT" if stored == "STRING" else "TIMESTAMP(3)"
+    options = {"record-level.time-field": "at", "record-level.expire-time": "1 h"}
+    changes = [SetOption(key, value) for key, value in options.items()]
+    catalog.alter_table("db.t", [UpdateType("at", new_type), *changes])
+
+    compact(table, NOON)
+
+    assert levels_of(table) == [5]
+    assert keys_of(table) == [1]
 
 
 @pytest.mark.sampled(1)
