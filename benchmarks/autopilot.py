@@ -33,11 +33,7 @@ from paimon_orch.merge.tree.levels import SortedRun
 from paimon_orch.merge.tree.universal_compaction import UniversalCompaction, select_levels
 from paimon_orch.steps.autopilot.budgets import choose_actions
 from paimon_orch.steps.autopilot.level_merges import LevelMerges, choose_candidates
-from paimon_orch.steps.autopilot.read_cost import (
-    PartitionLayout,
-    compute_scores,
-    estimate_savings,
-)
+from paimon_orch.steps.autopilot.read_cost import PartitionLayout, compute_scores, estimate_savings
 
 IMAGE = HERE.parent / "docs" / "images" / "autopilot.svg"
 MB = 1 << 20

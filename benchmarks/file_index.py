@@ -28,10 +28,7 @@ from support.peers.environments import PeerUnavailableError, peer_start
 
 from paimon_orch import Catalog
 from paimon_orch.format.file_index.build import FileIndexBuilder
-from paimon_orch.format.file_index.index_options import (
-    IndexSpec,
-    parse_index_specs,
-)
+from paimon_orch.format.file_index.index_options import IndexSpec, parse_index_specs
 from paimon_orch.format.manifest.columnar_manifest import open_manifest
 from paimon_orch.format.manifest.manifest_entry import (
     DataFileMeta,

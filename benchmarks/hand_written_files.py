@@ -20,11 +20,7 @@ import pyarrow.parquet as pq
 import typer
 from measurement import medians, show
 
-from paimon_orch.files.parquet import (
-    SMALL_PAGES,
-    ParquetFileReader,
-    ParquetFileWriter,
-)
+from paimon_orch.files.parquet import SMALL_PAGES, ParquetFileReader, ParquetFileWriter
 from paimon_orch.files.stats.analyze_columns import DistinctCounter
 from paimon_orch.format.types.data_types import parse_columns
 

@@ -13,6 +13,7 @@ from support.soak_tables import COLUMNS, Record, SoakTable, TableHistory, verify
 from paimon_orch import Catalog
 from paimon_orch.errors import PaimonError
 from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
+from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
 from paimon_orch.steps.inspection.bucket_metrics import BucketMetrics
 from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.steps.inspection.inspect import inspect
@@ -107,6 +108,7 @@ class FinalCheck:
     def _check(self, opened: Table, table: SoakTable) -> list[str]:
         """Check all files, remove those of killed processes, and check again."""
         findings = [str(finding) for finding in check(opened, deep=True).findings]
+        findings += _try(lambda: expire_snapshots(opened))  # completes what a kill interrupted
         findings += _try(lambda: remove_orphan_files(opened, older_than=int(time.time() * 1000)))
         findings += [f"after the cleanup: {each}" for each in check(opened, deep=True).findings]
         for peer in self._readers:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from support import run_times
 from support.marks import COLLECTED_ITEMS, mark_items
+from support.spark.class_archive import JVM_OPTIONS
 from support.start_conditions import (
     handle_ignored_signals,
     print_like_to_a_pipe,
@@ -31,14 +32,7 @@ settings.register_profile("local", deadline=None, suppress_health_check=[HealthC
 if not settings.get_current_profile_name().startswith("ci"):
     settings.load_profile("local")
 
-# The JVMs of sessions and Connect servers run for one or two minutes. In this time, the second
-# compiler and a parallel garbage collector cost more time than they save. The verification of
-# Spark's classes takes a fifth of the start of a session.
-os.environ.setdefault(
-    "SPARK_SUBMIT_OPTS",
-    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-    " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
-)
+os.environ.setdefault("SPARK_SUBMIT_OPTS", JVM_OPTIONS)
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 WORKER_SITE = REPOSITORY / "tests" / "support" / "spark" / "worker_site"

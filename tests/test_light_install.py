@@ -7,11 +7,7 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
-from support.light_environment import (
-    find_distributions,
-    make_light_environment,
-    read_requirements,
-)
+from support.light_environment import find_distributions, make_light_environment, read_requirements
 from support.lower_bounds import OF_DEVELOPMENT
 
 COLUMNS = "id BIGINT NOT NULL, name STRING"

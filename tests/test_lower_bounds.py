@@ -9,6 +9,12 @@ from packaging.version import Version
 from support.lower_bounds import lower_bound, read_constraints, read_requirements
 
 FIXED = [
+    ("apache-airflow", "3.1.7", "CVE-2026-22922: logs of tasks without the permission for logs"),
+    (
+        "apache-airflow",
+        "3.1.8",
+        "CVE-2026-28779: cookies of sessions are sent to other applications",
+    ),
     ("dagster", "1.13.1", "CVE-2026-41490: SQL in the names of dynamic partitions"),
     ("dagster-postgres", "0.29.1", "CVE-2026-41490: the release of dagster 1.13.1"),
     ("filelock", "3.20.1", "CVE-2025-68146: a link in place of a lock file truncates its target"),

@@ -102,6 +102,21 @@ def test_a_commit_that_is_applied_twice_is_found_by_its_sums() -> None:
     assert count_differences(history, twice)[0] > 0
 
 
+def test_a_replaced_write_is_recognized_although_some_of_its_rows_were_deleted() -> None:
+    history = make_history(_BY_NAME["vectors"])
+    deletes = [each for each in history.operations if each.do == "delete"]
+    keys = {row["k"] for each in deletes for row in each.rows}
+    [written, *_] = [
+        each
+        for each in history.operations
+        if each.do == "write" and each.single["k"] in keys and each.rows[-1]["k"] not in keys
+    ]
+
+    found = verify([history], leave_out(history, written), replaced=1)
+
+    assert (found.lost, found.duplicated, found.replaced) == (0, 0, len(written.rows))
+
+
 def test_an_operation_whose_snapshot_was_replaced_is_counted_separately() -> None:
     history = make_history(_BY_NAME["deduplicate"])
     [*_, first, last] = [each for each in history.operations if each.do == "write"]

@@ -9,12 +9,7 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-from support.dagster.deployment import (
-    LIVE_LOCATION,
-    Commit,
-    Deployment,
-    wait_for_result,
-)
+from support.dagster.deployment import LIVE_LOCATION, Commit, Deployment, wait_for_result
 from support.postgres import find_postgres_home, run_postgres_server
 
 from paimon_orch.steps.inspection.inspect import inspect

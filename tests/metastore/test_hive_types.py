@@ -3,11 +3,7 @@
 import pytest
 
 from paimon_orch.format.types.data_types import TypeRoot, has_atom, parse_type
-from paimon_orch.metastore.hive_types import (
-    LOCAL_TIMESTAMP,
-    TIMESTAMP,
-    to_hive_type,
-)
+from paimon_orch.metastore.hive_types import LOCAL_TIMESTAMP, TIMESTAMP, to_hive_type
 
 
 @pytest.mark.parametrize(

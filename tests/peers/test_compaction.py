@@ -45,7 +45,7 @@ def test_java_compacts_our_tables(peer: Peer, kind: Kind, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(("peer", "kind"), cases("writes", "reads"), indirect=["peer"])
 def test_we_compact_tables_that_java_wrote(peer: Peer, kind: Kind, tmp_path: Path) -> None:
-    peer.run("create", tmp_path / "t", spec=ours.table_spec(tmp_path / "spec", kind))
+    peer.run("create", tmp_path / "t", spec=ours.table_spec(kind))
     for step in kind.steps:
         peer.run(warehouse=tmp_path / "t", **step)
     ours.run_step(tmp_path / "t", FULL)
@@ -96,7 +96,7 @@ def test_alternate_compactions_keep_every_row(
 ) -> None:
     vectors = {} if engine == "first-row" else {"deletion-vectors.enabled": "true"}
     kind = of_engine(engine, **vectors)
-    peer.run("create", tmp_path / "t", spec=ours.table_spec(tmp_path / "spec", kind))
+    peer.run("create", tmp_path / "t", spec=ours.table_spec(kind))
     for turn in range(10):
         write_only(peer, tmp_path / "t", turn, engine)
         step = compact(full=turn % 5 == 4)
@@ -130,7 +130,7 @@ def test_a_compaction_writes_the_same_changelog_as_java(
 ) -> None:
     by_java, by_us = tmp_path / "java", tmp_path / "us"
     kind = of_engine(engine, **options)
-    peer.run("create", by_java, spec=ours.table_spec(tmp_path / "spec", kind))
+    peer.run("create", by_java, spec=ours.table_spec(kind))
     full = options["changelog-producer"] == "full-compaction"
     for turn in range(3):
         write_only(peer, by_java, turn, engine)

@@ -32,7 +32,7 @@ def test_java_and_we_compact_and_extend_one_table_alternately(
     steps = [write(rows(range(turn, turn + 9), f"{turn}")) for turn in range(6)]
     kind = Kind(name="external", steps=steps, primary_key=["k"], options=options)
     warehouse = tmp_path / "w"
-    java.run("create", warehouse, spec=ours.table_spec(tmp_path / "spec", kind))
+    java.run("create", warehouse, spec=ours.table_spec(kind))
 
     for turn, step in enumerate(steps):
         java.run(warehouse=warehouse, **step, options={"write-only": "true"})

@@ -48,7 +48,7 @@ def test_a_compaction_of_a_golden_table_keeps_its_rows(
 ) -> None:
     name = table_name(entry)
     table = Catalog(str(copy_warehouse(folder, tmp_path / "w"))).table(name)
-    skips = table.load().schema.typed_options.should_skip_level0 and 0 in levels_of(table)
+    skips = table.load().schema.skips_level_0 and 0 in levels_of(table)
     before = None if skips else rows_in(table)  # the first compaction makes postponed rows visible
 
     for strategy in STRATEGIES:

@@ -10,11 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.catalogs.hive_metastore import (
-    METASTORES,
-    HiveMetastore,
-    StartHiveMetastore,
-)
+from support.catalogs.hive_metastore import METASTORES, HiveMetastore
 from support.peers.environments import JAVA
 from support.peers.peers import Peer, PeerError
 
@@ -221,17 +217,15 @@ def test_java_takes_the_lock_of_a_killed_process_when_it_expires(
         killed.close()
 
 
+@pytest.mark.parametrize("hive_metastore", ["2.3"], indirect=True)
 @pytest.mark.parametrize("peer", ["java-1.4"], indirect=True)
-def test_a_restarted_metastore_has_its_tables(
-    peer: Peer, start_hive_metastore: StartHiveMetastore
-) -> None:
-    metastore = start_hive_metastore("2.3")
-    catalog = metastore.options()
+def test_a_restarted_metastore_has_its_tables(peer: Peer, hive_metastore: HiveMetastore) -> None:
+    catalog = hive_metastore.options()
     peer.run("create", catalog, spec=spec(["day"], **PARTITIONED))
 
-    metastore.kill()
-    metastore.start()
+    hive_metastore.kill()
+    hive_metastore.start()
 
     peer.run("write", catalog, rows=[ROW])
     assert peer.read(catalog) == [ROW]
-    assert [each["values"] for each in metastore.stored()["partitions"]] == [["a"]]
+    assert [each["values"] for each in hive_metastore.stored()["partitions"]] == [["a"]]

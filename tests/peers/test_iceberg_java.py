@@ -62,7 +62,7 @@ def published(warehouse: Path, name: str = "db.t") -> PublishedTable:
 
 
 def create_by_java(java20: Peer, warehouse: Path, kind: Kind) -> None:
-    spec = ours.table_spec(warehouse.parent / f"spec of {warehouse.name}", kind)
+    spec = ours.table_spec(kind)
     java20.run("create", warehouse, spec=spec)
 
 

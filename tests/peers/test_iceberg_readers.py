@@ -490,7 +490,7 @@ def test_readers_find_values_of_all_types(
 
 # The types that we do not write in ORC files, and those that Iceberg cannot read in Avro files.
 LACKING = {
-    "orc": {"millis", "micros", "instant", "exact_instant", "multiset", "multiset_of_numbers"},
+    "orc": {"millis", "micros", "instant", "exact_instant"},
     "avro": {"instant", "exact_instant", "recent_instant", "array_of_instants"},
 }
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from support.catalogs.jdbc_databases import JdbcDatabase
+from support.commit_race import start_race
 from support.peers.environments import JAVA, peer_start
 from support.peers.peers import Peer, PeerError
 from support.peers.protocol import PeerProcess
@@ -36,15 +35,11 @@ SPEC: dict[str, Any] = {
 }
 IMPATIENT = {"lock_acquire_timeout": "2 s", "lock_check_max_sleep": "100 ms"}
 
-WRITER = """
-import sys
-import pyarrow as pa
-from paimon_orch import Catalog
-options = dict(text.split("=", 1) for text in sys.argv[2:])
-table = Catalog(**options).table("db.t")
-for key in range(int(sys.argv[1]), int(sys.argv[1]) + 5):
-    table.upsert(pa.table({"k": pa.array([key], pa.int32()), "v": ["ours"]}))
-"""
+
+def upsert_five(process: int, options: dict[str, Any]) -> None:
+    table = Catalog(**options).table("db.t")
+    for key in range(10 * process, 10 * process + 5):
+        table.upsert(pa.table({"k": pa.array([key], pa.int32()), "v": ["ours"]}))
 
 
 @pytest.fixture(autouse=True)
@@ -276,15 +271,12 @@ def test_java_and_our_processes_commit_at_once(
     jdbc_peer.run(
         "create", options, spec={**SPEC, "options": {"bucket": "1", "write-only": "true"}}
     )
-    words = [f"{key}={text}" for key, text in options.items()]
-    processes = [
-        subprocess.Popen([sys.executable, "-c", WRITER, str(10 * number), *words])
-        for number in range(3)
-    ]
+    race = start_race(3, upsert_five, options)
     for key in range(100, 110):
         jdbc_peer.run("write", options, rows=[{"k": key, "v": "java"}])
 
-    assert [process.wait() for process in processes] == [0] * 3
+    race.join()
+    assert race.exitcode == 0
     expected = [(10 * number + i, "ours") for number in range(3) for i in range(5)]
     expected += [(key, "java") for key in range(100, 110)]
     assert rows_of(jdbc_database.open(warehouse).table("db.t")) == expected

@@ -27,6 +27,13 @@ KINDS: dict[str, tuple[list[str], dict[str, str]]] = {
     "dynamic buckets": (["p", "k"], {"bucket": "-1"}),
     "append": ([], {"bucket": "-1"}),
 }
+RELEASES = ("java-0.9", "java-1.4", "java-2.0")
+# Each release with each format and each kind, and each format with each kind.
+TURNS = [
+    (release, [*MAGIC][(first + second) % len(MAGIC)], kind)
+    for first, release in enumerate(RELEASES)
+    for second, kind in enumerate(KINDS)
+]
 Row = tuple[str, int, str]
 
 
@@ -41,9 +48,7 @@ def write(table: Table, rows: list[dict[str, Any]]) -> None:
     _ = table.upsert(data) if table.load().schema.primary_keys else table.append(data)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("manifest_format", MAGIC)
-@pytest.mark.parametrize("java_name", ["java-0.9", "java-1.4", "java-2.0"])
+@pytest.mark.parametrize(("java_name", "manifest_format", "kind"), TURNS)
 def test_both_write_in_turns(
     open_peer: Any, tmp_path: Path, java_name: str, manifest_format: str, kind: str
 ) -> None:

@@ -100,7 +100,7 @@ def test_the_java_checker_finds_no_error_in_our_tables(
 def test_we_read_tables_of_a_peer(peer: Peer, name: str, tmp_path: Path) -> None:
     kind = KINDS[name]
     with check_listed_limit(peer.name, "writes", kind):
-        peer.run("create", tmp_path / "t", spec=ours.table_spec(tmp_path / "spec", kind))
+        peer.run("create", tmp_path / "t", spec=ours.table_spec(kind))
         for step in kind.steps:
             if step["do"] == "compact" and not peer.name.startswith("java"):
                 ours.run_step(tmp_path / "t", step)

@@ -37,7 +37,7 @@ ZONES = [
 COLUMNS = "k INT, t TIMESTAMP(6), i TIMESTAMP(6) WITH LOCAL TIME ZONE, r ROW<t TIMESTAMP(3)>, a ARRAY<TIMESTAMP(6) WITH LOCAL TIME ZONE>"
 
 
-@pytest.fixture(params=["UTC", *ZONES])
+@pytest.fixture(scope="module", params=["UTC", *ZONES])
 def java_in_zone(request: pytest.FixtureRequest) -> Iterator[Peer]:
     peer = Peer("java-2.0", request.param)
     yield peer
@@ -98,16 +98,10 @@ def test_times_of_java_in_a_zone_are_those_that_java_reads(
     assert check(table, deep=True).findings == ()
 
 
-@pytest.fixture
-def java_in_shanghai() -> Iterator[Peer]:
-    peer = Peer("java-2.0", "Asia/Shanghai")
-    yield peer
-    peer.close()
-
-
+@pytest.mark.parametrize("java_in_zone", ["Asia/Shanghai"], indirect=True)
 @pytest.mark.parametrize("key", [[], ["k"]], ids=["append", "primary key"])
 def test_a_rewrite_as_parquet_keeps_the_instants_that_java_in_a_zone_reads(
-    java_in_shanghai: Peer, tmp_path: Path, key: list[str]
+    java_in_zone: Peer, tmp_path: Path, key: list[str]
 ) -> None:
     catalog = Catalog(str(tmp_path))
     options = {"bucket": "1" if key else "-1", "file.format": "orc", "write-only": "true"}
@@ -119,19 +113,19 @@ def test_a_rewrite_as_parquet_keeps_the_instants_that_java_in_a_zone_reads(
         for k, time in enumerate(times)
     ]
     for part in (rows[:400], rows[400:]):
-        java_in_shanghai.run("write", tmp_path, rows=part)
-    expected = sorted(java_in_shanghai.read(tmp_path), key=lambda row: row["k"])
+        java_in_zone.run("write", tmp_path, rows=part)
+    expected = sorted(java_in_zone.read(tmp_path), key=lambda row: row["k"])
 
     with pytest.raises(UnsupportedError, match="time zone Asia/Shanghai"):
         compact(table, strategy="full")
-    assert sorted(java_in_shanghai.read(tmp_path), key=lambda row: row["k"]) == expected
+    assert sorted(java_in_zone.read(tmp_path), key=lambda row: row["k"]) == expected
 
     catalog.alter_table("db.t", [SetOption("file.format", "parquet")])
     compact(catalog.table("db.t"), strategy="full")
     assert not [
         file for split in table.stores.files() for file in split.files if "orc" in file.file_name
     ]
-    assert sorted(java_in_shanghai.read(tmp_path), key=lambda row: row["k"]) == expected
+    assert sorted(java_in_zone.read(tmp_path), key=lambda row: row["k"]) == expected
 
 
 def test_instants_of_a_zone_that_the_file_does_not_name_are_refused(

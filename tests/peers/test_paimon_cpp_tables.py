@@ -64,9 +64,7 @@ def test_java_reads_its_rows_after_our_steps(
     warehouse, table_id = copy_warehouse(folder, tmp_path / "w"), table_name(entry)
     table = Catalog(str(warehouse)).table(table_id)
     before = after = java_rows(java20, warehouse, table_id)
-    if (
-        table.load().schema.typed_options.should_skip_level0
-    ):  # the first compaction makes rows of level 0 visible
+    if table.load().schema.skips_level_0:  # the first compaction makes rows of level 0 visible
         after = compacted_by_java(java20, folder, table_id, tmp_path / "java")
     orphans = orphans_of(table)
     problems = java20.check(warehouse, table_id)

@@ -6,13 +6,7 @@ from typing import Any
 
 import pytest
 from support.catalogs.fixtures import StartRestServer
-from support.catalogs.rest_server import (
-    JAVA_1_4,
-    JAVA_2_0,
-    PYPAIMON_1_4,
-    DlfKeys,
-    RestServer,
-)
+from support.catalogs.rest_server import JAVA_1_4, JAVA_2_0, PYPAIMON_1_4, DlfKeys, RestServer
 
 from paimon_orch.catalog.rest import resource_paths
 from paimon_orch.catalog.rest.rest_client import RestClient

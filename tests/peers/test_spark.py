@@ -90,7 +90,7 @@ def test_spark_reads_and_compacts_our_tables(spark_peer: Peer, name: str, tmp_pa
 @pytest.mark.parametrize("name", TRIED)
 def test_we_read_and_compact_tables_of_spark(spark_peer: Peer, name: str, tmp_path: Path) -> None:
     kind = KINDS[name]
-    spark_peer.run("create", tmp_path / "t", spec=ours.table_spec(tmp_path / "spec", kind))
+    spark_peer.run("create", tmp_path / "t", spec=ours.table_spec(kind))
     for step in kind.steps:
         spark_peer.run(warehouse=tmp_path / "t", **step)
     assert_both(kind, tmp_path / "t", spark_peer)

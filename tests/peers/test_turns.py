@@ -111,7 +111,7 @@ def test_java_and_we_operate_on_one_table_alternately(
     key: list[Any] = ["k"] if game.keyed else []
     kind = Kind(name=name, steps=(), columns=COLUMNS, primary_key=key, options=game.options)
     warehouse = tmp_path / "t"
-    java20.run("create", warehouse, spec=ours.table_spec(tmp_path / "spec", kind))
+    java20.run("create", warehouse, spec=ours.table_spec(kind))
     our_rows: list[Record] = []
     for turn in range(TURNS):
         step = choose(game, chance, turn, [{c: r[c] for c in UNTRACKED} for r in our_rows])

@@ -76,9 +76,13 @@ def test_listed_limits_of_a_peer_still_apply(
 )
 def test_our_listed_limits_still_apply(kind: str, column: str, tmp_path: Path) -> None:
     table = table_of_columns(kind, [column])
-    ours.create(tmp_path, table)
-    with pytest.raises(PaimonError, match=COLUMN_LIMITS["us", "writes", kind, column].words):
+
+    def write() -> None:
+        ours.create(tmp_path, table)
         ours.run_step(tmp_path, table.steps[0])
+
+    with pytest.raises(PaimonError, match=COLUMN_LIMITS["us", "writes", kind, column].words):
+        write()
 
 
 # --- Rows of golden tables

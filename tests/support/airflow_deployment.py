@@ -67,8 +67,10 @@ class AirflowDeployment:
             "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{self.url}/execution/",
             "AIRFLOW__CORE__PARALLELISM": str(PARALLEL_TASKS),
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
-            "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "20",
-            "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "10",
+            # each file is parsed once, which may take long on a busy machine
+            "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "100",
+            "AIRFLOW__DAG_PROCESSOR__DAG_FILE_PROCESSOR_TIMEOUT": "120",
+            "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",
             "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "60",
             "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "3",
             # the first request to the API of tasks is slow
@@ -94,7 +96,7 @@ class AirflowDeployment:
                 "triggerer": ["--skip-serve-logs"],
             }
             self._start(name, *arguments.get(name, []))
-        self.wait_for(self._is_ready, 120, "the API server")
+        self.wait_for(self._is_ready, 300, "the API server")
 
     def close(self) -> None:
         """Kill all processes and their child processes, which may have sessions of their own."""
@@ -151,7 +153,7 @@ class AirflowDeployment:
         request = urllib.request.Request(  # noqa: S310 - our own server
             self.url + path, data, headers, method=method
         )
-        with urllib.request.urlopen(request, timeout=30) as response:  # noqa: S310 - as above
+        with urllib.request.urlopen(request, timeout=120) as response:  # noqa: S310 - as above
             return json.load(response)
 
     def trigger(self, dag: str, run: str) -> None:
@@ -193,7 +195,7 @@ class AirflowDeployment:
             result = find()
             if result:
                 return result
-            time.sleep(0.5)
+            time.sleep(1)
         raise AssertionError(f"{what} is not there after {seconds:g} seconds\n{self.logs()}")
 
     def logs(self) -> str:

@@ -124,7 +124,8 @@ def run_concurrently(
     reports = [reported.get(timeout=90) for _ in processes]
     for process in processes:
         process.join(60)
-    assert [problem for _, _, problems in reports for problem in problems] == []
+    found = [problem for _, _, problems in reports for problem in problems]
+    assert not found, "\n".join(found)
     return {name: turns for name, turns, _ in reports}
 
 

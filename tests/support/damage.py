@@ -64,6 +64,16 @@ def _edit_list(table: Table, snapshot_id: int, name: str, changed: ManifestFileM
         edit_snapshot(table, snapshot_id, **{f"{name}_size": len(data)})
 
 
+def edit_summaries(
+    table: Table, snapshot_id: int, edit: Callable[[ManifestFileMeta], ManifestFileMeta]
+) -> None:
+    """Change what the lists of one snapshot state about its manifests, which stay unchanged."""
+    snapshot = table.stores.snapshots.get(snapshot_id)
+    for meta in table.stores.manifests.manifests(snapshot):
+        for name in ("base_manifest_list", "delta_manifest_list"):
+            _edit_list(table, snapshot_id, name, edit(meta))
+
+
 def edit_files(table: Table, snapshot_id: int, **changes: Any) -> None:
     """Change the metadata of every file that a snapshot added or deleted."""
     edit_delta(

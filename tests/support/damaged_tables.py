@@ -72,6 +72,14 @@ def _delete_the_newest_snapshot(table: Table) -> None:
     _snapshot_path(table, f"snapshot-{latest}").unlink()
 
 
+def _hide_later_snapshots(table: Table) -> None:
+    """Leave LATEST at a snapshot that a slow writer created in the place of an expired one."""
+    first, second, third, *_ = table.stores.snapshots.ids()
+    _snapshot_path(table, f"snapshot-{second}").unlink()
+    _snapshot_path(table, "EARLIEST").write_text(str(third))
+    _snapshot_path(table, "LATEST").write_text(str(first))
+
+
 def _delete_a_manifest(table: Table) -> int:
     latest = table.stores.snapshots.latest()
     assert latest is not None
@@ -257,6 +265,11 @@ CORPUS: dict[str, DamagedTable] = {
     "EARLIEST names an expired snapshot": DamagedTable(
         golden="java-0.9/expired",
         damage=_name_an_expired_snapshot,
+        rule=DoctorRule.WRONG_HINT,
+    ),
+    "LATEST names a late snapshot": DamagedTable(
+        golden="java-0.9/append_simple",
+        damage=_hide_later_snapshots,
         rule=DoctorRule.WRONG_HINT,
     ),
     "the newest snapshot is deleted": DamagedTable(

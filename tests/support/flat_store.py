@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -43,7 +43,27 @@ class FlatFileIO(LocalFileIO):
         return sorted(Path(path).name for path in self.reads)
 
 
-def in_flat_store(table: Table) -> tuple[Table, FlatFileIO]:
+class PagingFileIO(FlatFileIO):
+    """Also lists what begins with a prefix, in pages, as S3 does."""
+
+    def list_few(
+        self, prefix: str, limit: int, *, with_directories: bool = False
+    ) -> list[FileInfo] | None:
+        self.listings.append(f"{prefix}*")
+        parent = prefix.rpartition("/")[0]
+        below = [
+            info
+            for info in (
+                LocalFileIO.list_dir(self, parent) if with_directories else self._walk(parent)
+            )
+            if info.path.startswith(prefix)
+        ]
+        return None if len(below) > limit else below
+
+
+def in_flat_store(
+    table: Table, kind: Callable[[], FlatFileIO] = FlatFileIO
+) -> tuple[Table, FlatFileIO]:
     """Return the same table with a file system of this kind."""
-    io = FlatFileIO()
+    io = kind()
     return replace(table, io=io), io

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import secrets
 import socket
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 _START_SECONDS = 120
@@ -15,9 +16,24 @@ _START_SECONDS = 120
 
 def find_free_port() -> int:
     """Return a port of this machine on which no server listens."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-    return port
+    return find_free_ports(1)[0]
+
+
+def find_free_ports(count: int) -> list[int]:
+    """Return ports on which no server listens, nor on those that are higher by 10,000.
+
+    SeaweedFS uses the higher ones, too. All are below those that systems give to outgoing
+    connections (from 32,768 on), which could take the port of a server that is started again.
+    """
+    ports = list[int]()
+    with ExitStack() as sockets:
+        while len(ports) < count:
+            port = 10_000 + secrets.randbelow(12_000)
+            with suppress(OSError):
+                for number in (port, port + 10_000):
+                    sockets.enter_context(socket.create_server(("127.0.0.1", number)))
+                ports.append(port)
+    return ports
 
 
 class LocalServer:

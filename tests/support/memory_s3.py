@@ -31,10 +31,9 @@ from support.s3_proxy import describe
 from paimon_orch.storage import concurrency
 from paimon_orch.table.metadata.metadata_cache import clear_metadata_cache
 
-OPTIONS = {"key": "any", "secret": "any", "endpoint_url": "http://memory.invalid"}
+OPTIONS: dict[str, Any] = {"key": "any", "secret": "any", "endpoint_url": "http://memory.invalid"}
 _PASSES = 20
 """Of the event loop, in which requests that asyncio starts together arrive."""
-_PAGE = 1_000
 
 
 @dataclass(slots=True)
@@ -51,7 +50,7 @@ class Clock:
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
+class Answer:
     status: int = 200
     body: bytes = b""
     headers: dict[str, str] = field(default_factory=dict)
@@ -64,6 +63,8 @@ class MemoryS3:
     objects: dict[str, bytes] = field(default_factory=dict)
     requests: list[Request] = field(default_factory=list)
     clock: Clock = field(default_factory=Clock)
+    page: int = 1_000
+    """The largest number of names in one answer."""
 
     def copy_directory(self, source: Path, bucket_and_prefix: str) -> str:
         """Add the files of a directory; return their URI."""
@@ -104,7 +105,7 @@ class MemoryS3:
         self.clock.now = max(self.clock.now, start + 1)
         return _build_response(request, answer)
 
-    def _answer(self, method: str, path: str, headers: Message, body: bytes) -> _Answer:
+    def _answer(self, method: str, path: str, headers: Message, body: bytes) -> Answer:
         parsed = urlsplit(path)
         query = dict(parse_qsl(parsed.query, keep_blank_values=True))
         key = unquote(parsed.path).removeprefix("/")
@@ -116,29 +117,29 @@ class MemoryS3:
             return self._put(key, headers, body)
         if method == "DELETE":
             self.objects.pop(key, None)
-            return _Answer(204)
+            return Answer(204)
         if method == "GET" and "list-type" in query:
             return self._list(key, query)
         if method in {"GET", "HEAD"} and not (query.keys() - {"x-id"}):
             return self._get(key, headers)
         raise NotImplementedError(f"{method} {path}")
 
-    def _get(self, key: str, headers: Message) -> _Answer:
+    def _get(self, key: str, headers: Message) -> Answer:
         if key not in self.objects:
             return _refuse(404, "NoSuchKey")
         data = self.objects[key]
         described = _describe_object(data)
         if "Range" not in headers:
-            return _Answer(200, data, described)
+            return Answer(200, data, described)
         first, _, last = headers["Range"].removeprefix("bytes=").partition("-")
         start = int(first) if first else max(0, len(data) - int(last))
         end = min(int(last) + 1, len(data)) if first and last else len(data)
         if start >= len(data):
             return _refuse(416, "InvalidRange")
         described["content-range"] = f"bytes {start}-{end - 1}/{len(data)}"
-        return _Answer(206, data[start:end], described)
+        return Answer(206, data[start:end], described)
 
-    def _put(self, key: str, headers: Message, body: bytes) -> _Answer:
+    def _put(self, key: str, headers: Message, body: bytes) -> Answer:
         if "If-None-Match" in headers and key in self.objects:
             return _refuse(412, "PreconditionFailed")
         source = headers.get("x-amz-copy-source")
@@ -147,20 +148,20 @@ class MemoryS3:
         self.objects[key] = _decode_chunks(body) if _is_chunked(headers) else body
         described = _describe_object(self.objects[key])
         if source is None:
-            return _Answer(200, b"", {"etag": described["etag"]})
+            return Answer(200, b"", {"etag": described["etag"]})
         result = f"<CopyObjectResult><ETag>{described['etag']}</ETag></CopyObjectResult>"
-        return _Answer(200, result.encode())
+        return Answer(200, result.encode())
 
-    def _delete_many(self, bucket: str, body: bytes) -> _Answer:
+    def _delete_many(self, bucket: str, body: bytes) -> Answer:
         for element in ET.fromstring(body).iter():  # noqa: S314 - botocore wrote it
             if element.tag.endswith("Key"):
                 self.objects.pop(f"{bucket}/{element.text}", None)
-        return _Answer(200, b"<DeleteResult></DeleteResult>")
+        return Answer(200, b"<DeleteResult></DeleteResult>")
 
-    def _list(self, bucket: str, query: dict[str, str]) -> _Answer:
+    def _list(self, bucket: str, query: dict[str, str]) -> Answer:
         prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
         base = f"{bucket}/{prefix}"
-        limit = int(query.get("max-keys", _PAGE))
+        limit = min(int(query.get("max-keys", self.page)), self.page)
         after = query.get("continuation-token") or query.get("start-after", "")
         is_encoded = query.get("encoding-type") == "url"
         found: dict[str, str] = {}
@@ -179,7 +180,7 @@ class MemoryS3:
                 )
         names = list(found)[:limit]
         is_truncated = len(found) > limit
-        return _Answer(
+        return Answer(
             200,
             "".join(
                 (
@@ -278,7 +279,7 @@ def run_memory_s3() -> Iterator[MemoryS3]:
         yield store
 
 
-def _build_response(request: Any, answer: _Answer) -> AioAWSResponse:
+def _build_response(request: Any, answer: Answer) -> AioAWSResponse:
     body = b"" if request.method == "HEAD" else answer.body
     headers = {"content-length": str(len(answer.body)), **answer.headers}
     response = AioAWSResponse(request.url, answer.status, headers, _Body(body))
@@ -287,9 +288,9 @@ def _build_response(request: Any, answer: _Answer) -> AioAWSResponse:
     return response
 
 
-def _refuse(status: int, code: str) -> _Answer:
+def _refuse(status: int, code: str) -> Answer:
     body = f"<Error><Code>{code}</Code><Message>{code}</Message></Error>".encode()
-    return _Answer(status, body, {"content-type": "application/xml"})
+    return Answer(status, body, {"content-type": "application/xml"})
 
 
 def _describe_object(data: bytes) -> dict[str, str]:

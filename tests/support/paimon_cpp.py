@@ -26,10 +26,11 @@ WITH_NULL_KEY = "cpp__orc__nullable_map_key"
 FINDINGS = {
     # Their bitmap indexes have the format of a release before 2.0, which is not decoded.
     "cpp__orc__append_with_global_index": {"global-index"},
-    "cpp__orc__append_with_global_index_with_partition": {"global-index"},
     "cpp__parquet__append_with_global_index": {"global-index"},
-    "cpp__parquet__append_with_global_index_with_partition": {"global-index"},
-    # In addition, nextRowId is 0 in their snapshots.
+    # In addition, rows of two partitions have the same ids.
+    "cpp__orc__append_with_global_index_with_partition": {"global-index", "row-ids"},
+    "cpp__parquet__append_with_global_index_with_partition": {"global-index", "row-ids"},
+    # In addition to their indexes, nextRowId is 0 in their snapshots.
     "alih1__orc__append_with_global_index": {"global-index", "index", "row-ids"},
     "alih1__orc__append_with_global_index_with_partition": {"global-index", "index", "row-ids"},
     "alih1__parquet__append_with_global_index": {"global-index", "index", "row-ids"},

@@ -81,7 +81,7 @@ VECTORS = st.builds(
 NUMBERS = st.lists(st.integers(0, 4), max_size=2, unique=True)
 SNAPSHOTS = st.tuples(
     NUMBERS, NUMBERS, NUMBERS, st.lists(VECTORS, max_size=2), st.booleans(), st.integers(0, 6)
-)
+).filter(lambda snapshot: not {*snapshot[0]} & {*snapshot[1]})  # a manifest is named once
 
 
 def write_snapshots(

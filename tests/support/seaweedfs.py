@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import shutil
-import socket
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from support.local_server import LocalServer, run_local_server
+from support.local_server import LocalServer, find_free_ports, run_local_server
 
 if TYPE_CHECKING:
     from support.s3_proxy import S3Proxy
@@ -59,7 +57,7 @@ def run_seaweedfs(folder: Path, bucket: str) -> Iterator[SeaweedFS]:
     actions = ["Admin", "Read", "Write", "List", "Tagging"]
     identity = {"name": "tests", "credentials": credentials, "actions": actions}
     config.write_text(json.dumps({"identities": [identity]}))
-    master, volume, filer, s3 = _find_free_ports(4)
+    master, volume, filer, s3 = find_free_ports(4)
     command = [weed, "server", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"]
     command += [f"-master.port={master}", f"-volume.port={volume}", "-volume.max=50"]
     command += ["-master.volumeSizeLimitMB=256", "-master.telemetry=false"]
@@ -69,19 +67,6 @@ def run_seaweedfs(folder: Path, bucket: str) -> Iterator[SeaweedFS]:
         server = SeaweedFS(("127.0.0.1", s3), process)
         _make_bucket(server, bucket)
         yield server
-
-
-def _find_free_ports(count: int) -> list[int]:
-    """Return ports for which also the port of gRPC, which is higher by 10,000, is free."""
-    ports: list[int] = []
-    with ExitStack() as sockets:
-        while len(ports) < count:
-            port = 20_000 + secrets.randbelow(12_000)
-            with suppress(OSError):
-                for number in (port, port + 10_000):
-                    sockets.enter_context(socket.create_server(("127.0.0.1", number)))
-                ports.append(port)
-    return ports
 
 
 def _make_bucket(server: SeaweedFS, bucket: str) -> None:

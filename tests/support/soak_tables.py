@@ -179,15 +179,22 @@ class TableHistory:
         ]
 
     def find_absent(self, actual: Mapping[int, Record]) -> list[Operation]:
-        """Return the acknowledged operations that a table with these rows by key does not have."""
-        deleted = {each.single["k"] for each in self.operations if each.do == "delete"}
-        return [
-            each
-            for each in self.operations
-            if each.is_acknowledged
-            and not _was_applied(each, actual)
-            and (each.do == "delete" or each.single["k"] not in deleted)
-        ]
+        """Return the acknowledged operations that a table with these rows by key does not have.
+
+        A write is absent if the table has none of the rows that only it wrote and nobody deleted.
+        """
+        writes = Counter(
+            row["k"] for each in self.operations if each.do == "write" for row in each.rows
+        )
+        deleted = {row["k"] for each in self.operations if each.do == "delete" for row in each.rows}
+
+        def is_absent(operation: Operation) -> bool:
+            if operation.do == "delete":
+                return not _was_applied(operation, actual)
+            own = {row["k"] for row in operation.rows if writes[row["k"]] == 1} - deleted
+            return bool(own) and own.isdisjoint(actual)
+
+        return [each for each in self.operations if each.is_acknowledged and is_absent(each)]
 
     def replay(self, operations: Iterable[Operation]) -> list[Record]:
         """Return the rows that operations leave."""

@@ -64,6 +64,23 @@ class StorageContract:
         names = [info.name for info in io.list_dir(f"{root}/t/snapshot")]
         assert names == ["snapshot-1"], "nothing temporary is left"
 
+    def test_few_files_are_listed_at_once_or_not_at_all(self, io: FileIO, root: str) -> None:
+        """Only S3 does that."""
+        names = ["schema/schema-0", "snapshot/LATEST", "snapshot/snapshot-1", "tag/tag-a"]
+        for name in names:
+            io.write(f"{root}/t/{name}", name.encode())
+        listed = io.list_few(f"{root}/t/s", 3)
+        directories = io.list_few(f"{root}/t/", 3, with_directories=True)
+
+        assert io.list_few(f"{root}/t/s", 2) is None
+        if listed is None:
+            assert directories is None
+            return
+        folders = [io.list_dir(f"{root}/t/{folder}") for folder in ("schema", "snapshot")]
+        assert listed == [info for folder in folders for info in folder]
+        assert directories == [info for info in io.list_dir(f"{root}/t") if info.is_dir]
+        assert len(directories) == 3
+
     def test_a_file_is_replaced(self, io: FileIO, root: str) -> None:
         path = f"{root}/t/snapshot/LATEST"
         for content in (b"1", b"22", b"3"):

@@ -32,7 +32,8 @@ ARTIFACTS = {
 # They are compiled, and only one test needs them.
 _KERBEROS_PACKAGES = ["kerberos==1.3.1", "pure-sasl==0.6.2"]
 _SOURCE = Path(__file__).parent / "java" / "MetastoreServer.java"
-_REAPER_MILLISECONDS = 500
+_TIMEOUT = "hive.txn.timeout"
+_REAPER_MILLISECONDS = 1000
 
 Stored = dict[str, Any]
 
@@ -45,6 +46,8 @@ class HiveMetastore:
         self.warehouse = folder / "warehouse"
         self._folder = folder
         self._port = 0
+        # It takes 4 % of a core, and the default timeout is longer than the tests.
+        self._reaper_millis = _REAPER_MILLISECONDS if _TIMEOUT in settings else 0
         self._process = ServerProcess(folder)
         _write_configuration(folder, settings)
 
@@ -90,7 +93,7 @@ class HiveMetastore:
     def start(self) -> None:
         """Start the process; after the first start it has the same port."""
         command = _server_command(self.release, self._folder)
-        arguments = [str(self._port), str(_REAPER_MILLISECONDS)]
+        arguments = [str(self._port), str(self._reaper_millis)]
         self._port = int(self._process.start(command, arguments))
 
     def kill(self) -> None:
@@ -110,7 +113,7 @@ def run_hive_metastore(release: str, folder: Path, **settings: str) -> Iterator[
     """Run a metastore in an empty folder, which is deleted afterwards.
 
     In names of Hive's settings `__` is a dot and `_` a dash: a lock without a heartbeat expires
-    after `hive__txn__timeout="300s"`.
+    after `hive__txn__timeout="2s"`. Without this setting, locks expire by `expire_locks` only.
     """
     folder.mkdir(parents=True)
     named = {name.replace("__", ".").replace("_", "-"): text for name, text in settings.items()}

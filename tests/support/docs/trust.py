@@ -28,12 +28,7 @@ from support.docs.trust_text import FUZZ, HEAD, KILLS, NOT_TESTED, RACES, SECTIO
 from support.iceberg_readers import PYICEBERG
 from support.lower_bounds import lower_bound
 from support.peers.environments import ENGINE_TITLES
-from support.peers.exchanges import (
-    ICEBERG_ENGINES,
-    PAIMON_ENGINES,
-    SERVICES,
-    Direction,
-)
+from support.peers.exchanges import ICEBERG_ENGINES, PAIMON_ENGINES, SERVICES, Direction
 
 ROOT = Path(__file__).resolve().parents[3]
 FIGURES = ROOT / "benchmarks"

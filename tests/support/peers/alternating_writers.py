@@ -23,7 +23,7 @@ def write_and_compact_in_turn(
 
     `java_options` are dynamic options of Java's writes. We run the last compaction, a full one.
     """
-    java.run("create", warehouse, spec=ours.table_spec(warehouse.parent / "spec", kind))
+    java.run("create", warehouse, spec=ours.table_spec(kind))
     dynamic: dict[str, Any] = {} if java_options is None else {"options": dict(java_options)}
     for turn, step in enumerate(kind.steps):
         if turn % 2:

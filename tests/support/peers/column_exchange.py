@@ -42,7 +42,7 @@ def assert_peer_writes(peer: Peer, tmp_path: Path, kind: str, names: Sequence[st
     # pypaimon-rust writes ORC files only without compression.
     plain = peer.name == "pypaimon-rust" and kind == "orc"
     table = table_of_columns(kind, names, **({"file.compression": "none"} if plain else {}))
-    peer.run("create", tmp_path / "t", spec=ours.table_spec(tmp_path / "spec", table))
+    peer.run("create", tmp_path / "t", spec=ours.table_spec(table))
     for step in table.steps:
         peer.run(warehouse=tmp_path / "t", **step)
     assert_rows_found(table, ours.read(tmp_path / "t", table))

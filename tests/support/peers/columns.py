@@ -73,13 +73,6 @@ def _column_limits() -> Iterator[tuple[str, PeerAction, str, PeerLimit, list[str
         "before 1970",
     )
     yield "us", "writes", "orc", early, _BEFORE_EPOCH_COLUMNS
-    yield (
-        "us",
-        "writes",
-        "orc",
-        PeerLimit("ORC has no MULTISET type", "does not support MULTISET"),
-        _MULTISETS,
-    )
     micros = PeerLimit("Avro timestamps have at most 6 digits", "up to 6 fractional digits")
     yield "us", "writes", "avro", micros, _NANOS
 

@@ -240,6 +240,13 @@ def _java_path() -> str:
     home = os.environ.get("JAVA_HOME")
     if home and (Path(home) / "bin" / "javac").exists():
         path = f"{home}/bin{os.pathsep}{path}"
+    _check_java(path)
+    return path
+
+
+@functools.cache
+def _check_java(path: str) -> None:
+    """Start java and javac once for all commands, to read their versions."""
     for tool in ("java", "javac"):
         program = shutil.which(tool, path=path)
         if program is None:
@@ -253,7 +260,6 @@ def _java_path() -> str:
             raise PeerUnavailableError(
                 f"a Java peer needs {tool} {_JAVA_MINIMUM}: {program} is {answer.stderr.strip()}"
             )
-    return path
 
 
 def spark_jars() -> Path:

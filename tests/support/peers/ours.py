@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,8 @@ from support.golden import arrow_table, canonical_rows
 from support.peers.kinds import Kind, Record, Step
 
 from paimon_orch import Catalog
+from paimon_orch.format.schema import build_table_schema
+from paimon_orch.format.types.data_types import field_to_json, parse_columns
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.expiration.delete_tag import delete_tag
@@ -48,11 +49,17 @@ def create(warehouse: Path, kind: Kind) -> Table:
     )
 
 
-def table_spec(scratch: Path, kind: Kind) -> Record:
+def table_spec(kind: Kind) -> Record:
     """Return the arguments with which a peer creates a table of a kind."""
-    path = Path(create(scratch, kind).paths.root, "schema", "schema-0")
+    schema = build_table_schema(
+        parse_columns(kind.columns),
+        primary_key=kind.primary_key,
+        partition_by=kind.partition_by,
+        options=kind.options,
+        time_millis=0,
+    )
     return {
-        "fields": json.loads(path.read_text(encoding="utf-8"))["fields"],
+        "fields": [field_to_json(field) for field in schema.fields],
         "primary_keys": kind.primary_key,
         "partition_keys": kind.partition_by,
         "options": kind.options,

@@ -32,6 +32,7 @@ from support.peers.environments import (
     SPARK,
     peer_start,
 )
+from support.spark.class_archive import make_class_archive
 
 Part = tuple[str, Callable[[], object]]
 
@@ -52,6 +53,7 @@ def python_parts() -> Iterator[Part]:
     """Yield what needs few jars or none, the largest first."""
     for name in (ICEBERG_SPARK, SPARK, *REQUIREMENTS, ICEBERG_DUCKDB):
         yield name, partial(peer_start, name)
+    yield "classes of Spark", make_class_archive
     yield "Airflow", airflow_python
     yield "Kerberos for Hive", hive_metastore.find_kerberos_packages
     for name in rest_server.PYPAIMON_SERVERS:
