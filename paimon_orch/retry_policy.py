@@ -189,6 +189,9 @@ SCHEMA_CHANGE = RetryPolicy(attempts=10, min_wait=0.01, max_wait=0.1)
 SNAPSHOT_LISTING = RetryPolicy(attempts=5)
 """Listings of snapshots during which snapshots expired."""
 
+EXPIRED_READ = RetryPolicy(attempts=5)
+"""Reads of the newest snapshot that expired before the read was complete."""
+
 REFERENCE_READ = RetryPolicy(attempts=5, min_wait=0.05, max_wait=1.0)
 """Reads of all referenced files, while listed metadata files are missing."""
 

@@ -69,7 +69,7 @@ def build_paimon_quality_checks(settings: QualitySettings) -> dg.AssetChecksDefi
         rules = {name: text for name, text in settings.never.items() if name in selected}
         with raise_dagster_errors(table):
             loaded = get_catalog(context, settings.resource_prefix).load_table(table)
-            outcomes = list(evaluate_row_rules(loaded, rules))
+            outcomes = evaluate_row_rules(loaded, rules)
         for outcome in outcomes:
             yield _build_result(outcome, asset_key, SEVERITIES[settings.severity])
 

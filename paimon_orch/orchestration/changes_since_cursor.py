@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from paimon_orch.errors import NotFoundError
+from paimon_orch.errors import MissingFileError, NotFoundError
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.orchestration.cursor import (
     Cursor,
@@ -18,6 +18,7 @@ from paimon_orch.orchestration.cursor import (
 )
 from paimon_orch.orchestration.partition_keys import parse_partition_path
 from paimon_orch.steps.compaction.policy import CompactionDecision, CompactionPolicy
+from paimon_orch.table.expired_reads import repeat_if_expired
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 from paimon_orch.table.table import Table
@@ -59,17 +60,27 @@ class CompactionDecider:
         self, paths: Collection[str] | None = None, overdue: Collection[str] | None = ()
     ) -> tuple[CompactionDecision, ...]:
         """Return the decisions for the partitions with these paths, or for all partitions."""
+        if paths is not None and not paths:
+            return ()
+        return self._decide(paths, overdue, state=self.state)
+
+    @repeat_if_expired
+    def _decide(
+        self,
+        paths: Collection[str] | None,
+        overdue: Collection[str] | None,
+        *,
+        state: TableState | None,
+    ) -> tuple[CompactionDecision, ...]:
         # definitions of sensors load without the functions of compactions
         from paimon_orch.steps.common.bucket_scan import scan_latest_buckets
         from paimon_orch.steps.common.partition_request import PartitionRequest
         from paimon_orch.steps.compaction.decide import decide
 
-        if paths is not None and not paths:
-            return ()
         is_whole_table = paths is None or "" in paths
         specs = None if is_whole_table else [parse_partition_path(p) for p in sorted(paths or ())]
         # partitions may have been dropped since
-        scan = scan_latest_buckets(self.state, PartitionRequest(partitions=specs))
+        scan = scan_latest_buckets(state or self.table.load(), PartitionRequest(partitions=specs))
         if scan is None:
             return ()
         decisions = decide(
@@ -123,7 +134,7 @@ def collect_changes(
         return _evaluate_all_partitions(decider, identity, latest, reason, suffix=suffix)
     try:
         return _evaluate_changes(decider, cursor, latest, limit)
-    except NotFoundError:
+    except (MissingFileError, NotFoundError):
         reason = f"snapshots after {cursor.handled.snapshot_id} have expired"
         return _evaluate_all_partitions(decider, identity, latest, reason)
 

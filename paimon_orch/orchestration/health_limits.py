@@ -16,6 +16,7 @@ from paimon_orch.steps.inspection.health_metrics import (
     METRIC_LIMITS,
     REWRITE_FILE_INDEX,
 )
+from paimon_orch.table.expired_reads import repeat_if_expired
 
 if TYPE_CHECKING:  # the limits are declared before a table is read
     from paimon_orch.steps.common.executor import Executor
@@ -136,12 +137,14 @@ _REMEDIES: Mapping[str, str] = {
 """What users of an orchestrator run in place of a command."""
 
 
-def _check_metrics(table: "Table", limits: Mapping[str, float]) -> Iterator[HealthOutcome]:
+@repeat_if_expired
+def _check_metrics(table: "Table", limits: Mapping[str, float]) -> list[HealthOutcome]:
     """Evaluate the checks of metrics; one that fails names what makes it pass."""
     from paimon_orch.steps.inspection.verdict.verdict import open_judge
 
     judge = open_judge(table, limits)
     problems = {problem.name: problem for problem in judge.problems}
+    outcomes = []
     for name in sorted(limits.keys() & HEALTH_METRICS.keys()):
         value, problem = judge.read(name), problems.get(name)
         text = "Within the limit."
@@ -152,7 +155,10 @@ def _check_metrics(table: "Table", limits: Mapping[str, float]) -> Iterator[Heal
             todo = problem.metric.remedy if remedy is None else _REMEDIES[remedy.command]
             text = f"To fix this, {todo}."
         figures = {} if value is None else {"value": round(value, 4)}
-        yield HealthOutcome(name=name, passed=problem is None, description=text, figures=figures)
+        outcomes.append(
+            HealthOutcome(name=name, passed=problem is None, description=text, figures=figures)
+        )
+    return outcomes
 
 
 def _check_iceberg_metadata(table: "Table", limit: float) -> HealthOutcome:

@@ -6,7 +6,7 @@ and embedded indexes of a file prove that none of its rows match, or leave it op
 See docs/format/statistics.md#use-on-read.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.table_kind import TableKind
 from paimon_orch.format.types.predicate import Predicate, collect_columns
 from paimon_orch.table.chain.chain_branches import find_chain_branches
+from paimon_orch.table.expired_reads import repeat_if_expired
 from paimon_orch.table.filter.bind import bind_filter
 from paimon_orch.table.scan.file_pruner import FilePruner
 
@@ -52,7 +53,8 @@ class RuleOutcome:
         return not self.files
 
 
-def evaluate_row_rules(table: "Table", rules: Mapping[str, str]) -> Iterator[RuleOutcome]:
+@repeat_if_expired
+def evaluate_row_rules(table: "Table", rules: Mapping[str, str]) -> list[RuleOutcome]:
     """Evaluate rules in one pass over the manifests of the newest snapshot.
 
     ``rules`` are filters that no row may match, by the names of the rules. A file whose statistics
@@ -82,10 +84,12 @@ def evaluate_row_rules(table: "Table", rules: Mapping[str, str]) -> Iterator[Rul
 
     if state.snapshot is not None:
         state.manifests.read_live_entries(state.snapshot, choose=count)
-    for name, tally in tallies.items():
-        yield RuleOutcome(
+    return [
+        RuleOutcome(
             name=name, filter=rules[name], files=tally.files, rows=tally.rows, all_files=all_files
         )
+        for name, tally in tallies.items()
+    ]
 
 
 @dataclass(slots=True)

@@ -14,6 +14,7 @@ from paimon_orch.orchestration.health_limits import (
 from paimon_orch.steps.common.bucket_scan import scan_latest_buckets
 from paimon_orch.steps.common.partition_request import PartitionRequest
 from paimon_orch.table.catalog_reports import mark_name
+from paimon_orch.table.expired_reads import repeat_if_expired
 from paimon_orch.table.filter.partition_spec import (
     PartitionSpec,
     build_partition_matcher,
@@ -39,6 +40,7 @@ class FoundPartitions:
         return {"snapshot_id": self.snapshot_id, "partitions": list(self.partitions)}
 
 
+@repeat_if_expired
 def find_partitions(table: Table, partition: str | PartitionSpec) -> FoundPartitions | None:
     """Return the partitions that have files in the newest snapshot, or None without one.
 

@@ -15,6 +15,7 @@ from paimon_orch.orchestration.changes_since_cursor import (
 from paimon_orch.orchestration.cursor import Cursor
 from paimon_orch.orchestration.table_tick import find_compaction_refusal, open_table_with_news
 from paimon_orch.steps.compaction.policy import CompactionDecision, CompactionPolicy
+from paimon_orch.table.expired_reads import repeat_if_expired
 from paimon_orch.table.table import Table
 from paimon_orch.table.table_state import TableState
 
@@ -178,6 +179,7 @@ def _count_equal(name: str, other: str) -> int:
     return next((n for n, (a, b) in pairs if a != b), min(len(name), len(other)))
 
 
+@repeat_if_expired
 def find_due_partitions(table: Table, policy: CompactionPolicy) -> tuple[CompactionDecision, ...]:
     """Return the decisions about the partitions of a table that are due for compaction now.
 

@@ -20,6 +20,7 @@ from paimon_orch.format.types.data_types import type_to_sql
 from paimon_orch.format.types.predicate import Predicate
 from paimon_orch.storage import FileIO
 from paimon_orch.table.catalog_environment import NO_CATALOG, CatalogEnvironment
+from paimon_orch.table.expired_reads import repeat_if_expired
 from paimon_orch.table.filter.partition_spec import (
     PartitionSpec,
     build_any_partition_matcher,
@@ -161,6 +162,7 @@ class Table:
         count = to_whole_number("limit", limit, minimum=0)
         return list(islice(self.stores.snapshots.walk_back(), count))
 
+    @repeat_if_expired
     def files(self, snapshot: Snapshot | None = None) -> list[BucketSplit]:
         """Return all live files of a snapshot (default: the newest) by bucket, level 0 included."""
         given: Any = snapshot
@@ -508,6 +510,7 @@ class Table:
         self.stores.check_step(StepKind.METADATA)
         return repair_earliest_snapshot(self.stores.snapshots, snapshot_id)
 
+    @repeat_if_expired
     def truncate(self) -> Snapshot | None:
         """Delete all rows in one snapshot; returns None if the table has no files.
 
@@ -519,6 +522,7 @@ class Table:
             StepKind.WRITE_ROWS, lambda _: True, (), has_rows=bool(state.files())
         )
 
+    @repeat_if_expired
     def drop_partitions(
         self,
         partitions: Iterable[str | PartitionSpec],

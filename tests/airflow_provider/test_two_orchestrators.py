@@ -71,9 +71,9 @@ def test_nothing_is_lost_if_airflow_and_dagster_maintain_a_table(
         while number < COMMITS or count_turns() < TURNS:
             commit(number)
             number += 1
-            assert all(each.poll() is None for each in processes.values()), [
-                each.communicate() for each in processes.values() if each.poll() is not None
-            ]
+            for name, each in processes.items():
+                if each.poll() is not None:
+                    pytest.fail(f"{name} has ended:\n{each.communicate()[1]}")
             time.sleep(0.2)
         stop.touch()
         outputs = {name: each.communicate(timeout=120) for name, each in processes.items()}

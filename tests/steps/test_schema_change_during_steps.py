@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import Any, TypeVar
 
 import pytest
+from support.interrupting_io import InterruptingFileIO
 from support.tables import new_table, table_of
 
 from paimon_orch import Catalog
@@ -24,7 +25,6 @@ from paimon_orch.steps import (
     rescale,
     rewrite_file_index,
 )
-from paimon_orch.storage import FileInfo, LocalFileIO
 from paimon_orch.table.schema_change.schema_changes import (
     AddColumn,
     DropColumn,
@@ -47,42 +47,6 @@ CHANGES: dict[str, list[SchemaChange]] = {
     "buckets": [SetOption("bucket", "3")],
 }
 NEW = table_of("p k v u", [("a", 1, 100, 0), ("c", 1, 101, 0)])
-
-
-class InterruptingFileIO(LocalFileIO):
-    """Calls a function before one of its operations."""
-
-    def __init__(self, at: int, interrupt: Callable[[], object]) -> None:
-        self.count, self.at, self.interrupt = 0, at, interrupt
-
-    def _note(self) -> None:
-        self.count += 1
-        if self.count == self.at:
-            self.interrupt()
-
-    def read_bytes(self, path: str) -> bytes:
-        self._note()
-        return super().read_bytes(path)
-
-    def open_input(self, path: str, size: int | None = None) -> IO[bytes]:
-        self._note()
-        return super().open_input(path, size)
-
-    def open_output(self, path: str) -> IO[bytes]:
-        self._note()
-        return super().open_output(path)
-
-    def create(self, path: str, data: bytes) -> bool:
-        self._note()
-        return super().create(path, data)
-
-    def list_dir(self, path: str) -> Iterator[FileInfo]:
-        self._note()
-        return super().list_dir(path)
-
-    def delete(self, path: str) -> None:
-        self._note()
-        super().delete(path)
 
 
 def upsert(table: Table) -> object:

@@ -36,6 +36,7 @@ from paimon_orch.steps.compaction import compact as compact_step
 from paimon_orch.steps.compaction.bucket_selection import parse_buckets
 from paimon_orch.steps.compaction.plan import CompactRequest
 from paimon_orch.steps.compaction.policy import CompactionStrategy
+from paimon_orch.table.expired_reads import repeat_if_expired
 from paimon_orch.table.table import Table
 
 if TYPE_CHECKING:
@@ -223,6 +224,7 @@ def _format_report(name: str, report: Mapping[str, object], *, dry_run: bool) ->
     return f"{name}: {_NOTHING_TO_DO}"
 
 
+@repeat_if_expired
 def _plan_compaction(
     table: Table,
     request: CompactRequest,
@@ -248,7 +250,7 @@ def _plan_compaction(
             selection = PartitionRequest(partitions=request.partitions)
             all_buckets = scan_latest_buckets(state, selection, executor)
         check_partitions_exist(state, request.partitions, all_buckets)
-    planned = compact_step.plan(table, request, scan, state=state)
+    planned = compact_step.plan(table, request, scan=scan, state=state)
     if scan is None or not with_decisions:
         return planned, []
     from paimon_orch.steps.compaction.decide import decide

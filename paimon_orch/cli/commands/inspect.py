@@ -16,6 +16,7 @@ from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.steps.inspection.health_metrics import METRIC_LIMITS, find_problems
 from paimon_orch.steps.inspection.inspect import BucketSummary, TableReport, inspect_newest
 from paimon_orch.steps.inspection.inspect import inspect as inspect_table
+from paimon_orch.table.expired_reads import repeat_if_expired
 from paimon_orch.table.table import Table
 
 if TYPE_CHECKING:  # plans of compactions are needed only if something is wrong
@@ -59,6 +60,7 @@ def inspect(
         raise typer.Exit(1)
 
 
+@repeat_if_expired
 def _judge(table: Table) -> tuple[TableReport, "Verdict | None"]:
     """Return the report on the newest snapshot, and the verdict if something is wrong."""
     state = table.load(with_lists=True)

@@ -16,6 +16,7 @@ from paimon_orch.dagster.resources import ExecutorChoice
 from paimon_orch.dagster.run_config import report_stale_options
 from paimon_orch.dagster.run_metadata import Metadata, build_row_count_metadata, to_metadata
 from paimon_orch.dagster.spark_links import build_progress_logger
+from paimon_orch.errors import MissingFileError, NotFoundError
 from paimon_orch.orchestration.reported_steps import ReportedCompaction
 from paimon_orch.orchestration.run_reports import (
     CompactionOutcome,
@@ -37,7 +38,9 @@ from paimon_orch.steps.maintenance.rewrite_file_index import (
     FileIndexRewriteResult,
     RewriteFileIndexRequest,
 )
-from paimon_orch.steps.maintenance.rewrite_file_index import plan as plan_index
+from paimon_orch.table.expired_reads import repeat_if_expired
+from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import TableState
 
 
 def compact_partitions(
@@ -77,12 +80,12 @@ def _compact(
 
     Returns the files of the table before and after it, its result, and links to its process.
     """
-    before, links = inspect_snapshot(run.state, run.state.snapshot), Metadata()
+    before, links = _inspect_present(run.table, state=run.state), Metadata()
     if run.remote is None:
         result = _plan_and_compact(run, name, keys)
         if result.snapshot is None:
             return before, before, result, links
-        return before, inspect_snapshot(run.state, result.snapshot), result, links
+        return before, _inspect_committed(run, result.snapshot.id), result, links
     compaction = ReportedCompaction()
     arguments = _select_partitions(run, before, keys)
     if arguments is not None:
@@ -93,8 +96,21 @@ def _compact(
         compaction = ReportedCompaction.of(report)
     if compaction.snapshot_id is None:
         return before, before, compaction, links
-    snapshot = run.state.snapshots.get(compaction.snapshot_id)
-    return before, inspect_snapshot(run.state, snapshot), compaction, links
+    return before, _inspect_committed(run, compaction.snapshot_id), compaction, links
+
+
+@repeat_if_expired
+def _inspect_present(table: Table, *, state: TableState | None) -> TableReport:
+    state = state or table.load()
+    return inspect_snapshot(state, state.snapshot)
+
+
+def _inspect_committed(run: MaintenanceAssetRun[Any], snapshot_id: int) -> TableReport:
+    """Return the report on a snapshot of this run, or on the newest one if it has expired."""
+    try:
+        return inspect_snapshot(run.state, run.state.snapshots.get(snapshot_id))
+    except (MissingFileError, NotFoundError):
+        return _inspect_present(run.table, state=None)
 
 
 def _choose_executor(run: MaintenanceAssetRun[Any]) -> ExecutorChoice:
@@ -206,7 +222,8 @@ def _rewrite_indexes_here(
 ) -> _IndexRewrite:
     """Plan a rewrite, log the plan, and execute it."""
     context, table = run.context, run.table
-    plan = plan_index(table, RewriteFileIndexRequest(partitions=_parse_keys(run, keys)))
+    request = RewriteFileIndexRequest(partitions=_parse_keys(run, keys))
+    plan = REWRITE_FILE_INDEX.plan(table, request)
     result = FileIndexRewriteResult()
     if plan:
         text = "%s: plan to rewrite the indexes of %d files of snapshot %d"
@@ -222,7 +239,7 @@ def _rewrite_indexes_elsewhere(
     keys: Sequence[str],
 ) -> _IndexRewrite:
     assert run.remote is not None
-    present = inspect_snapshot(run.state, run.state.snapshot)
+    present = _inspect_present(run.table, state=run.state)
     arguments = _select_partitions(run, present, keys)
     if arguments is None:
         plan = {"snapshot_id": present.snapshot_id, "skipped_files": 0}

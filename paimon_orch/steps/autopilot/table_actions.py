@@ -49,6 +49,7 @@ from paimon_orch.steps.inspection.health import has_index_options
 from paimon_orch.steps.inspection.health_metrics import MATERIALIZE_VECTORS
 from paimon_orch.steps.inspection.verdict.verdict import open_judge
 from paimon_orch.steps.maintenance import compact_manifests
+from paimon_orch.table.expired_reads import repeat_if_expired
 from paimon_orch.table.scan.data_evolution import has_data_evolution
 from paimon_orch.table.scan.partition_selection import plan_live_buckets
 from paimon_orch.table.table import Table
@@ -58,6 +59,7 @@ _DUE = float("inf")
 """The score of actions that are executed whatever a read saves."""
 
 
+@repeat_if_expired
 def find_actions(
     table: Table, request: MaintenanceRequest, executor: Executor | None = None
 ) -> list[MaintenanceDecision]:

@@ -12,7 +12,12 @@ from paimon_orch.format.display import Displayable, format_count
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.paths import MAIN_BRANCH
 from paimon_orch.steps.cleanup.remove_orphan_files import remove_orphan_files
-from paimon_orch.steps.common.step import EmptyRequest, StepOutcome, build_metadata_step, run_step
+from paimon_orch.steps.common.step import (
+    EmptyRequest,
+    StepOutcome,
+    build_metadata_step,
+    plan_and_run,
+)
 from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.steps.common.step_metrics import StepIo
 from paimon_orch.steps.common.step_report import PlanReport, describe_loss
@@ -139,7 +144,7 @@ def purge_files(table: Table) -> PurgeResult:
     No other job may write to the table during the call: its uncommitted files would be deleted. If
     the call failed, repeat it.
     """
-    return run_step(PURGE_FILES, table, plan(table, EmptyRequest()))
+    return plan_and_run(PURGE_FILES, table, EmptyRequest())
 
 
 DECLARATION = declare_step(

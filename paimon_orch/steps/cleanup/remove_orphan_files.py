@@ -444,7 +444,7 @@ def _delete_empty_directories(
 
 REMOVE_ORPHAN_FILES = Step(
     title="remove orphan files of",
-    plan=plan,
+    planner=plan,
     work=lambda table, plan: collect_deletions(
         table.io,
         plan.roots,

@@ -4,7 +4,8 @@ Each step module defines a frozen request and three functions of the same shape,
 :class:`Step` that names them:
 
 - ``plan(table, request) -> Plan`` reads metadata, decides what to do, and writes nothing, so a plan
-  is also the dry run. A plan keeps its request, and is falsy if there is nothing to do.
+  is also the dry run. A plan keeps its request, and is falsy if there is nothing to do. Call it as
+  :meth:`Step.plan`, which plans again if the snapshot expires meanwhile.
 - ``run(shared, unit) -> bytes`` does one independent unit of work, in any process, perhaps more
   than once. A unit names its files; data for all units (file system, schemas) is in ``shared``,
   which is sent once per job.
@@ -23,12 +24,14 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from tenacity import AttemptManager
 
+from paimon_orch.errors import CommitConflictError, MissingFileError
 from paimon_orch.format.display import Displayable
 from paimon_orch.safe_text import get_logger
 from paimon_orch.steps.common.conflict_retry import MAX_ATTEMPTS, retry_on_conflict
 from paimon_orch.steps.common.executor import Executor, InProcessExecutor, Progress
 from paimon_orch.steps.common.step_metrics import StepIo, StepMetrics
 from paimon_orch.steps.common.step_report import PlanReport, format_figures
+from paimon_orch.table.expired_reads import repeat_if_expired
 from paimon_orch.table.metadata.snapshot_store import EARLIEST
 from paimon_orch.table.table import Table
 
@@ -134,11 +137,14 @@ def _run_no_unit(_shared: None, _unit: None) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step(Generic[RequestT, PlanT, SharedT, UnitT, ResultT, OutcomeT]):
-    """A maintenance step; see the module's documentation for ``plan``, ``run`` and ``commit``."""
+    """A maintenance step; see the module's documentation for ``plan``, ``run`` and ``commit``.
+
+    ``planner`` is its function ``plan``.
+    """
 
     title: str
     """A verb phrase to put before the table's name: ``compact``, ``expire snapshots of``."""
-    plan: Callable[[Table, RequestT], PlanT]
+    planner: Callable[[Table, RequestT], PlanT]
     work: Callable[[Table, PlanT], WorkUnits[SharedT, UnitT]]
     run: Callable[[SharedT, UnitT], bytes]
     decode: Callable[[bytes], ResultT]
@@ -154,6 +160,10 @@ class Step(Generic[RequestT, PlanT, SharedT, UnitT, ResultT, OutcomeT]):
     replan: Callable[[Table, RequestT, Executor], PlanT] | None = None
     """Plans again after a conflict, on an executor if the table is large; by default ``plan``."""
     max_attempts: int = MAX_ATTEMPTS
+
+    def plan(self, table: Table, request: RequestT) -> PlanT:
+        """Plan a request; again, if the snapshot expires before the plan is complete."""
+        return repeat_if_expired(self.planner)(table, request)
 
     @property
     def has_units(self) -> bool:
@@ -179,7 +189,7 @@ def build_metadata_step(
     """Return a step without work units."""
     return Step(
         title=title,
-        plan=plan,
+        planner=plan,
         work=_build_no_units,
         run=_run_no_unit,
         decode=bytes,
@@ -215,12 +225,21 @@ class PlanAttempts(Generic[PlanT]):
             self._label, max_attempts=max_attempts, has_expired=self._has_expired
         )
         self._metrics, self._number = StepMetrics(title, table), 0
+        self._snapshots = table.stores.snapshots
 
     def __iter__(self) -> Iterator[AttemptManager]:
         with self._metrics.record_errors():
-            for attempt in self._retrying:
-                self._number += 1
-                yield attempt
+            try:
+                for attempt in self._retrying:
+                    self._number += 1
+                    yield attempt
+            except MissingFileError as error:
+                if not self._has_expired():
+                    raise
+                raise CommitConflictError(
+                    f"{self._label}: the snapshot that was planned has expired meanwhile, and "
+                    f"{error.path} with it. Run the step again."
+                ) from error
 
     def next_plan(self) -> PlanT:
         """Return the given plan in the first attempt, and a new plan in each later attempt."""
@@ -232,12 +251,12 @@ class PlanAttempts(Generic[PlanT]):
 
     def _has_expired(self) -> bool:
         """Return whether the snapshot of the plan expires or has expired, and its files with it."""
-        state = getattr(self._plan, "state", None)
-        snapshot = getattr(state, "snapshot", None)
-        if state is None or snapshot is None:
+        snapshot = getattr(getattr(self._plan, "state", None), "snapshot", None)
+        number = getattr(snapshot or self._plan, "id" if snapshot else "snapshot_id", None)
+        if number is None:
             return False
-        is_expiring = (state.snapshots.hint(EARLIEST) or 0) > snapshot.id
-        return is_expiring or not state.snapshots.exists(snapshot.id)
+        is_expiring = (self._snapshots.hint(EARLIEST) or 0) > number
+        return is_expiring or not self._snapshots.exists(number)
 
     def complete(self, outcome: OutcomeT) -> OutcomeT:
         """Return the outcome with the duration and the number of all attempts."""
@@ -266,7 +285,7 @@ def run_step(
     def replan(outdated: PlanT) -> PlanT:
         if step.replan is None:
             return step.plan(table, outdated.request)
-        return step.replan(table, outdated.request, runner)
+        return repeat_if_expired(step.replan)(table, outdated.request, runner)
 
     attempts = PlanAttempts(step.title, table, plan, replan=replan, max_attempts=step.max_attempts)
     # The outcome includes the parts that were committed before a conflict.
@@ -278,6 +297,18 @@ def run_step(
                 outcome = part_outcome if outcome is None else step.merge(outcome, part_outcome)
     assert outcome is not None
     return attempts.complete(outcome)
+
+
+def plan_and_run(
+    step: Step[RequestT, PlanT, SharedT, UnitT, ResultT, OutcomeT],
+    table: Table,
+    request: RequestT,
+    executor: Executor | None = None,
+    *,
+    progress: Progress | None = None,
+) -> OutcomeT:
+    """Plan a request, and run the plan as :func:`run_step` does."""
+    return run_step(step, table, step.plan(table, request), executor, progress=progress)
 
 
 def _run_part(

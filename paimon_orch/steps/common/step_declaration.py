@@ -40,6 +40,7 @@ from paimon_orch.steps.common.argument import (
 )
 from paimon_orch.steps.common.executor import Executor, Progress
 from paimon_orch.steps.common.step import OutcomeT, PlanT, RequestT, Step, StepOutcome, run_step
+from paimon_orch.table.expired_reads import repeat_if_expired
 from paimon_orch.table.table import Table
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ def declare_step(  # noqa: PLR0913 - the parts of a declaration
 
     return StepDeclaration(
         request=request,
-        plan=plan or plan_step,
+        plan=repeat_if_expired(plan) if plan else plan_step,
         run=run or partial(run_step, step),
         title=step.title,
         help=help,

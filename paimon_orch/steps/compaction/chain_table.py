@@ -12,7 +12,7 @@ from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.safe_text import get_logger
-from paimon_orch.steps.common.step import StepOutcome, build_metadata_step, run_step
+from paimon_orch.steps.common.step import StepOutcome, build_metadata_step, plan_and_run
 from paimon_orch.steps.common.step_declaration import take_fields
 from paimon_orch.table.chain.chain_branches import ChainBranches, find_chain_branches
 from paimon_orch.table.filter.partition_spec import (
@@ -152,4 +152,4 @@ def compact_chain_table(table: Table, request: CompactChainTableRequest) -> Comp
     name only some of the partition columns. Rows that are written to a delta partition later are
     not visible, because readers then read the partition of the snapshot branch.
     """
-    return run_step(COMPACT_CHAIN_TABLE, table, plan(table, request))
+    return plan_and_run(COMPACT_CHAIN_TABLE, table, request)

@@ -1,9 +1,10 @@
 """The compaction step for all tables."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
-from paimon_orch.errors import InputError
+from paimon_orch.errors import InputError, MissingFileError, NotFoundError
 from paimon_orch.format.options.core_options import PK_BITMAP_INDEX_COLUMNS, PK_BTREE_INDEX_COLUMNS
 from paimon_orch.format.partition_path import format_partition_values
 from paimon_orch.format.schema import TableSchema
@@ -28,6 +29,8 @@ from paimon_orch.steps.compaction.plan import (
     run,
 )
 from paimon_orch.steps.compaction.policy import CompactionStrategy
+from paimon_orch.table.expired_reads import repeat_if_expired
+from paimon_orch.table.filter.partition_spec import PartitionSpec
 from paimon_orch.table.scan.partition_selection import PartitionSpecs
 from paimon_orch.table.table import Table
 from paimon_orch.table.table_state import TableState
@@ -52,11 +55,12 @@ __all__ = [
 ]
 
 
+@repeat_if_expired
 def plan(
     table: Table,
     request: CompactRequest,
-    scan: BucketScan | None = None,
     *,
+    scan: BucketScan | None = None,
     executor: Executor | None = None,
     state: TableState | None = None,
 ) -> CompactionPlan:
@@ -133,7 +137,7 @@ def commit(
 
 COMPACT = Step(
     title="compact",
-    plan=plan,
+    planner=plan,
     replan=_replan,
     work=collect_work,
     run=run,
@@ -203,31 +207,48 @@ def compact(
     do. After a conflict with another commit, the work is planned again, at most three times; then
     :class:`CommitConflictError` is raised, and the table is not compacted.
     """
+    planned = _plan_existing_partitions(table, request, executor)
+    return run_compaction(table, planned, executor, progress=progress)
+
+
+@repeat_if_expired
+def _plan_existing_partitions(
+    table: Table, request: CompactRequest, executor: Executor | None
+) -> CompactionPlan:
     state, scan = table.load(with_lists=True), None
     if request.partitions is not None:  # checked with the scan of the plan
         scan = scan_latest_buckets(state, replace(request, where=None), executor, now=request.now)
         check_partitions_exist(state, request.partitions, scan)
-    planned = plan(table, request, None if request.where else scan, executor=executor, state=state)
-    return run_compaction(table, planned, executor, progress=progress)
+    return plan(
+        table, request, scan=None if request.where else scan, executor=executor, state=state
+    )
 
 
 def compact_written_partitions(
     table: Table, snapshot_id: int, executor: Executor, *, progress: Progress | None = None
 ) -> CompactionResult:
-    """Compact the partitions that a commit wrote to, with strategy ``minor``."""
+    """Compact the partitions that a commit wrote to, with strategy ``minor``.
+
+    All partitions, if the snapshot has expired.
+    """
     state = table.load()
-    schema, snapshot = state.schema, state.snapshots.get(snapshot_id)
-    entries = state.manifests.read_delta_entries(snapshot)
-    partitions = dict.fromkeys(entry.partition for entry in entries)
-    fields = schema.partition_fields
-    specs = [
-        format_partition_values(schema.decode_partition(partition), fields, schema.typed_options)
-        for partition in partitions
-    ]
+    specs = None
+    with suppress(MissingFileError, NotFoundError):
+        specs = _find_written_partitions(state, snapshot_id)
     # the commit may have emptied a partition, so this is not the check of :func:`compact`
-    request = CompactRequest(partitions=specs if fields else None)
-    planned = plan(table, request, executor=executor, state=state)
+    planned = plan(table, CompactRequest(partitions=specs), executor=executor, state=state)
     return run_compaction(table, planned, executor, progress=progress)
+
+
+def _find_written_partitions(state: TableState, snapshot_id: int) -> list[PartitionSpec] | None:
+    schema, fields = state.schema, state.schema.partition_fields
+    if not fields:
+        return None
+    entries = state.manifests.read_delta_entries(state.snapshots.get(snapshot_id))
+    return [
+        format_partition_values(schema.decode_partition(partition), fields, schema.typed_options)
+        for partition in dict.fromkeys(entry.partition for entry in entries)
+    ]
 
 
 DECLARATION = declare_step(COMPACT, CompactRequest, plan=plan, run=run_compaction)

@@ -32,6 +32,7 @@ from paimon_orch.steps.compaction.policy import (
 from paimon_orch.steps.inspection.bucket_metrics import BucketMetrics
 from paimon_orch.steps.inspection.health import TableHealth
 from paimon_orch.steps.inspection.health_metrics import METRIC_LIMITS, Problem, find_problems
+from paimon_orch.table.expired_reads import repeat_if_expired
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.metadata.live_buckets import LiveBuckets
 from paimon_orch.table.scan.data_evolution import has_data_evolution
@@ -68,6 +69,7 @@ class _PlannedWork:
         return bool(self.units) or self.postponed_files > 0
 
 
+@repeat_if_expired
 def decide(
     table: Table,
     policy: CompactionPolicy | None = None,

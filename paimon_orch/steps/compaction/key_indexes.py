@@ -276,7 +276,7 @@ def commit(table: Table, plan: KeyIndexPlan, messages: Sequence[CommitMessage]) 
 
 BUILD_KEY_INDEXES = Step(
     title="build indexes of",
-    plan=plan,
+    planner=plan,
     work=_collect_work,
     run=run,
     decode=CommitMessage.decode,
@@ -294,7 +294,7 @@ def build_key_indexes(
     A compaction does this, too. After repeated conflicts with other commits, logs a warning: rows
     are correct without indexes, and the next compaction builds them.
     """
-    planned = plan(table, request)
+    planned = BUILD_KEY_INDEXES.plan(table, request)
     if not planned:
         return KeyIndexResult()
     try:

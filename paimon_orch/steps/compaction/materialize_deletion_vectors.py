@@ -217,7 +217,7 @@ def _find_global_indexes(plan: CompactionPlan) -> list[IndexManifestEntry]:
 
 MATERIALIZE_DELETION_VECTORS = Step(
     title="materialize deletion vectors of",
-    plan=plan,
+    planner=plan,
     work=collect_work,
     run=run,
     decode=CommitMessage.decode,
@@ -236,7 +236,7 @@ def materialize_deletion_vectors(
     dropped. Commits no snapshot if there are no deletion vectors. Conflicts are handled as in
     :func:`paimon_orch.steps.compaction.compact.compact`.
     """
-    planned = plan(table, request)
+    planned = MATERIALIZE_DELETION_VECTORS.plan(table, request)
     return run_step(MATERIALIZE_DELETION_VECTORS, table, planned, executor, progress=progress)
 
 

@@ -25,7 +25,7 @@ from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict, discard_messages
 from paimon_orch.steps.common.executor import Executor, Progress
 from paimon_orch.steps.common.partition_request import PartitionRequest
-from paimon_orch.steps.common.step import Step, StepOutcome, WorkUnits, run_step
+from paimon_orch.steps.common.step import Step, StepOutcome, WorkUnits, plan_and_run
 from paimon_orch.steps.common.step_declaration import declare_step, take_fields
 from paimon_orch.steps.common.step_report import PlanReport
 from paimon_orch.table.commit.commit_changes import CommitChanges
@@ -230,7 +230,7 @@ def commit(
 
 MOVE_POSTPONED = Step(
     title="move postponed rows of",
-    plan=plan,
+    planner=plan,
     work=_collect_work,
     run=run,
     decode=CommitMessage.decode,
@@ -252,9 +252,7 @@ def move_postponed(
     Adds the rows to level 0, so readers of tables with deletion vectors see them after the next
     compaction.
     """
-    return run_step(
-        MOVE_POSTPONED, table, plan(table, request), executor, progress=progress
-    ).snapshot
+    return plan_and_run(MOVE_POSTPONED, table, request, executor, progress=progress).snapshot
 
 
 DECLARATION = declare_step(

@@ -31,6 +31,7 @@ from paimon_orch.steps.compaction.clustering import check_not_clustered
 from paimon_orch.steps.compaction.plan import CompactionPlan, CompactionResult
 from paimon_orch.steps.row_level.row_level_plan import TargetUnit
 from paimon_orch.table.commit.commit_changes import CommitChanges
+from paimon_orch.table.expired_reads import repeat_if_expired
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.scan.bucket_split import BucketSplit
 from paimon_orch.table.scan.data_evolution import has_data_evolution
@@ -62,6 +63,7 @@ class SortRequest(PartitionRequest):
     order: SortOrder
 
 
+@repeat_if_expired
 def plan(table: Table, request: SortRequest) -> CompactionPlan:
     """Select the files to rewrite; reads only metadata. Refuses tables that cannot be sorted."""
     state = table.load()

@@ -164,7 +164,7 @@ def commit(
 
 DELETE_TAG = Step(
     title="delete a tag of",
-    plan=plan,
+    planner=plan,
     work=lambda table, plan: collect_deletions(
         table.io, table.stores.file_roots, plan.files_to_delete.paths
     ),
@@ -186,7 +186,7 @@ def delete_tag(table: Table, request: DeleteTagCall) -> UnreferencedFiles:
 
     Raises :class:`CorruptFileError` if metadata of other versions cannot be read.
     """
-    planned = plan(table, request)
+    planned = DELETE_TAG.plan(table, request)
     result = run_step(DELETE_TAG, table, planned, request.executor, progress=request.progress)
     return result.plan.files_to_delete
 

@@ -12,7 +12,7 @@ from paimon_orch.format.display import Displayable, format_count
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.steps.common.executor import Executor, Progress
 from paimon_orch.steps.common.file_deletion import collect_deletions, run
-from paimon_orch.steps.common.step import PlanOutcome, Step, run_step
+from paimon_orch.steps.common.step import PlanOutcome, Step, plan_and_run
 from paimon_orch.steps.common.step_declaration import declare_step, take_fields
 from paimon_orch.steps.common.step_metrics import StepIo
 from paimon_orch.steps.common.step_report import PlanReport
@@ -188,7 +188,7 @@ def commit(
 
 EXPIRE_CHANGELOGS = Step(
     title="expire changelogs of",
-    plan=plan,
+    planner=plan,
     work=lambda table, plan: collect_deletions(
         table.io, table.stores.file_roots, plan.files_to_delete.data
     ),
@@ -211,9 +211,7 @@ def expire_changelogs(
 
     The limits override the table's options; ``older_than`` is in epoch milliseconds.
     """
-    return run_step(
-        EXPIRE_CHANGELOGS, table, plan(table, request), executor, progress=progress
-    ).plan
+    return plan_and_run(EXPIRE_CHANGELOGS, table, request, executor, progress=progress).plan
 
 
 DECLARATION = declare_step(

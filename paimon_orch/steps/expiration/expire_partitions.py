@@ -29,7 +29,7 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.times import parse_duration
 from paimon_orch.safe_text import get_logger
 from paimon_orch.steps.common.argument import TABLE_OPTION, Argument, ParsedRequest
-from paimon_orch.steps.common.step import PlanOutcome, build_metadata_step, run_step
+from paimon_orch.steps.common.step import PlanOutcome, build_metadata_step, plan_and_run
 from paimon_orch.steps.common.step_declaration import declare_step, take_fields
 from paimon_orch.steps.common.step_report import KEPT_ROWS, PlanReport, describe_loss
 from paimon_orch.table.chain.chain_branches import refuse_chain_table
@@ -333,7 +333,7 @@ EXPIRE_PARTITIONS = build_metadata_step("expire partitions of", plan, commit, ma
 @take_fields(ExpirePartitionsRequest)
 def expire_partitions(table: Table, request: ExpirePartitionsRequest) -> PartitionExpirationPlan:
     """Drop expired partitions, one snapshot per batch; arguments override the table's options."""
-    return run_step(EXPIRE_PARTITIONS, table, plan(table, request)).plan
+    return plan_and_run(EXPIRE_PARTITIONS, table, request).plan
 
 
 DECLARATION = declare_step(

@@ -507,7 +507,7 @@ def commit(
 
 EXPIRE_SNAPSHOTS = Step(
     title="expire snapshots of",
-    plan=plan,
+    planner=plan,
     work=lambda table, plan: collect_deletions(
         table.io, table.stores.file_roots, plan.files_to_delete.data
     ),
@@ -541,7 +541,7 @@ def expire_snapshots(
 
     Raises :class:`CommitConflictError` if tags or branches changed during each attempt.
     """
-    return run_expiration(table, plan(table, request), executor, progress=progress)
+    return run_expiration(table, EXPIRE_SNAPSHOTS.plan(table, request), executor, progress=progress)
 
 
 DECLARATION = declare_step(

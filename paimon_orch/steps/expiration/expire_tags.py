@@ -14,7 +14,7 @@ from paimon_orch.format.text import parse_json_object
 from paimon_orch.format.times import parse_cutoff
 from paimon_orch.safe_text import format_names
 from paimon_orch.steps.common.argument import CUTOFF_HELP, Argument, ParsedRequest
-from paimon_orch.steps.common.step import PlanOutcome, build_metadata_step, run_step
+from paimon_orch.steps.common.step import PlanOutcome, build_metadata_step, plan_and_run
 from paimon_orch.steps.common.step_declaration import declare_step, take_fields
 from paimon_orch.steps.common.step_report import PlanReport, describe_loss
 from paimon_orch.steps.expiration.delete_tag import delete_tag
@@ -170,7 +170,7 @@ EXPIRE_TAGS = replace(build_metadata_step("expire tags of", plan, commit), prepa
 @take_fields(ExpireTagsRequest)
 def expire_tags(table: Table, request: ExpireTagsRequest) -> list[str]:
     """Delete expired tags, and return their names; see :func:`plan`."""
-    return run_step(EXPIRE_TAGS, table, plan(table, request)).plan.names
+    return plan_and_run(EXPIRE_TAGS, table, request).plan.names
 
 
 DECLARATION = declare_step(

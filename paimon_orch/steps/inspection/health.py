@@ -14,6 +14,7 @@ from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.data_types import is_blob
 from paimon_orch.steps.inspection.bucket_metrics import BucketMetrics
 from paimon_orch.storage.concurrency import start_call
+from paimon_orch.table.expired_reads import repeat_if_expired
 from paimon_orch.table.metadata.live_buckets import LiveBuckets, group_vectors
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 from paimon_orch.table.table import Table
@@ -64,6 +65,7 @@ class TableHealth(Displayable):
         )
 
 
+@repeat_if_expired
 def compute_health(table: Table, *, orphans: bool = False, now: float | None = None) -> TableHealth:
     """Compute the health from the metadata of the newest snapshot; opens no data files.
 
@@ -135,12 +137,16 @@ def _read_snapshots(store: SnapshotStore, newest: Snapshot) -> tuple[int, Snapsh
     A damaged one is a finding of doctor and check, and does not matter for the others.
     """
     ids = store.list_retained_ids()
+    expired = 0
     for number in sorted(ids):
         if number == newest.id:
             break
         with suppress(CorruptFileError):
-            return len(ids), store.get(number)
-    return len(ids), newest
+            oldest = store.find(number)
+            if oldest is not None:
+                return len(ids) - expired, oldest
+            expired += 1
+    return len(ids) - expired, newest
 
 
 def compute_snapshot_health(

@@ -24,6 +24,7 @@ from paimon_orch.steps.inspection.health import (
     read_live_buckets,
     start_history,
 )
+from paimon_orch.table.expired_reads import repeat_if_expired
 from paimon_orch.table.filter.partition_spec import format_partition
 from paimon_orch.table.metadata.live_buckets import LiveBuckets
 from paimon_orch.table.scan.bucket_split import BucketSplit, check_cardinality
@@ -302,6 +303,7 @@ def _snapshot_to_dict(snapshot: Snapshot) -> dict[str, object]:
     }
 
 
+@repeat_if_expired
 def inspect(table: Table, snapshot_id: int | None = None) -> TableReport:
     """Summarize the metadata of a snapshot, by default the newest; opens no data files.
 

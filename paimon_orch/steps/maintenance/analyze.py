@@ -19,7 +19,7 @@ from paimon_orch.format.table_statistics import TableStatistics
 from paimon_orch.format.types.data_types import Field, type_to_sql
 from paimon_orch.steps.common.argument import Argument, ParsedRequest, split_names
 from paimon_orch.steps.common.executor import Executor, Progress
-from paimon_orch.steps.common.step import Step, StepOutcome, TextTable, WorkUnits, run_step
+from paimon_orch.steps.common.step import Step, StepOutcome, TextTable, WorkUnits, plan_and_run
 from paimon_orch.steps.common.step_declaration import declare_step, take_fields
 from paimon_orch.steps.common.step_report import PlanReport
 from paimon_orch.table.commit.commit_changes import CommitChanges
@@ -278,7 +278,7 @@ def _merge_statistics(plan: AnalyzePlan, results: Sequence[_UnitStatistics]) -> 
 
 ANALYZE = Step(
     title="analyze",
-    plan=plan,
+    planner=plan,
     work=_collect_work,
     run=run,
     decode=json.loads,
@@ -292,7 +292,7 @@ def analyze(
     table: Table, request: AnalyzeRequest, executor: Executor | None, progress: Progress | None
 ) -> AnalyzeResult:
     """Count the rows of a table, compute statistics of columns, and commit them."""
-    return run_step(ANALYZE, table, plan(table, request), executor, progress=progress)
+    return plan_and_run(ANALYZE, table, request, executor, progress=progress)
 
 
 DECLARATION = declare_step(

@@ -8,11 +8,18 @@ See docs/format/procedures.md#compact-manifests.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from paimon_orch.errors import MissingFileError
 from paimon_orch.format.display import Displayable, format_count
 from paimon_orch.format.options.core_options import MANIFEST_FORMAT, MANIFEST_TARGET_FILE_SIZE
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind, Snapshot
-from paimon_orch.steps.common.step import EmptyRequest, StepOutcome, build_metadata_step, run_step
+from paimon_orch.safe_text import get_logger
+from paimon_orch.steps.common.step import (
+    EmptyRequest,
+    StepOutcome,
+    build_metadata_step,
+    plan_and_run,
+)
 from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.steps.common.step_metrics import StepIo
 from paimon_orch.steps.common.step_report import PlanReport
@@ -20,6 +27,8 @@ from paimon_orch.storage.concurrency import map_concurrently
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.table import Table
 from paimon_orch.table.table_state import TableState
+
+logger = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +151,13 @@ def commit(
 
 
 def _build_result(plan: ManifestCompactionPlan, snapshot: Snapshot) -> ManifestCompactionResult:
-    metas = plan.state.manifests.manifests(snapshot)
+    try:
+        metas = plan.state.manifests.manifests(snapshot)
+    except MissingFileError:
+        logger.warning(
+            "snapshot %d has expired already, so its manifests are not counted", snapshot.id
+        )
+        return ManifestCompactionResult(plan=plan, snapshot=snapshot)
     kept = [meta.file_size for meta in metas if meta.file_name in plan.names]
     return ManifestCompactionResult(
         plan=plan,
@@ -159,7 +174,7 @@ COMPACT_MANIFESTS = build_metadata_step("compact manifests of", plan, commit, ma
 
 def compact_manifests(table: Table) -> Snapshot | None:
     """Merge the manifests in one snapshot; return None if there is nothing to do."""
-    return run_step(COMPACT_MANIFESTS, table, plan(table, EmptyRequest())).snapshot
+    return plan_and_run(COMPACT_MANIFESTS, table, EmptyRequest()).snapshot
 
 
 DECLARATION = declare_step(COMPACT_MANIFESTS, EmptyRequest, examples=["/lake db.orders --dry-run"])

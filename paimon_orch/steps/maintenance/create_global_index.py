@@ -340,7 +340,7 @@ def commit(
 
 CREATE_GLOBAL_INDEX = Step(
     title="create global index of",
-    plan=plan,
+    planner=plan,
     work=lambda _, plan: WorkUnits(shared=plan.reader, units=plan.units, bytes=plan.bytes),
     run=run,
     decode=CommitMessage.decode,
@@ -363,7 +363,7 @@ def create_global_index(table: Table, request: CreateGlobalIndexCall) -> GlobalI
     :func:`paimon_orch.steps.compaction.compact.compact`. The index type ``bitmap`` suits columns
     with few distinct values.
     """
-    planned = plan(table, request)
+    planned = CREATE_GLOBAL_INDEX.plan(table, request)
     return run_step(
         CREATE_GLOBAL_INDEX, table, planned, request.executor, progress=request.progress
     )

@@ -16,7 +16,7 @@ from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.steps.common.argument import Argument
 from paimon_orch.steps.common.partition_request import PartitionRequest
-from paimon_orch.steps.common.step import StepOutcome, build_metadata_step, run_step
+from paimon_orch.steps.common.step import StepOutcome, build_metadata_step, plan_and_run
 from paimon_orch.steps.common.step_declaration import declare_step, take_fields
 from paimon_orch.steps.common.step_report import PlanReport
 from paimon_orch.table.commit.commit_changes import CommitChanges
@@ -137,7 +137,7 @@ DROP_GLOBAL_INDEX = build_metadata_step("drop global index of", plan, commit)
 @take_fields(DropGlobalIndexRequest)
 def drop_global_index(table: Table, request: DropGlobalIndexRequest) -> DropGlobalIndexResult:
     """Drop the global indexes of a column, in one snapshot."""
-    return run_step(DROP_GLOBAL_INDEX, table, plan(table, request))
+    return plan_and_run(DROP_GLOBAL_INDEX, table, request)
 
 
 DECLARATION = declare_step(

@@ -18,7 +18,7 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.merge.tree.row_range_strategy import RowRanges
 from paimon_orch.steps.common.partition_request import PartitionRequest
-from paimon_orch.steps.common.step import StepOutcome, build_metadata_step, run_step
+from paimon_orch.steps.common.step import StepOutcome, build_metadata_step, plan_and_run
 from paimon_orch.steps.common.step_declaration import declare_step, take_fields
 from paimon_orch.steps.common.step_report import PlanReport
 from paimon_orch.table.blob_gate import refuse_blob_columns
@@ -181,7 +181,7 @@ def reassign_row_ids(table: Table, request: PartitionRequest) -> ReassignRowIdsR
     these are no longer consecutive. After a conflict with another commit, the ids are planned
     again, at most three times; then :class:`CommitConflictError` is raised.
     """
-    return run_step(REASSIGN_ROW_IDS, table, plan(table, request))
+    return plan_and_run(REASSIGN_ROW_IDS, table, request)
 
 
 DECLARATION = declare_step(

@@ -363,7 +363,7 @@ def _collect_read_buckets(plan: RescalePlan) -> frozenset[PartitionBucket]:
 
 RESCALE = Step(
     title="rescale",
-    plan=plan,
+    planner=plan,
     work=lambda _, plan: WorkUnits(shared=plan.io, units=plan.units, bytes=plan.bytes),
     run=run,
     decode=CommitMessage.decode,
@@ -386,7 +386,7 @@ def rescale(table: Table, request: RescaleCall) -> Snapshot | None:
     Raises :class:`CommitConflictError`, and deletes the new files, if another commit changed rows
     of the partitions.
     """
-    planned = plan(table, request)
+    planned = RESCALE.plan(table, request)
     return run_step(RESCALE, table, planned, request.executor, progress=request.progress).snapshot
 
 

@@ -41,7 +41,7 @@ from paimon_orch.steps.common.argument import Argument
 from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict, discard_messages
 from paimon_orch.steps.common.executor import Executor, Progress
 from paimon_orch.steps.common.partition_request import PartitionRequest
-from paimon_orch.steps.common.step import Step, StepOutcome, WorkUnits, run_step
+from paimon_orch.steps.common.step import Step, StepOutcome, WorkUnits, plan_and_run
 from paimon_orch.steps.common.step_declaration import declare_step, take_fields
 from paimon_orch.steps.common.step_metrics import StepIo
 from paimon_orch.steps.common.step_report import PlanReport
@@ -499,7 +499,7 @@ def _build_result(snapshot: Snapshot, messages: Sequence[CommitMessage]) -> File
 
 REWRITE_FILE_INDEX = Step(
     title="rewrite file indexes of",
-    plan=plan,
+    planner=plan,
     work=lambda _, plan: WorkUnits(shared=plan.reader, units=plan.units, bytes=plan.bytes),
     run=run,
     decode=CommitMessage.decode,
@@ -523,7 +523,7 @@ def rewrite_file_index(
     conflict with another commit, the remaining work is planned again, at most three times; then
     :class:`CommitConflictError` is raised, and the groups that were committed remain.
     """
-    return run_step(REWRITE_FILE_INDEX, table, plan(table, request), executor, progress=progress)
+    return plan_and_run(REWRITE_FILE_INDEX, table, request, executor, progress=progress)
 
 
 DECLARATION = declare_step(

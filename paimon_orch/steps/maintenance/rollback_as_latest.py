@@ -13,7 +13,7 @@ from paimon_orch.format.manifest.manifest_entry import FileKind
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.safe_text import get_logger
-from paimon_orch.steps.common.step import StepOutcome, build_metadata_step, run_step
+from paimon_orch.steps.common.step import StepOutcome, build_metadata_step, plan_and_run
 from paimon_orch.steps.maintenance.compact_manifests import compact_manifests
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.commit.state_replacement import (
@@ -171,4 +171,4 @@ def rollback_as_latest(
     new one is left.
     """
     request = RollbackAsLatestRequest(selector=SnapshotSelector(snapshot_id, tag))
-    return run_step(ROLLBACK_AS_LATEST, table, plan(table, request))
+    return plan_and_run(ROLLBACK_AS_LATEST, table, request)

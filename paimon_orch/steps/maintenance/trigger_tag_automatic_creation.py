@@ -17,7 +17,12 @@ from paimon_orch.format.options.core_options import (
     TAG_NUM_RETAINED_MAX,
 )
 from paimon_orch.format.options.table_option import StepKind
-from paimon_orch.steps.common.step import EmptyRequest, PlanOutcome, build_metadata_step, run_step
+from paimon_orch.steps.common.step import (
+    EmptyRequest,
+    PlanOutcome,
+    build_metadata_step,
+    plan_and_run,
+)
 from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.steps.common.step_report import PlanReport, describe_loss
 from paimon_orch.steps.expiration.delete_tag import delete_tag
@@ -183,7 +188,7 @@ def create_tags(table: Table) -> list[str]:
     Deletes the oldest automatic tags if there are more than ``tag.num-retained-max``. Has no effect
     without the option ``tag.automatic-creation``.
     """
-    return run_step(CREATE_TAGS, table, plan(table, EmptyRequest())).plan.names
+    return plan_and_run(CREATE_TAGS, table, EmptyRequest()).plan.names
 
 
 DECLARATION = declare_step(

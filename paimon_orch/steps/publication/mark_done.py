@@ -21,7 +21,7 @@ from paimon_orch.steps.common.partition_request import (
     check_partitions_exist,
     split_partitions,
 )
-from paimon_orch.steps.common.step import PlanOutcome, build_metadata_step, run_step
+from paimon_orch.steps.common.step import PlanOutcome, build_metadata_step, plan_and_run
 from paimon_orch.steps.common.step_declaration import declare_step, take_fields
 from paimon_orch.steps.common.step_report import PlanReport
 from paimon_orch.table.catalog_reports import PartitionNames
@@ -150,7 +150,7 @@ def mark_done(table: Table, request: MarkDoneRequest) -> MarkDoneResult:
     A partition names all partition columns, and must have files or a directory. The default action
     writes the file ``_SUCCESS`` into the directory of the partition.
     """
-    return run_step(MARK_DONE, table, plan(table, request))
+    return plan_and_run(MARK_DONE, table, request)
 
 
 DECLARATION = declare_step(

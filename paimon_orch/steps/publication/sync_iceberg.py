@@ -12,7 +12,12 @@ from paimon_orch.format.options.core_options import ICEBERG_STORAGE
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.paths import MAIN_BRANCH
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.steps.common.step import EmptyRequest, StepOutcome, build_metadata_step, run_step
+from paimon_orch.steps.common.step import (
+    EmptyRequest,
+    StepOutcome,
+    build_metadata_step,
+    plan_and_run,
+)
 from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.steps.common.step_report import PlanReport
 from paimon_orch.table.iceberg.iceberg_settings import is_iceberg_enabled
@@ -149,7 +154,7 @@ def sync_iceberg(table: Table) -> IcebergSyncResult:
     writers without Iceberg metadata. Raises :class:`InputError` for a table without Iceberg
     metadata.
     """
-    return run_step(SYNC_ICEBERG, table, plan(table, EmptyRequest()))
+    return plan_and_run(SYNC_ICEBERG, table, EmptyRequest())
 
 
 DECLARATION = declare_step(

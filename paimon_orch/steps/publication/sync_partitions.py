@@ -10,7 +10,7 @@ from typing import Annotated
 from paimon_orch.format.display import Displayable, format_count
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.steps.common.argument import Argument
-from paimon_orch.steps.common.step import StepOutcome, build_metadata_step, run_step
+from paimon_orch.steps.common.step import StepOutcome, build_metadata_step, plan_and_run
 from paimon_orch.steps.common.step_declaration import declare_step, take_fields
 from paimon_orch.steps.common.step_report import PlanReport
 from paimon_orch.table.catalog_reports import PartitionNames
@@ -130,7 +130,7 @@ def sync_partitions(table: Table, request: SyncPartitionsRequest) -> PartitionSy
     without rows in any branch are dropped. Raises :class:`InputError` for a table without
     partitions in a catalog.
     """
-    return run_step(SYNC_PARTITIONS, table, plan(table, request))
+    return plan_and_run(SYNC_PARTITIONS, table, request)
 
 
 DECLARATION = declare_step(

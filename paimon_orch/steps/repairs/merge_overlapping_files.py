@@ -214,7 +214,7 @@ def _read_replaced_rows(reader: FileReader, unit: PrimaryKeyCompactionUnit) -> I
 MERGE_OVERLAPPING_FILES = replace(
     COMPACT,
     title="merge the overlapping files of",
-    plan=plan,
+    planner=plan,
     replan=None,
     prepare=_put_replaced_rows_aside,
 )

@@ -22,7 +22,12 @@ from paimon_orch.merge.compact.bucket_deletion_vectors import (
 )
 from paimon_orch.safe_text import get_logger
 from paimon_orch.steps.cleanup.quarantine import Quarantine
-from paimon_orch.steps.common.step import EmptyRequest, StepOutcome, build_metadata_step, run_step
+from paimon_orch.steps.common.step import (
+    EmptyRequest,
+    StepOutcome,
+    build_metadata_step,
+    plan_and_run,
+)
 from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.steps.common.step_report import PlanReport
 from paimon_orch.steps.inspection.damage.unreadable_files import find_unreadable_files
@@ -334,7 +339,7 @@ def remove_unexisting_files(table: Table) -> MissingFilesPlan:
     The tag ``before-repair-<UTC time>`` keeps the state before, and the folder ``rows`` of the
     quarantine has the rows that readers then see in the key ranges of the missing files.
     """
-    return run_step(REMOVE_UNEXISTING_FILES, table, plan(table, EmptyRequest())).plan
+    return plan_and_run(REMOVE_UNEXISTING_FILES, table, EmptyRequest()).plan
 
 
 DECLARATION = declare_step(

@@ -18,7 +18,12 @@ from paimon_orch.format.display import Displayable, format_count
 from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind, Snapshot
-from paimon_orch.steps.common.step import EmptyRequest, StepOutcome, build_metadata_step, run_step
+from paimon_orch.steps.common.step import (
+    EmptyRequest,
+    StepOutcome,
+    build_metadata_step,
+    plan_and_run,
+)
 from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.steps.common.step_report import PlanReport
 from paimon_orch.steps.repairs.tag_before import RESTORE_FILES, describe_tag, tagged_before_repair
@@ -231,7 +236,7 @@ def remove_unexisting_manifests(table: Table) -> MissingManifestsPlan:
     The files that they added are lost, and files that they deleted may be read again: check the
     table afterwards. The tag ``before-repair-<UTC time>`` keeps the state before.
     """
-    return run_step(REMOVE_UNEXISTING_MANIFESTS, table, plan(table, EmptyRequest())).plan
+    return plan_and_run(REMOVE_UNEXISTING_MANIFESTS, table, EmptyRequest()).plan
 
 
 DECLARATION = declare_step(

@@ -23,6 +23,7 @@ from paimon_orch.steps.common.step import (
     Step,
     StepOutcome,
     build_metadata_step,
+    plan_and_run,
     run_step,
 )
 from paimon_orch.steps.common.step_declaration import declare_step, take_fields
@@ -567,7 +568,7 @@ def repair(table: Table, request: RepairRequest) -> RepairResult:
     Rows that are lost already remain lost. Raises :class:`InputError` for a rule that cannot be
     repaired, and the errors of the steps; the repairs before the failed one are complete.
     """
-    return run_step(REPAIR, table, plan(table, request))
+    return plan_and_run(REPAIR, table, request)
 
 
 DECLARATION = declare_step(

@@ -22,6 +22,7 @@ from paimon_orch.steps.row_level.find_target import find_target
 from paimon_orch.steps.row_level.row_target import RowSource, RowTarget
 from paimon_orch.steps.row_level.task_result import ADDRESS_COLUMN, KIND_COLUMN, OLD_VALUE_PREFIX
 from paimon_orch.table.chain.chain_branches import find_chain_branches, refuse_chain_table
+from paimon_orch.table.expired_reads import repeat_if_expired
 from paimon_orch.table.filter.bind import bind_filter
 from paimon_orch.table.filter.row_filter import RowFilter
 from paimon_orch.table.scan.bucket_split import BucketSplit
@@ -163,6 +164,7 @@ class RowLevelPlan(Displayable):
         )
 
 
+@repeat_if_expired
 def plan(table: Table, request: RowLevelRequest) -> RowLevelPlan:
     """Find the files that may have matching rows; reads only metadata."""
     state = table.load()

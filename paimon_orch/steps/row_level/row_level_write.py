@@ -159,7 +159,7 @@ def delete(
     another commit, the work is planned again, at most three times; then
     :class:`CommitConflictError` is raised, and the table is unchanged.
     """
-    return run_delete(table, plan(table, request), executor, progress=progress)
+    return run_delete(table, DELETE_ROWS.plan(table, request), executor, progress=progress)
 
 
 def run_delete(
@@ -380,7 +380,7 @@ def _guard_changed_columns(
 
 DELETE_ROWS = Step(
     title="delete rows of",
-    plan=plan,
+    planner=plan,
     work=_collect_work,
     run=run,
     decode=RowLevelTaskResult.decode,

@@ -18,7 +18,7 @@ from paimon_orch.merge.engine.update_rows import should_merge_updates
 from paimon_orch.steps.common.argument import Argument, ParsedRequest
 from paimon_orch.steps.common.executor import Executor, FrameExecutor, Progress
 from paimon_orch.steps.common.executor_choice import find_frames, may_have_frames
-from paimon_orch.steps.common.step import build_metadata_step, run_step
+from paimon_orch.steps.common.step import build_metadata_step, plan_and_run, run_step
 from paimon_orch.steps.common.step_declaration import declare_step, take_fields
 from paimon_orch.steps.row_level import row_level_write as row_level
 from paimon_orch.steps.row_level.assignments import Assignments, NewValues, check_update
@@ -151,7 +151,7 @@ def update(table: Table, request: UpdateRequest) -> RowLevelResult:
 
     :raises UnsupportedError: for an expression that only Spark computes
     """
-    return run_step(UPDATE_ROWS, table, plan(table, request))
+    return plan_and_run(UPDATE_ROWS, table, request)
 
 
 def _compute_changes(planned: RowLevelPlan, values: NewValues) -> Iterator[pa.RecordBatch]:

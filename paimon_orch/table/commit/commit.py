@@ -15,6 +15,7 @@ from paimon_orch.errors import (
     CommitOutcomeUnknownError,
     FileNotCreatedError,
     InputError,
+    MissingFileError,
     NotFoundError,
     PaimonError,
     SnapshotNotCreatedError,
@@ -126,8 +127,12 @@ class _CommitState:
     is_creating: bool = False
     """Whether a snapshot with these files may exist, so that they must not be deleted."""
 
-    is_withdrawn: bool = False
-    """Whether the previous attempt created its snapshot too late and deleted it: read all again."""
+    starts_anew: bool = False
+    """Whether the next attempt reads all again: the previous one created its snapshot too late and
+    deleted it, or read a snapshot that expired."""
+
+    missing_files: set[str] = field(default_factory=set)
+    """The files that attempts did not find, because the snapshot that they read expired."""
 
     lost_races: int = 0
     """The number of attempts in which another commit was first."""
@@ -234,7 +239,9 @@ class TableCommit:
                 return None
             return policy.draw_wait_after_lost_race(state.lost_races)
 
-        return policy.call_until_result(lambda: self._attempt(state), draw_wait=draw_wait)
+        return policy.call_until_result(
+            lambda: self._attempt_unless_expired(state), draw_wait=draw_wait
+        )
 
     def _note_outcome(self, state: _CommitState, error: BaseException) -> None:
         """Add to an interrupt whether the commit happened."""
@@ -317,7 +324,7 @@ class TableCommit:
         ``later`` are the snapshots since the previous attempt, or None if they are not read yet.
         """
         changes = state.changes
-        is_first = state.count == 1 or (state.is_withdrawn and not state.delta_lists)
+        is_first = state.count == 1 or (state.starts_anew and not state.delta_lists)
         if is_first and changes.identifier != BATCH_COMMIT_IDENTIFIER:
             return self.find_committed(changes.identifier)
         if state.count == 1 or latest is None:
@@ -353,9 +360,25 @@ class TableCommit:
         state.remove_files()
         return earlier
 
+    def _attempt_unless_expired(self, state: _CommitState) -> Snapshot | None:
+        """Make one attempt; return None if another one is needed.
+
+        The snapshot that an attempt follows may expire while it is read. Then there are newer ones.
+        """
+        try:
+            return self._attempt(state)
+        except MissingFileError as error:
+            if state.is_creating or error.path in state.missing_files:
+                raise
+            state.missing_files.add(error.path)
+            state.remove_files()
+            state.builder, state.starts_anew = None, True
+            state.lost_races += 1
+            return None
+
     def _start_attempt(self, state: _CommitState) -> None:
         state.count += 1
-        if state.is_withdrawn:  # an expiration may have deleted the files, as those of a snapshot
+        if state.starts_anew:  # an expiration may have deleted the files, as those of a snapshot
             self.planned = None
             state.leave_files()
 
@@ -364,7 +387,7 @@ class TableCommit:
         self._start_attempt(state)
         latest, later, schema = self._read_newest(state)
         earlier = self._find_earlier_commit(state, latest, later)
-        state.is_withdrawn = False
+        state.starts_anew = False
         if earlier is not None:
             return self._accept_earlier(earlier, state)
         state.latest_id = 0 if latest is None else latest.id
@@ -578,7 +601,7 @@ class TableCommit:
         )
         self.snapshots.io.delete(self.snapshots.path(snapshot.id))
         self._correct_hint()
-        state.is_withdrawn = True
+        state.starts_anew = True
         return False
 
     def _correct_hint(self) -> None:

@@ -8,6 +8,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from paimon_orch.errors import REFUSED_COMMIT_ERRORS, InputError
 from paimon_orch.format.argument_checks import check_text
@@ -23,6 +24,7 @@ from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.safe_text import get_logger
 from paimon_orch.table.commit.commit import CommitId
 from paimon_orch.table.commit.commit_changes import CommitChanges, PartitionFilter
+from paimon_orch.table.expired_reads import repeat_if_expired
 from paimon_orch.table.filter.partition_spec import PartitionSpec
 from paimon_orch.table.scan.unseen_rows import Visibility, describe_unseen_rows_after_write
 from paimon_orch.table.table_state import TableState
@@ -90,6 +92,15 @@ class WriteBuilder:
         rows, so the numbers of a partition can be read when its rows are known. Raises
         :class:`UnsupportedError` if the table's options or buckets do not allow writes.
         """
+        return self._plan(row_kind, in_process=in_process, state=self.state)
+
+    @repeat_if_expired
+    def _plan(
+        self, row_kind: str | None = None, *, in_process: bool, state: TableState | None
+    ) -> WritePlan:
+        if state is None:
+            builder = replace(self, state=self.state.refresh())
+            return builder.plan(row_kind, in_process=in_process)
         snapshot = self.state.snapshot
         factory = self.state.build_writer_factory(snapshot)
         self.state.check_step(StepKind.WRITE_ROWS, factory.schema)
@@ -176,21 +187,39 @@ class WriteBuilder:
         if committed is not None:
             self.report_commit(committed)
             return committed
-        table_rows = to_arrow_table(rows)
-        if kind is RowKind.INSERT:
-            row_kind = row_kind or planned.schema.typed_options.get(ROWKIND_FIELD)
-        check_columns(table_rows.column_names, planned.schema, row_kind=row_kind)
-        table_rows = add_missing_columns(table_rows, planned.schema)
-        converted = convert_rows(table_rows, planned.schema, row_kind=row_kind, kind=kind)
-        written = write_rows(planned, [converted])
+        planned, written = self._write_files(
+            to_arrow_table(rows), row_kind, kind, planned, state=planned.state
+        )
         try:
-            snapshot = self.commit(written, planned.hashes)
+            snapshot = replace(self, state=planned.state or self.state).commit(
+                written, planned.hashes
+            )
         except REFUSED_COMMIT_ERRORS:
             # After these errors, it is certain that the files are not committed.
             discard_written_files(self.state.reader(), [written])
             raise
         self._warn_of_unseen_rows(written.entries, planned.schema)
         return snapshot
+
+    @repeat_if_expired
+    def _write_files(
+        self,
+        rows: pa.Table,
+        row_kind: str | None,
+        kind: RowKind,
+        planned: WritePlan,
+        *,
+        state: TableState | None,
+    ) -> tuple[WritePlan, CommitMessage]:
+        """Write the rows with a plan, or with a newer one if ``state``, its snapshot, expired."""
+        if state is None:
+            planned = self.plan(in_process=True)
+        if kind is RowKind.INSERT:
+            row_kind = row_kind or planned.schema.typed_options.get(ROWKIND_FIELD)
+        check_columns(rows.column_names, planned.schema, row_kind=row_kind)
+        complete = add_missing_columns(rows, planned.schema)
+        converted = convert_rows(complete, planned.schema, row_kind=row_kind, kind=kind)
+        return planned, write_rows(planned, [converted])
 
     def commit(
         self, written: CommitMessage, hash_index: HashIndex | None = None
@@ -243,7 +272,7 @@ class WriteBuilder:
         replaced = build_overwrite_filter(partitions, self.partitions, schema)
         if replaced is None:
             return None
-        self._warn_of_replaced_unseen_rows(replaced)
+        self._warn_of_replaced_unseen_rows(replaced, state=self.state)
         return CommitChanges(
             kind=CommitKind.OVERWRITE,
             entries=tuple(upgrade_after_overwrite(written.entries, schema)),
@@ -267,9 +296,13 @@ class WriteBuilder:
                 describe_unseen_rows_after_write(self.state.label, unseen),
             )
 
-    def _warn_of_replaced_unseen_rows(self, replaced: PartitionFilter) -> None:
+    @repeat_if_expired
+    def _warn_of_replaced_unseen_rows(
+        self, replaced: PartitionFilter, *, state: TableState | None
+    ) -> None:
         """Log a warning if an overwrite replaces records that scans of the table leave out."""
-        latest, visibility = self.state.snapshot, Visibility(self.state.schema)
+        latest = (state or self.state.refresh()).snapshot
+        visibility = Visibility(self.state.schema)
         rows = visibility.rows_not_visible(self.state.manifests, latest, partitions=replaced)
         if latest is not None and rows:
             logger.warning(

@@ -205,12 +205,13 @@ def _predict_expiration(inspection: Inspection) -> Remedy | None:
     retention = Retention.of_snapshots(options, int(now * 1000), limits)
     consumers = read_retaining_consumers(inspection.state)
     end = find_first_retained_snapshot(snapshots, retention, consumers.values())
-    if end is None:
+    oldest = None if end is None else snapshots.find(end)
+    if end is None or oldest is None:
         return None
     health = replace(
         inspection.health,
         snapshots=sum(number >= end for number in snapshots.ids()),
-        oldest_snapshot_age=now - snapshots.get(end).time_millis / 1000,
+        oldest_snapshot_age=now - oldest.time_millis / 1000,
     )
     return inspection.build_remedy(EXPIRE_SNAPSHOTS, health)
 

@@ -35,6 +35,7 @@ from paimon_orch.steps.inspection.verdict.remedies import (
     find_remedy,
     predict_compaction_of,
 )
+from paimon_orch.table.expired_reads import repeat_if_expired
 from paimon_orch.table.table import Table
 from paimon_orch.table.table_state import TableState
 
@@ -280,6 +281,7 @@ def open_judge(
     return Judge(Inspection(table=table, state=state, report=report, health=report.health), limits)
 
 
+@repeat_if_expired
 def judge(table: Table) -> Verdict:
     """Return the verdict on a table.
 

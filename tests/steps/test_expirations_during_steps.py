@@ -1,0 +1,185 @@
+"""The snapshot that a step or a report reads may expire at any moment: it reads a newer one."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.interrupting_io import InterruptingFileIO
+from support.tables import assert_healthy, new_table, table_of
+
+from paimon_orch import Catalog
+from paimon_orch.errors import CommitConflictError, CommitOutcomeUnknownError, PaimonError
+from paimon_orch.orchestration.row_rules import evaluate_row_rules
+from paimon_orch.orchestration.table_conditions import find_partitions
+from paimon_orch.orchestration.table_watch import find_due_partitions
+from paimon_orch.steps import (
+    InProcessExecutor,
+    MaintenanceRequest,
+    analyze,
+    compact,
+    compact_manifests,
+    delete,
+    expire_snapshots,
+    inspect,
+    remove_orphan_files,
+    rescale,
+    rewrite_file_index,
+    update,
+)
+from paimon_orch.steps.autopilot.table_actions import find_actions
+from paimon_orch.steps.compaction.policy import CompactionPolicy
+from paimon_orch.steps.inspection.health import compute_health
+from paimon_orch.steps.inspection.verdict.verdict import judge
+from paimon_orch.table.commit.commit import CommitId
+from paimon_orch.table.table import Table
+
+Rows = dict[tuple[str, int], int]
+Step = Callable[[Table], object]
+
+EXECUTOR = InProcessExecutor()
+MOMENTS = 8
+NEW = table_of("p k v", [("a", 1, 100), ("c", 1, 101)])
+
+WRITES: dict[str, tuple[Step, Callable[[Rows], Rows]]] = {
+    "upsert": (lambda table: table.upsert(NEW), lambda rows: rows | {("a", 1): 100, ("c", 1): 101}),
+    "upsert once": (
+        lambda table: table.upsert(NEW, commit_id=CommitId("job", 1)),
+        lambda rows: rows | {("a", 1): 100, ("c", 1): 101},
+    ),
+    "overwrite": (
+        lambda table: table.overwrite(NEW.slice(0, 1), {"p": "a"}),
+        lambda rows: {k: v for k, v in rows.items() if k[0] != "a"} | {("a", 1): 100},
+    ),
+    "delete": (
+        lambda table: delete(table, EXECUTOR, "k = 2"),
+        lambda rows: {k: v for k, v in rows.items() if k[1] != 2},
+    ),
+    "update": (
+        lambda table: update(table, {"v": 7}, "k = 2"),
+        lambda rows: {k: 7 if k[1] == 2 else v for k, v in rows.items()},
+    ),
+    "drop_partitions": (
+        lambda table: table.drop_partitions(["p=b"]),
+        lambda rows: {k: v for k, v in rows.items() if k[0] != "b"},
+    ),
+    "compact": (lambda table: compact(table, strategy="full"), dict),
+    "compact a partition": (lambda table: compact(table, partitions=["p=a"]), dict),
+    "rescale": (lambda table: rescale(table, 3), dict),
+    "rewrite_file_index": (rewrite_file_index, dict),
+    "compact_manifests": (compact_manifests, dict),
+    "analyze": (analyze, dict),
+    "expire": (lambda table: expire_snapshots(table, retain_max=1, retain_min=1), dict),
+    "orphans": (remove_orphan_files, dict),
+}
+REFUSALS: dict[str, type[PaimonError]] = {
+    "rescale": CommitConflictError,  # it is not repeated after a conflict
+    # a snapshot without new data files leaves no trace if it expires before it is verified
+    "drop_partitions": CommitOutcomeUnknownError,
+    "compact_manifests": CommitOutcomeUnknownError,
+}
+READS: dict[str, Step] = {
+    "inspect": inspect,
+    "health": compute_health,
+    "why": judge,
+    "files": Table.files,
+    "row rules": lambda table: evaluate_row_rules(table, {"small": "v > 1000"}),
+    "partitions": lambda table: find_partitions(table, "p=a"),
+    "due partitions": lambda table: find_due_partitions(table, CompactionPolicy()),
+    "autopilot": lambda table: find_actions(table, MaintenanceRequest()),
+}
+
+
+def build_table(root: Path) -> Table:
+    table = new_table(
+        root,
+        "p STRING, k BIGINT, v INT",
+        key=("p", "k"),
+        partition_by=("p",),
+        bucket="2",
+        deletion_vectors__enabled="true",
+        file_index__bloom_filter__columns="v",
+        commit__min_retry_wait="0 ms",
+    )
+    for number in range(3):
+        rows = [(p, k, 10 * number + k) for p in ("a", "b") for k in range(number, number + 3)]
+        table.upsert(table_of("p k v", rows))
+        compact(table)
+    return table
+
+
+def read_rows(table: Table) -> Rows:
+    return {
+        (row["p"], row["k"]): row["v"]
+        for row in table.scan(merge_level_0=True).to_arrow().to_pylist()
+    }
+
+
+def act(root: Path) -> None:
+    """Write a row, rewrite all files, and expire all other snapshots."""
+    table = Catalog(str(root)).table("db.t")
+    table.upsert(table_of("p k v", [("z", 1, 1)]))
+    compact(table, strategy="full")
+    compact_manifests(table)
+    expire_snapshots(table, retain_max=1, retain_min=1, older_than=0)
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("lake")
+    build_table(root)
+    return root
+
+
+def open_copy(lake: Path, root: Path, at: int = 0) -> tuple[Table, InterruptingFileIO]:
+    """Copy a lake; return its table, and the store of it in which others act at an operation."""
+    shutil.copytree(lake, root)
+    table, io = Catalog(str(root)).table("db.t"), InterruptingFileIO(at, lambda: act(root))
+    return Table(table.identifier, io, table.paths), io
+
+
+def choose_moments(step: Step, lake: Path, root: Path) -> list[int]:
+    """Return some of the operations of a step, whose modules and caches are loaded."""
+    for name in ("first", "counted"):
+        table, io = open_copy(lake, root / name)
+        step(table)
+    return sorted({1 + number * io.count // MOMENTS for number in range(MOMENTS)})
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("name", WRITES)
+def test_a_step_whose_snapshot_expires_at_any_moment_is_done(
+    name: str, lake: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL)
+    step, expect = WRITES[name]
+    before = read_rows(Catalog(str(lake)).table("db.t"))
+    for at in choose_moments(step, lake, tmp_path):
+        table, io = open_copy(lake, tmp_path / str(at), at)
+        expected = [expect(before) | {("z", 1): 1}]
+
+        try:
+            step(table)
+        except REFUSALS.get(name, ()):
+            expected.append(before | {("z", 1): 1})
+
+        assert io.count >= at
+        assert read_rows(table) in expected, at
+        assert_healthy(table)
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("name", READS)
+def test_a_report_whose_snapshot_expires_at_any_moment_is_that_of_a_newer_one(
+    name: str, lake: Path, tmp_path: Path
+) -> None:
+    step = READS[name]
+    for at in choose_moments(step, lake, tmp_path):
+        table, io = open_copy(lake, tmp_path / str(at), at)
+
+        step(table)
+
+        assert io.count >= at
