@@ -6,6 +6,7 @@ from paimon_orch.errors import (
     AccessDeniedError,
     CommitOutcomeUnknownError,
     CorruptFileError,
+    MissingFileError,
     PaimonError,
     TransientError,
 )
@@ -13,6 +14,9 @@ from paimon_orch.errors import (
 _NEXT_STEPS: Mapping[type[PaimonError], str] = {
     CommitOutcomeUnknownError: "Look for the commit in the newest snapshots of the table. If it is "
     "not there, start the run again.",
+    MissingFileError: "Start the run again: the snapshot that it read may have expired meanwhile. If "
+    "the file is missing again, run `paimon-orch doctor --deep`, which also reads the data files, to "
+    "see what is damaged, and the command that repairs it.",
     CorruptFileError: "Run `paimon-orch doctor --deep`, which also reads the data files, to see what "
     "is damaged, and the command that repairs it.",
     AccessDeniedError: "Check the credentials of the catalog and the permissions of the user.",
