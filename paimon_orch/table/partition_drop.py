@@ -34,7 +34,7 @@ def plan_partition_drop(
     schema = state.schema
     state.check_step(StepKind.WRITE_ROWS)
     specs = parse_partition_specs(partitions, schema)
-    present = sorted({split.partition for split in state.files()})
+    present = sorted({split.partition for split in state.newest_files()})
     listed, names = list[dict[str, str]](), list[dict[str, str]]()
     dropped = [*filter(build_any_partition_matcher(specs, schema), present)]
     if state.environment.partitions is not None:

@@ -510,7 +510,6 @@ class Table:
         self.stores.check_step(StepKind.METADATA)
         return repair_earliest_snapshot(self.stores.snapshots, snapshot_id)
 
-    @repeat_if_expired
     def truncate(self) -> Snapshot | None:
         """Delete all rows in one snapshot; returns None if the table has no files.
 
@@ -519,10 +518,9 @@ class Table:
         state = self.load()
         state.check_step(StepKind.WRITE_ROWS)
         return state.drop_partitions(
-            StepKind.WRITE_ROWS, lambda _: True, (), has_rows=bool(state.files())
+            StepKind.WRITE_ROWS, lambda _: True, (), has_rows=bool(state.newest_files())
         )
 
-    @repeat_if_expired
     def drop_partitions(
         self,
         partitions: Iterable[str | PartitionSpec],

@@ -11,6 +11,7 @@ from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.storage.concurrency import start_call
+from paimon_orch.table.expired_reads import repeat_if_expired
 from paimon_orch.table.metadata.small_listings import (
     NewestFiles,
     list_newest_files,
@@ -21,6 +22,7 @@ from paimon_orch.table.table_stores import TableStores
 
 if TYPE_CHECKING:
     from paimon_orch.table.commit.commit import TableCommit
+    from paimon_orch.table.scan.bucket_split import BucketSplit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +46,10 @@ class TableState(TableStores):
         """Return the snapshot; reads nothing."""
         return self.snapshot
 
+    def newest_files(self) -> list["BucketSplit"]:
+        """Return the live files of the snapshot; those of a newer one if it expires meanwhile."""
+        return _list_newest_files(self, state=self)
+
     def new_commit(self, step: StepKind, user: str | None = None) -> "TableCommit":
         """Return a commit that was planned with this state; see :meth:`TableStores.new_commit`."""
         commit = TableStores.new_commit(self, step, user)
@@ -53,6 +59,11 @@ class TableState(TableStores):
     def refresh(self) -> "TableState":
         """Read the newest schema and snapshot again."""
         return load_table_state(self)
+
+
+@repeat_if_expired
+def _list_newest_files(stores: TableStores, *, state: TableState | None) -> list["BucketSplit"]:
+    return (state or load_newest_state(stores)).files()
 
 
 def load_newest_state(stores: TableStores, *, with_lists: bool = False) -> TableState:

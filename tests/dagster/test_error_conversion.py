@@ -7,6 +7,7 @@ from paimon_orch.dagster.error_conversion import raise_dagster_errors
 from paimon_orch.errors import (
     AccessDeniedError,
     CommitOutcomeUnknownError,
+    CorruptFileError,
     InputError,
     MissingFileError,
     PaimonError,
@@ -24,7 +25,8 @@ def test_a_commit_with_an_unknown_outcome_is_not_retried() -> None:
 @pytest.mark.parametrize(
     ("error", "next_step"),
     [
-        (MissingFileError("manifest-1", "does not exist"), "Run `paimon-orch doctor --deep`"),
+        (MissingFileError("manifest-1", "does not exist"), "Start the run again"),
+        (CorruptFileError("manifest-1", "is empty"), "Run `paimon-orch doctor --deep`"),
         (AccessDeniedError("forbidden"), "Check the credentials"),
     ],
 )

@@ -13,6 +13,8 @@ from support.tables import assert_healthy, new_table, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.errors import CommitConflictError, CommitOutcomeUnknownError, PaimonError
+from paimon_orch.orchestration.changes_since_cursor import CompactionDecider, collect_changes
+from paimon_orch.orchestration.cursor import Cursor, SnapshotIdentity, get_table_identity
 from paimon_orch.orchestration.row_rules import evaluate_row_rules
 from paimon_orch.orchestration.table_conditions import find_partitions
 from paimon_orch.orchestration.table_watch import find_due_partitions
@@ -81,6 +83,19 @@ REFUSALS: dict[str, type[PaimonError]] = {
     "drop_partitions": CommitOutcomeUnknownError,
     "compact_manifests": CommitOutcomeUnknownError,
 }
+
+
+def evaluate_changes(table: Table) -> object:
+    """Evaluate the changes since the second snapshot, as sensors do."""
+    stored = Catalog(str(Path(table.paths.root).parent.parent)).table("db.t")
+    handled = stored.snapshot(2)
+    assert handled is not None
+    cursor = Cursor(
+        table=get_table_identity(stored.load()), handled=SnapshotIdentity.of(handled), pending={}
+    )
+    return collect_changes(CompactionDecider(table, table.load(), CompactionPolicy()), cursor, 100)
+
+
 READS: dict[str, Step] = {
     "inspect": inspect,
     "health": compute_health,
@@ -89,6 +104,7 @@ READS: dict[str, Step] = {
     "row rules": lambda table: evaluate_row_rules(table, {"small": "v > 1000"}),
     "partitions": lambda table: find_partitions(table, "p=a"),
     "due partitions": lambda table: find_due_partitions(table, CompactionPolicy()),
+    "sensor": evaluate_changes,
     "autopilot": lambda table: find_actions(table, MaintenanceRequest()),
 }
 
