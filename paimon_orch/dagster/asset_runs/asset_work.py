@@ -17,6 +17,7 @@ from paimon_orch.dagster.run_config import report_stale_options
 from paimon_orch.dagster.run_metadata import Metadata, build_row_count_metadata, to_metadata
 from paimon_orch.dagster.spark_links import build_progress_logger
 from paimon_orch.errors import MissingFileError, NotFoundError
+from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.orchestration.reported_steps import ReportedCompaction
 from paimon_orch.orchestration.run_reports import (
     CompactionOutcome,
@@ -85,7 +86,7 @@ def _compact(
         result = _plan_and_compact(run, name, keys)
         if result.snapshot is None:
             return before, before, result, links
-        return before, _inspect_committed(run, result.snapshot.id), result, links
+        return before, _inspect_committed(run, result.snapshot), result, links
     compaction = ReportedCompaction()
     arguments = _select_partitions(run, before, keys)
     if arguments is not None:
@@ -105,10 +106,12 @@ def _inspect_present(table: Table, *, state: TableState | None) -> TableReport:
     return inspect_snapshot(state, state.snapshot)
 
 
-def _inspect_committed(run: MaintenanceAssetRun[Any], snapshot_id: int) -> TableReport:
+def _inspect_committed(run: MaintenanceAssetRun[Any], committed: Snapshot | int) -> TableReport:
     """Return the report on a snapshot of this run, or on the newest one if it has expired."""
     try:
-        return inspect_snapshot(run.state, run.state.snapshots.get(snapshot_id))
+        if not isinstance(committed, Snapshot):
+            committed = run.state.snapshots.get(committed)
+        return inspect_snapshot(run.state, committed)
     except (MissingFileError, NotFoundError):
         return _inspect_present(run.table, state=None)
 
