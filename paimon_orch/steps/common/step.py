@@ -252,7 +252,7 @@ class PlanAttempts(Generic[PlanT]):
     def _has_expired(self) -> bool:
         """Return whether the snapshot of the plan expires or has expired, and its files with it."""
         snapshot = getattr(getattr(self._plan, "state", None), "snapshot", None)
-        number = getattr(snapshot or self._plan, "id" if snapshot else "snapshot_id", None)
+        number = getattr(self._plan, "snapshot_id", None) if snapshot is None else snapshot.id
         if number is None:
             return False
         is_expiring = (self._snapshots.hint(EARLIEST) or 0) > number
