@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 from support import run_times
-from support.marks import COLLECTED_ITEMS, mark_items
+from support.marks import COLLECTED_ITEMS, mark_items, start_longest_first
 from support.spark.class_archive import JVM_OPTIONS
 from support.start_conditions import (
     handle_ignored_signals,
@@ -57,6 +57,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     mark_items(items)
+    start_longest_first(items)
     config.stash[COLLECTED_ITEMS] = tuple(items)
 
 

@@ -9,7 +9,7 @@ pytest_plugins = ["pytester"]
 CONFTEST = """
 import pytest
 from support import run_times
-from support.marks import mark_items
+from support.marks import mark_items, start_longest_first
 
 def pytest_addoption(parser):
     run_times.add_option(parser)
@@ -21,6 +21,7 @@ def pytest_configure(config):
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     mark_items(items)
+    start_longest_first(items)
 
 @pytest.fixture
 def postgres():
@@ -88,6 +89,18 @@ def test_a_number_of_sampled_cases_is_evenly_spread(run: pytest.Pytester) -> Non
 def test_read(n): pass
 """
     assert quick_tests(run, tests) == ["test_read[0]", "test_read[2]", "test_read[4]"]
+
+
+def test_the_longest_tests_start_first(run: pytest.Pytester) -> None:
+    tests = """
+def test_one(): pass
+@pytest.mark.timeout(200)
+def test_long(): pass
+def test_two(): pass
+@pytest.mark.timeout(300)
+def test_longer(): pass
+"""
+    assert quick_tests(run, tests) == ["test_longer", "test_long", "test_one", "test_two"]
 
 
 def test_the_times_of_folders_and_the_cpu_time_are_printed(run: pytest.Pytester) -> None:

@@ -1,4 +1,4 @@
-"""Marks of tests: which need a service, and which one worker runs one after the other.
+"""Marks and order of tests: which need a service, and which one worker runs after each other.
 
 `make test` leaves the tests with the marker ``services`` to `make test-services`.
 """
@@ -47,6 +47,20 @@ def mark_items(items: Iterable[pytest.Item]) -> None:
         for item in cases:
             if item not in chosen:
                 item.add_marker(pytest.mark.services)
+
+
+def start_longest_first(items: list[pytest.Item]) -> None:
+    """Move the tests with the longest time limits to the front.
+
+    Workers take tests in this order, after the groups of several tests. The last test to start
+    should be a short one, because the run waits for one worker then.
+    """
+    items.sort(key=_get_time_limit, reverse=True)
+
+
+def _get_time_limit(item: pytest.Item) -> float:
+    limit = item.get_closest_marker("timeout")
+    return limit.args[0] if limit else 0
 
 
 def _mark_group(item: pytest.Item) -> None:
