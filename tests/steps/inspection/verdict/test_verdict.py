@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -72,12 +73,32 @@ KINDS = {
     "file index": Kind({"bucket": "-1", "file-index.bloom-filter.columns": "id"}, has_key=False),
 }
 QUICK = [("high trigger", 3), ("many small files", 1), ("append with buckets", 0)]
-CASES = [pytest.param(name, seed, marks=() if (name, seed) in QUICK else pytest.mark.slow)
+# One worker runs the tests of a case, which copy one table.
+CASES = [pytest.param(name, seed, marks=[
+             pytest.mark.xdist_group(f"verdict of {name} {seed}"),
+             *([] if (name, seed) in QUICK else [pytest.mark.slow]),
+         ])
          for name in KINDS for seed in range(4)]  # fmt: skip
 
 
-def build_table(run: Run, root: Path, kind: Kind, seed: int) -> Table:
-    """Return a table after random writes, deletes and compactions."""
+@pytest.fixture(scope="module")
+def originals(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the tables that are copied."""
+    return tmp_path_factory.mktemp("originals")
+
+
+@pytest.fixture
+def table(run: Run, originals: Path, tmp_path: Path, name: str, seed: int) -> Table:
+    """A copy of the table of a case."""
+    original = originals / f"{name} {seed}"
+    if not original.exists():
+        build_table(run, original, KINDS[name], seed)
+    shutil.copytree(original, tmp_path, copy_function=shutil.copy2, dirs_exist_ok=True)
+    return Catalog(str(tmp_path)).table("db.t")
+
+
+def build_table(run: Run, root: Path, kind: Kind, seed: int) -> None:
+    """Create a table with random writes, deletes and compactions."""
     chance = np.random.default_rng(seed)
     partitions = int(chance.choice([0, 3]))
     keys = [*(["dt"] if partitions else []), "id"]
@@ -101,7 +122,6 @@ def build_table(run: Run, root: Path, kind: Kind, seed: int) -> Table:
         run("compact", root, "db.t", "--executor", "local")
         rows = pa.table({"id": [100], "dt": ["p0"], "v": ["new"]})
         (table.upsert if kind.has_key else table.append)(rows)
-    return table
 
 
 def run_on_table(run: Run, root: Path, table: Table, command: str) -> None:
@@ -116,10 +136,8 @@ def run_on_table(run: Run, root: Path, table: Table, command: str) -> None:
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(("name", "seed"), CASES)
 def test_each_command_that_doctor_names_changes_the_table_and_ends_the_finding(
-    run: Run, tmp_path: Path, name: str, seed: int
+    run: Run, tmp_path: Path, table: Table, name: str, seed: int
 ) -> None:
-    table = build_table(run, tmp_path, KINDS[name], seed)
-
     for _ in range(MAX_COMMANDS):
         findings = [
             finding
@@ -137,10 +155,8 @@ def test_each_command_that_doctor_names_changes_the_table_and_ends_the_finding(
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(("name", "seed"), CASES)
 def test_each_compaction_that_the_sensor_requests_changes_the_table(
-    run: Run, tmp_path: Path, name: str, seed: int
+    run: Run, tmp_path: Path, table: Table, name: str, seed: int
 ) -> None:
-    table = build_table(run, tmp_path, KINDS[name], seed)
-
     for decision in decide(table, overdue=None):
         if decision.compact:
             partition = ["--partitions", decision.partition] if decision.partition else []
@@ -151,10 +167,8 @@ def test_each_compaction_that_the_sensor_requests_changes_the_table(
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(("name", "seed"), CASES)
 def test_the_command_that_why_names_saves_about_what_it_says(
-    run: Run, tmp_path: Path, name: str, seed: int
+    run: Run, tmp_path: Path, table: Table, name: str, seed: int
 ) -> None:
-    table = build_table(run, tmp_path, KINDS[name], seed)
-
     for _ in range(MAX_COMMANDS):
         before = judge(table)
         if before.command is None:
@@ -177,9 +191,9 @@ def test_the_command_that_why_names_saves_about_what_it_says(
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(("name", "seed"), CASES)
-def test_all_tools_name_one_compaction(run: Run, tmp_path: Path, name: str, seed: int) -> None:
-    table = build_table(run, tmp_path, KINDS[name], seed)
-
+def test_all_tools_name_one_compaction(
+    run: Run, tmp_path: Path, table: Table, name: str, seed: int
+) -> None:
     named = {
         finding.command
         for finding in examine_opened_table(table)
@@ -209,10 +223,8 @@ def test_all_tools_name_one_compaction(run: Run, tmp_path: Path, name: str, seed
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(("name", "seed"), CASES)
 def test_the_autopilot_ends_what_doctor_calls_due(
-    run: Run, tmp_path: Path, name: str, seed: int
+    run: Run, tmp_path: Path, table: Table, name: str, seed: int
 ) -> None:
-    table = build_table(run, tmp_path, KINDS[name], seed)
-
     def find_due() -> set[DoctorRule]:
         return {
             finding.rule
