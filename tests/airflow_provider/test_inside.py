@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from support import airflow_dag
 from support.airflow_environment import INSIDE, Airflow, read_example
+from support.peers.protocol import PeerProcess
 
 from paimon_orch import Catalog
 from paimon_orch.table.schema_change.schema_changes import SetOption
@@ -71,23 +74,39 @@ def save_example(airflow: Airflow, text: str) -> Path:
     return file
 
 
-def run_dag(
-    airflow: Airflow, file: Path, dag: str = "maintain_orders", state: str = "success"
-) -> dict[str, str]:
-    """Run a DAG of the page, and return the states of its tasks."""
-    printed = airflow.run(airflow_dag.__file__, str(file), dag)
-    run = json.loads(printed.splitlines()[-1])
-    assert run["state"] == state, printed
-    return {f"{task}[{index}]": state for task, index, state in run["tasks"]}
+RunDag = Callable[..., dict[str, str]]
 
 
-def test_the_dag_of_the_page_compacts_the_due_partitions(airflow: Airflow, orders: Table) -> None:
+@pytest.fixture(scope="module")
+def dag_process(airflow: Airflow) -> Iterator[PeerProcess]:
+    """A process for all DAGs: the first one takes most of its time to load Airflow's API."""
+    command = [str(airflow.python), "-P", "-X", "utf8", airflow_dag.__file__]
+    with closing(PeerProcess(command, airflow.variables)) as process:
+        yield process
+
+
+@pytest.fixture
+def run_dag(airflow: Airflow, dag_process: PeerProcess) -> RunDag:
+    """Return a function that runs a DAG of the page, and returns the states of its tasks."""
+
+    def run(file: Path, dag: str = "maintain_orders", state: str = "success") -> dict[str, str]:
+        variables = airflow.variables
+        ended, printed = dag_process.ask("run", file=str(file), dag=dag, variables=variables)
+        assert ended["state"] == state, printed
+        return {f"{task}[{index}]": state for task, index, state in ended["tasks"]}
+
+    return run
+
+
+def test_the_dag_of_the_page_compacts_the_due_partitions(
+    airflow: Airflow, orders: Table, run_dag: RunDag
+) -> None:
     upsert(orders, "2026-01-01", "2026-01-02")
     file = save_example(airflow, "maintain_orders")
 
-    first = run_dag(airflow, file)
+    first = run_dag(file)
     rows = orders.scan().to_arrow().num_rows
-    second = run_dag(airflow, file)
+    second = run_dag(file)
 
     assert first == {
         "find_due[-1]": "success",
@@ -105,18 +124,18 @@ def test_the_dag_of_the_page_compacts_the_due_partitions(airflow: Airflow, order
 
 
 def test_names_of_due_partitions_are_not_rendered_as_templates(
-    airflow: Airflow, orders: Table
+    airflow: Airflow, orders: Table, run_dag: RunDag
 ) -> None:
     upsert(orders, "{{ 6 * 7 }}", "{% raw %}{# {{", "{", "{{ conn.paimon_default.host }}")
 
-    states = run_dag(airflow, save_example(airflow, "maintain_orders"))
+    states = run_dag(save_example(airflow, "maintain_orders"))
 
     assert set(states.values()) == {"success"}
     assert orders.scan().rows_not_visible == 0
 
 
 def test_the_dag_of_a_catalog_maintains_the_selected_tables(
-    airflow: Airflow, orders: Table, tmp_path: Path
+    airflow: Airflow, orders: Table, run_dag: RunDag, tmp_path: Path
 ) -> None:
     catalog = Catalog(str(tmp_path))
     columns = "day STRING, id BIGINT"
@@ -134,7 +153,7 @@ def test_the_dag_of_a_catalog_maintains_the_selected_tables(
         upsert(table, "2026-01-01")
         upsert(table, "2026-01-01")
 
-    states = run_dag(airflow, save_example(airflow, "maintain_shop"), "maintain_shop", "failed")
+    states = run_dag(save_example(airflow, "maintain_shop"), "maintain_shop", "failed")
 
     assert states == {
         "find_tables[-1]": "success",
@@ -158,7 +177,7 @@ def test_the_example_of_the_hook_runs(airflow: Airflow, orders: Table) -> None:
 
 
 def test_the_dag_of_named_tables_has_a_group_and_a_pool_for_each(
-    airflow: Airflow, orders: Table, tmp_path: Path
+    airflow: Airflow, orders: Table, run_dag: RunDag, tmp_path: Path
 ) -> None:
     items = Catalog(str(tmp_path)).create_table(
         "shop.items", "day STRING, id BIGINT", primary_key=["id"], options={"bucket": "1"}
@@ -168,7 +187,7 @@ def test_the_dag_of_named_tables_has_a_group_and_a_pool_for_each(
     file = save_example(airflow, "hourly")
 
     pools = json.loads(airflow.run(str(save_pools(airflow))))
-    states = run_dag(airflow, file, "nightly")
+    states = run_dag(file, "nightly")
 
     assert states == {
         "shop__orders.compact[-1]": "success",
