@@ -11,7 +11,6 @@ from paimon_orch.cli.screen import Output
 from paimon_orch.errors import PaimonError
 from paimon_orch.safe_text import is_plain
 from paimon_orch.steps.common.executor_choice import DEFAULT_MASTER, ExecutorKind
-from paimon_orch.steps.common.partition_request import PartitionRequest
 from paimon_orch.steps.common.snapshot_selection import SnapshotRequest
 
 
@@ -70,15 +69,6 @@ Simulate = Annotated[
 Yes = Annotated[
     bool, typer.Option("--yes", help="Do not ask for confirmation; required without a terminal.")
 ]
-Partitions = Annotated[
-    str | None,
-    typer.Option(
-        metavar="DT=2026-01-01",
-        help="Partitions, separated by semicolons: 'dt=a;dt=b'.",
-        show_default="all",
-    ),
-]
-PartitionFilter = Annotated[str | None, declare_option(PartitionRequest, "where")]
 RowFilter = Annotated[
     str | None, typer.Option(metavar="CONDITION", help="SQL filter, e.g. \"status = 'OPEN'\".")
 ]

@@ -9,17 +9,9 @@ import typer
 
 from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.cli import common
-from paimon_orch.cli.arguments import (
-    CatalogLocation,
-    DryRun,
-    ExecutorOption,
-    Identifier,
-    JsonOutput,
-    Master,
-)
+from paimon_orch.cli.arguments import CatalogLocation, DryRun, ExecutorOption, JsonOutput, Master
 from paimon_orch.cli.screen import LINES
 from paimon_orch.steps.common.executor_choice import ChoosingExecutor, ExecutorKind
-from paimon_orch.table.table import Table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,17 +25,6 @@ class CatalogCall:
     def open_catalog(self) -> Catalog:
         """Open the catalog."""
         return common.open_catalog(self.ctx, self.location)
-
-
-@dataclass(frozen=True, kw_only=True)
-class TableCall(CatalogCall):
-    """A call of a command that works on a table."""
-
-    table: Identifier
-
-    def open_table(self) -> Table:
-        """Open the table."""
-        return common.open_table(self.ctx, self.location, self.table)
 
 
 @dataclass(frozen=True, kw_only=True)

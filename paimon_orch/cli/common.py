@@ -20,7 +20,6 @@ from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowance
 from paimon_orch.safe_text import clean_line
 from paimon_orch.steps.common.executor import Executor
 from paimon_orch.steps.common.executor_choice import DEFAULT_MASTER, ChoosingExecutor, ExecutorKind
-from paimon_orch.steps.common.partition_request import split_partitions
 from paimon_orch.steps.common.step_report import CANNOT_BE_UNDONE
 from paimon_orch.table.table import Table
 
@@ -93,22 +92,6 @@ def confirm(action: str, *, yes: bool = False, undo: str = CANNOT_BE_UNDONE) -> 
 def parse_names(text: str) -> list[str]:
     """Split a list of names that are separated by commas."""
     return [name.strip() for name in text.split(",") if name.strip()]
-
-
-def parse_partitions(
-    table: Table, text: str | None, *, with_directories: bool = False
-) -> list[str] | None:
-    """Parse a list of partitions that are separated by semicolons.
-
-    Returns None if no list is given.
-    Raises :class:`InputError` for an empty list, and :class:`NotFoundError` for a partition without
-    files; with ``with_directories``, a partition only needs a directory.
-    """
-    from paimon_orch.steps.common.partition_request import require_partitions
-
-    specs = None if text is None else split_partitions(table, text)
-    require_partitions(table, specs, with_directories=with_directories)
-    return specs
 
 
 def parse_pair(text: str, example: str) -> tuple[str, str]:

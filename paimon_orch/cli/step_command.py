@@ -3,6 +3,7 @@
 import inspect
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 from typing import Annotated, Any
@@ -17,6 +18,7 @@ from paimon_orch.cli.arguments import (
     Identifier,
     JsonOutput,
     Master,
+    Simulate,
     Yes,
 )
 from paimon_orch.cli.common import (
@@ -32,6 +34,7 @@ from paimon_orch.cli.help_page import new_group
 from paimon_orch.cli.registration import build_option, parse_option, register_command
 from paimon_orch.cli.screen import LINES, Output, print_lines, print_note
 from paimon_orch.cli.table_layout import print_rows
+from paimon_orch.errors import InputError
 from paimon_orch.format.display import format_count
 from paimon_orch.signatures import build_keyword
 from paimon_orch.steps.common.argument import DeclaredField, is_list, is_mapping
@@ -46,6 +49,21 @@ _MAX_SHOWN_ROWS = 1_000
 _STAR = "*=*"  # all columns
 _SEPARATORS = {";": "semicolons", ",": "commas"}
 _Declaration = StepDeclaration[Any, Any, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandDetails:
+    """What a command has in addition to the declaration of its step."""
+
+    preview: Callable[..., Any] | None = None
+    """Plans a dry run, with more to show; called as the function of the declaration is."""
+    explain_nothing: Callable[[Any, Any], str] | None = None
+    """Says why a plan of a table has nothing to do; reads metadata."""
+    simulate: Callable[[Any, Any, Output], None] | None = None
+    """Measures the effect of a request on a sample of a table, and prints it."""
+
+
+_NO_DETAILS = CommandDetails()
 
 
 def add_group(
@@ -73,7 +91,9 @@ def add_group_steps(app: typer.Typer, name: str, group: typer.Typer) -> None:
     app.add_typer(group, name=name)
 
 
-def add_step_command(app: typer.Typer, entry: StepEntry) -> None:
+def add_step_command(
+    app: typer.Typer, entry: StepEntry, details: CommandDetails = _NO_DETAILS
+) -> None:
     """Register the command of a declared step."""
     declaration = load_declaration(entry.name)
 
@@ -85,6 +105,7 @@ def add_step_command(app: typer.Typer, entry: StepEntry) -> None:
         dry_run: bool,
         output: Output,
         yes: bool = False,
+        simulate: bool = False,
         executor: ExecutorKind = ExecutorKind.LOCAL,
         master: str | None = None,
         **values: Any,
@@ -93,18 +114,26 @@ def add_step_command(app: typer.Typer, entry: StepEntry) -> None:
         target = declaration.open_target(open_catalog(ctx, location), identifier)
         arguments = dict(_split_lists(declaration, target, values))
         request = declaration.build_request(target, arguments, get_label=attrgetter("option"))
-        planned = declaration.plan(target, request, executor=runner)
+        if simulate and details.simulate is not None:
+            if dry_run:
+                raise InputError("--simulate and --dry-run cannot be combined")
+            details.simulate(target, request, output)
+            return
+        plan = (dry_run and details.preview) or declaration.plan
+        planned = plan(target, request, executor=runner)
         report = planned.describe()
         if dry_run or (report.asks and not yes):
             planned = declaration.measure_plan(target, planned, runner)
             report = planned.describe()
+        explain = partial(_explain_nothing, details, target, planned, report)
         if dry_run:
-            output.print_report(planned.to_dict(), partial(print_plan, planned, report, identifier))
+            show = partial(_print_plan, planned, report, identifier, explain)
+            output.print_report(planned.to_dict(), show)
         else:
             if report.asks:
                 confirm(report.describe_action(identifier), yes=yes, undo=report.undo)
             outcome = _run(declaration, target, planned, runner)
-            output.print_report(outcome.to_dict(), partial(_print_outcome, outcome, report))
+            output.print_report(outcome.to_dict(), partial(_print_outcome, outcome, explain))
             for note in outcome.list_notes():  # on stderr, also with --json
                 print_note(note)
         if report.is_incomplete:
@@ -117,25 +146,31 @@ def add_step_command(app: typer.Typer, entry: StepEntry) -> None:
         command,
         name=entry.command.rpartition(" ")[2],
         examples=examples,
-        parameters=list(_list_parameters(declaration)),
+        parameters=list(_list_parameters(declaration, details)),
     )
 
 
-def print_plan(planned: Any, report: PlanReport, table: str) -> None:
-    """Print what a dry run found."""
+def _print_plan(planned: Any, report: PlanReport, table: str, explain: Callable[[], str]) -> None:
     _print_rows(report)
     print_lines(*report.lines)
     if not planned and report.nothing:
-        print_lines(report.nothing)
+        print_lines(explain())
     else:
         print_lines(f"would {report.describe_action(table)}; nothing was changed")
+    print_lines(*report.remarks)
 
 
-def _print_outcome(outcome: Any, report: PlanReport) -> None:
+def _explain_nothing(details: CommandDetails, target: Any, planned: Any, report: PlanReport) -> str:
+    if details.explain_nothing is None or not report.nothing:
+        return report.nothing
+    return details.explain_nothing(target, planned)
+
+
+def _print_outcome(outcome: Any, explain: Callable[[], str]) -> None:
     header, rows = outcome.tabulate()
     if rows:
         print_rows(header, rows)
-    print_lines(*(outcome.describe() or [report.nothing or "nothing was changed"]))
+    print_lines(*(outcome.describe() or [explain() or "nothing was changed"]))
 
 
 def _print_rows(report: PlanReport) -> None:
@@ -171,7 +206,9 @@ def _split_lists(
         yield name, value
 
 
-def _list_parameters(declaration: _Declaration) -> Iterator[inspect.Parameter]:
+def _list_parameters(
+    declaration: _Declaration, details: CommandDetails
+) -> Iterator[inspect.Parameter]:
     """Yield the parameters of the command in the order of its help page."""
     yield build_keyword("ctx", typer.Context)
     yield build_keyword("location", CatalogLocation)
@@ -183,6 +220,8 @@ def _list_parameters(declaration: _Declaration) -> Iterator[inspect.Parameter]:
     if declaration.asks:
         yield build_keyword("yes", Yes, False)
     yield build_keyword("dry_run", DryRun, False)
+    if details.simulate is not None:
+        yield build_keyword("simulate", Simulate, False)
     if declaration.has_units:
         yield build_keyword("executor", ExecutorOption, ExecutorKind.AUTO)
         yield build_keyword("master", Master, None)

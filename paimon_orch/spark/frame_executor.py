@@ -14,6 +14,7 @@ from paimon_orch.spark.frame_writer import RowSource
 from paimon_orch.spark.input_files import read_files
 from paimon_orch.spark.parquet_source import can_read_local_files, open_parquet_files
 from paimon_orch.steps.common.executor import Progress
+from paimon_orch.steps.compaction.plan import CompactionPlan, CompactionResult
 from paimon_orch.steps.ingest import IngestPreview, IngestResult
 from paimon_orch.steps.ingest_files import CsvFormat, detect_common_format, read_input_files
 from paimon_orch.steps.ingest_json import JsonTypes
@@ -85,6 +86,14 @@ class SparkFrameExecutor(SparkExecutor):
             plan=planned,
             progress=progress,
         )
+
+    def sort_rows(
+        self, table: Table, planned: CompactionPlan, progress: Progress | None
+    ) -> CompactionResult:
+        """Execute the plan of a sort compaction."""
+        from paimon_orch.spark.sort_compact import run_sort
+
+        return run_sort(self._session, table, planned, progress=progress)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,15 @@ from pyspark.sql import SparkSession
 from support.tables import assert_healthy, new_table, rows_of, table_of
 
 from paimon_orch import Catalog
+from paimon_orch.errors import InputError
 from paimon_orch.format.snapshot import CommitKind
+from paimon_orch.orchestration.step_runs import run_declared_step
+from paimon_orch.spark.frame_executor import SparkFrameExecutor
 from paimon_orch.spark.sort_compact import sort_table
 from paimon_orch.steps.common.executor import InProcessExecutor
-from paimon_orch.steps.compaction.sort_compact import OrderStrategy, SortOrder
+from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.compaction.policy import OrderStrategy
+from paimon_orch.steps.compaction.sort_compact import SortOrder
 from paimon_orch.steps.row_level.row_level_write import delete
 from paimon_orch.table.schema_change.schema_changes import UpdateDefault
 from paimon_orch.table.table import Table
@@ -162,3 +167,23 @@ def test_an_empty_table_has_nothing_to_sort(spark: SparkSession, tmp_path: Path)
     table = new_table(tmp_path, key=(), bucket="-1")
 
     assert sort_table(spark, table, SortOrder(("k",))).snapshot_id is None
+
+
+def test_every_front_end_sorts_by_the_arguments_of_compact(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = new_table(tmp_path, key=(), bucket="-1")
+    for number in (2, 1):
+        table.append(table_of("k v", [(number, "a")]))
+    arguments = {"order_by": ["k"], "order_strategy": "zorder"}
+
+    report = run_declared_step(
+        "compact", table, arguments, SparkFrameExecutor(spark), dry_run=False
+    )
+
+    assert report["outcome"]["files_after"] == 1  # type: ignore[index]
+    assert table.scan().to_arrow()["k"].to_pylist() == [1, 2]
+    with pytest.raises(InputError, match="order_by sorts on Spark: it cannot be used with"):
+        compact(table, InProcessExecutor(), order_by=["k"])
+    with pytest.raises(InputError, match="order_by cannot be combined with buckets; it sorts"):
+        compact(table, SparkFrameExecutor(spark), order_by=["k"], buckets=[0])

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
 if TYPE_CHECKING:
+    from paimon_orch.steps.compaction.plan import CompactionPlan, CompactionResult
     from paimon_orch.steps.ingest import IngestPreview, IngestResult
     from paimon_orch.steps.ingest_files import CsvFormat
     from paimon_orch.steps.row_level.ingest import FileLoad
@@ -111,6 +112,12 @@ class FrameExecutor(Executor, Protocol):
         self, table: "Table", planned: "RowLevelPlan", progress: Progress | None
     ) -> "RowLevelResult":
         """Execute the plan of an update."""
+        ...
+
+    def sort_rows(
+        self, table: "Table", planned: "CompactionPlan", progress: Progress | None
+    ) -> "CompactionResult":
+        """Execute the plan of a sort compaction."""
         ...
 
 

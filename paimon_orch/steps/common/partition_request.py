@@ -23,7 +23,10 @@ PARTITION_METAVAR = "DT=2026-01-01"
 
 
 def select_partitions(
-    sentence: str, check: Callable[[Table, PartitionSpecs | None], None], *, default: str = "all"
+    sentence: str,
+    check: Callable[[Table, PartitionSpecs | None], None] | None,
+    *,
+    default: str = "all",
 ) -> Argument:
     """Return the annotation of a field with partitions."""
     return Argument(

@@ -228,7 +228,7 @@ class _FieldsDecorator(Protocol[FieldsT, RequestT_co]):
 
 
 def take_fields(
-    request: Callable[FieldsT, RequestT], *, checks: bool = True
+    request: Callable[FieldsT, RequestT],
 ) -> _FieldsDecorator[FieldsT, RequestT]:
     """Let a function take the fields of a request, in place of the request.
 
@@ -238,8 +238,7 @@ def take_fields(
 
     Fields with ``kw_only=False`` may be passed by position. A function with the parameters
     ``executor`` and ``progress`` takes them too; both may be left out. The sentences of the
-    arguments are appended to the docstring. With ``checks``, the values are checked with the table
-    before the call.
+    arguments are appended to the docstring. The values are checked with the table before the call.
     """
     parameters = inspect.signature(request, eval_str=True).parameters
     arguments = {
@@ -261,7 +260,7 @@ def take_fields(
             names = ("executor", "progress") if has_executor else ()
             runner = [values.pop(name, None) for name in names]
             built = request(**values)  # type: ignore[call-arg]
-            for name, argument in arguments.items() if checks else ():
+            for name, argument in arguments.items():
                 if argument.check is not None:
                     argument.check(table, getattr(built, name))
             return function(table, built, *runner)

@@ -34,6 +34,8 @@ class PlanReport:
     """What the action applies to, for orchestrators, which show the first items as a table."""
     nothing: str = ""
     """What to say instead if there is nothing to do."""
+    remarks: Sequence[str] = ()
+    """What a dry run shows at the end."""
     asks: bool = False
     """Whether a user has to agree."""
     undo: str = CANNOT_BE_UNDONE

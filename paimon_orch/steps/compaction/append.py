@@ -74,7 +74,7 @@ def build_judge(scan: BucketScan, request: CompactRequest) -> AppendJudge:
     """Return the judge of a plan."""
     return AppendJudge(
         identifier=scan.state.identifier,
-        strategy=request.strategy,
+        strategy=request.chosen_strategy,
         current_time=scan.now.astimezone().replace(tzinfo=None),
         idle_before=clustering.find_idle_limit(scan.now, request.cluster_idle_for),
     )
@@ -90,7 +90,7 @@ def plan(state: TableState, request: CompactRequest, scan: BucketScan | None) ->
     judge = build_judge(scan, request)
     judged = scan.judge(judge)
     reader = open_reader(state, schema, judged.chosen)
-    units = plan_units(reader, scan, judged.chosen, request.strategy, judge.idle_before)
+    units = plan_units(reader, scan, judged.chosen, request.chosen_strategy, judge.idle_before)
     history = history_partitions.plan_units(scan)
     if history.units:
         reader = replace(reader, schemas={**reader.schemas, **history.schemas})

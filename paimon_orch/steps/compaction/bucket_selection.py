@@ -3,7 +3,6 @@
 See docs/format/procedures.md#compact.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, timedelta
@@ -17,8 +16,6 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.steps.common.bucket_scan import BucketScan, Judgment
 from paimon_orch.steps.compaction.plan import CompactionPlan, CompactRequest
 from paimon_orch.table.metadata.live_buckets import LiveBuckets
-
-_RANGE = re.compile(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,23 +64,6 @@ def select_idle(request: CompactRequest, scan: BucketScan) -> CompactRequest:
         for partition in partitions
     ]
     return replace(selection, partitions=specs)
-
-
-def parse_buckets(text: str) -> tuple[int, ...]:
-    """Return the numbers of a list of buckets and ranges such as ``0,2-4``, sorted.
-
-    Raises :class:`InputError` for any other text.
-    """
-    numbers = set[int]()
-    for part in text.split(","):
-        match = _RANGE.fullmatch(part)
-        first, last = (0, -1) if match is None else (int(match[1]), int(match[2] or match[1]))
-        if last < first:
-            raise InputError(
-                f"{text!r} is not a list of buckets; write numbers and ranges, for example 0,2-4"
-            )
-        numbers.update(range(first, last + 1))
-    return tuple(sorted(numbers))
 
 
 def check_buckets(schema: TableSchema, buckets: Sequence[int], identifier: str) -> None:

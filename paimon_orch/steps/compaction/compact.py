@@ -1,4 +1,4 @@
-"""The compaction step for all tables."""
+"""Merge sorted runs, or merge small files."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -8,10 +8,20 @@ from paimon_orch.errors import InputError, MissingFileError, NotFoundError
 from paimon_orch.format.options.core_options import PK_BITMAP_INDEX_COLUMNS, PK_BTREE_INDEX_COLUMNS
 from paimon_orch.format.partition_path import format_partition_values
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.steps.common.bucket_scan import BucketScan, Judge, scan_latest_buckets
+from paimon_orch.steps.common.bucket_scan import (
+    PARTITION_JUDGE,
+    BucketScan,
+    Judge,
+    scan_latest_buckets,
+)
 from paimon_orch.steps.common.conflict_retry import discard_messages
 from paimon_orch.steps.common.executor import Executor, Progress
-from paimon_orch.steps.common.partition_request import check_partitions_exist
+from paimon_orch.steps.common.executor_choice import find_frames, may_have_frames
+from paimon_orch.steps.common.partition_request import (
+    PartitionRequest,
+    check_partitions_exist,
+    require_partitions,
+)
 from paimon_orch.steps.common.step import Step, run_step
 from paimon_orch.steps.common.step_declaration import declare_step, take_fields
 from paimon_orch.steps.compaction.bucket_selection import (
@@ -28,7 +38,7 @@ from paimon_orch.steps.compaction.plan import (
     collect_work,
     run,
 )
-from paimon_orch.steps.compaction.policy import CompactionStrategy
+from paimon_orch.steps.compaction.policy import CompactionDecision, CompactionStrategy
 from paimon_orch.table.expired_reads import repeat_if_expired
 from paimon_orch.table.filter.partition_spec import PartitionSpec
 from paimon_orch.table.scan.partition_selection import PartitionSpecs
@@ -54,6 +64,8 @@ __all__ = [
     "run_compaction",
 ]
 
+_NO_FRAMES = "order_by sorts on Spark: it cannot be used with --executor local, or without the package pyspark"
+
 
 @repeat_if_expired
 def plan(
@@ -74,6 +86,8 @@ def plan(
     and rewrites files with mostly deleted rows. In append tables, it merges small files if there
     are enough of them. Raises :class:`UnsupportedError` for tables that cannot be compacted.
     """
+    if request.order_by is not None:
+        return _plan_sort(table, request, state)
     state = state or (table.load(with_lists=True) if scan is None else scan.state)
     schema = state.schema
     if request.cluster_idle_for is not None:
@@ -98,8 +112,18 @@ def plan(
     return replace(plan, postponed=postpone.plan(table, selection, state=state))
 
 
-def _check_clustered(identifier: str, schema: TableSchema) -> None:
+def _plan_sort(table: Table, request: CompactRequest, state: TableState | None) -> CompactionPlan:
+    from paimon_orch.steps.compaction import sort_compact
 
+    assert request.order_by is not None
+    order = sort_compact.SortOrder(tuple(request.order_by), request.order_strategy or "order")
+    selected = sort_compact.SortRequest(
+        partitions=request.partitions, where=request.where, order=order
+    )
+    return sort_compact.plan(table, selected, state=state)
+
+
+def _check_clustered(identifier: str, schema: TableSchema) -> None:
     if not schema.is_clustered:
         raise InputError(
             f"{identifier}: idle partitions are sorted only in append tables with "
@@ -108,7 +132,7 @@ def _check_clustered(identifier: str, schema: TableSchema) -> None:
 
 
 def _check_merges_levels(identifier: str, schema: TableSchema, request: CompactRequest) -> None:
-    if not schema.has_runs_sorted_by_key or request.strategy != "minor":
+    if not schema.has_runs_sorted_by_key or request.strategy == "full":
         raise InputError(
             f"{identifier}: sorted runs up to a level are merged only in primary-key tables "
             "without 'pk-clustering-override', by the strategy minor"
@@ -154,8 +178,18 @@ def run_compaction(
     *,
     progress: Progress | None = None,
 ) -> CompactionResult:
-    """Execute a plan: move its postponed rows, compact, then build missing indexes of columns."""
+    """Execute a plan: move its postponed rows, compact, then build missing indexes of columns.
+
+    Rows are sorted on Spark: raises :class:`InputError` for an executor without data frames.
+    """
+    if not isinstance(plan.request, CompactRequest):  # a sort
+        frames = None if executor is None else find_frames(executor)
+        if frames is None:
+            raise InputError(_NO_FRAMES)
+        return frames.sort_rows(table, plan, progress)
+    moved_rows = 0
     if plan.postponed:
+        moved_rows = plan.postponed.rows
         plan = move_postponed_and_replan(table, plan, executor, progress=progress)
     result = run_step(COMPACT, table, plan, executor, progress=progress)
     if builds_key_indexes(plan.state.schema):
@@ -165,7 +199,7 @@ def run_compaction(
         build_key_indexes(
             table, executor, partitions=request.partitions, where=request.where, progress=progress
         )
-    return result
+    return replace(result, moved_rows=moved_rows)
 
 
 def builds_key_indexes(schema: TableSchema) -> bool:
@@ -197,7 +231,7 @@ def move_postponed_and_replan(
     return _replan(table, plan.request, executor)
 
 
-@take_fields(CompactRequest, checks=False)
+@take_fields(CompactRequest)
 def compact(
     table: Table, request: CompactRequest, executor: Executor | None, progress: Progress | None
 ) -> CompactionResult:
@@ -207,21 +241,53 @@ def compact(
     do. After a conflict with another commit, the work is planned again, at most three times; then
     :class:`CommitConflictError` is raised, and the table is not compacted.
     """
-    planned = _plan_existing_partitions(table, request, executor)
+    planned = plan_existing_partitions(table, request, executor=executor)
     return run_compaction(table, planned, executor, progress=progress)
 
 
 @repeat_if_expired
-def _plan_existing_partitions(
-    table: Table, request: CompactRequest, executor: Executor | None
+def plan_existing_partitions(
+    table: Table,
+    request: CompactRequest,
+    *,
+    executor: Executor | None = None,
+    with_decisions: bool = False,
 ) -> CompactionPlan:
-    state, scan = table.load(with_lists=True), None
-    if request.partitions is not None:  # checked with the scan of the plan
-        scan = scan_latest_buckets(state, replace(request, where=None), executor, now=request.now)
-        check_partitions_exist(state, request.partitions, scan)
-    return plan(
-        table, request, scan=None if request.where else scan, executor=executor, state=state
-    )
+    """Plan as :func:`plan` does; reads the manifests once.
+
+    ``with_decisions`` adds what the default policy of sensors decides. Raises
+    :class:`NotFoundError` for a requested partition that has no files.
+    """
+    if request.order_by is not None:
+        if executor is None or not may_have_frames(executor):
+            raise InputError(_NO_FRAMES)
+        require_partitions(table, request.partitions)
+        planned = plan(table, request)
+        return replace(planned, decisions=()) if with_decisions else planned
+    state = table.load(with_lists=True)
+    scan = scan_latest_buckets(state, request, executor, now=request.now)
+    if scan is not None:
+        judges = [build_judge(scan, request)]
+        if request.partitions is not None and request.where is None:
+            judges.append(PARTITION_JUDGE)
+        if with_decisions:
+            from paimon_orch.steps.compaction.decide import PolicyJudge
+
+            judges.append(PolicyJudge(now=scan.now))
+        scan.judge_together(judges)
+    if request.partitions is not None:
+        all_buckets = scan  # but a filter excludes partitions that exist
+        if request.where is not None:
+            selection = PartitionRequest(partitions=request.partitions)
+            all_buckets = scan_latest_buckets(state, selection, executor)
+        check_partitions_exist(state, request.partitions, all_buckets)
+    planned = plan(table, request, scan=scan, state=state)
+    decisions: Sequence[CompactionDecision] | None = None
+    if with_decisions:
+        from paimon_orch.steps.compaction.decide import decide
+
+        decisions = [] if scan is None else decide(table, scan=scan)
+    return replace(planned, decisions=decisions)
 
 
 def compact_written_partitions(
@@ -251,4 +317,19 @@ def _find_written_partitions(state: TableState, snapshot_id: int) -> list[Partit
     ]
 
 
-DECLARATION = declare_step(COMPACT, CompactRequest, plan=plan, run=run_compaction)
+DECLARATION = declare_step(
+    COMPACT,
+    CompactRequest,
+    plan=plan_existing_partitions,
+    run=run_compaction,
+    help="In tables with deletion vectors, outdated rows are marked as deleted, and their files are "
+    "not rewritten. Rows in postpone buckets are moved to real buckets first. With --simulate, "
+    "compacts a sample of at most 256 MB in a temporary directory of this machine, and prints what "
+    "a scan of it reads before and after.",
+    examples=[
+        "/lake db.orders --dry-run",
+        "/lake db.orders --strategy full --simulate",
+        "/lake db.orders --partitions dt=2026-01-01",
+        "/lake db.events --order-by id --order-strategy zorder",
+    ],
+)

@@ -1,11 +1,13 @@
 """The request, work units, plan and result of all compactions."""
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
+from paimon_orch.errors import InputError
 from paimon_orch.files.data_file_reader import FileReader
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.display import Displayable, format_count, format_size
@@ -19,28 +21,60 @@ from paimon_orch.format.manifest.manifest_entry import (
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.times import parse_duration
 from paimon_orch.merge.tree.compact_reason import CompactReason
-from paimon_orch.steps.common.argument import Argument
-from paimon_orch.steps.common.partition_request import PartitionRequest
+from paimon_orch.steps.common.argument import Argument, split_names
+from paimon_orch.steps.common.partition_request import PartitionRequest, select_partitions
 from paimon_orch.steps.common.step import StepOutcome, WorkUnits
 from paimon_orch.steps.common.step_metrics import StepIo
-from paimon_orch.steps.common.step_report import PlanReport
-from paimon_orch.steps.compaction.policy import CompactionStrategy
+from paimon_orch.steps.common.step_report import PlanReport, join_words
+from paimon_orch.steps.compaction.policy import (
+    CompactionDecision,
+    CompactionStrategy,
+    OrderStrategy,
+)
 from paimon_orch.table.commit.conflict_detection import BucketGuard
+from paimon_orch.table.scan.partition_selection import PartitionSpecs
 from paimon_orch.table.table import Table
 from paimon_orch.table.table_state import TableState
 
 if TYPE_CHECKING:
     from paimon_orch.steps.compaction.move_postponed import PostponePlan
 
+NOTHING_TO_COMPACT = "nothing to compact"
+_RANGE = re.compile(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?")
+_MAX_SHOWN_DECISIONS = 20  # maximum number of decisions that a dry run shows, one per partition
+
+
+def parse_buckets(text: str) -> list[int]:
+    """Return the numbers of a list of buckets and ranges such as ``0,2-4``, sorted.
+
+    Raises :class:`InputError` for any other text.
+    """
+    numbers = set[int]()
+    for part in text.split(","):
+        match = _RANGE.fullmatch(part)
+        first, last = (0, -1) if match is None else (int(match[1]), int(match[2] or match[1]))
+        if last < first:
+            raise InputError(
+                f"{text!r} is not a list of buckets; write numbers and ranges, for example 0,2-4"
+            )
+        numbers.update(range(first, last + 1))
+    return sorted(numbers)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactRequest(PartitionRequest):
     """Selects the files to compact."""
 
+    # the plan checks that the partitions exist, because it reads the manifests anyway
+    partitions: Annotated[
+        PartitionSpecs | None, select_partitions("Partitions, also partial ones.", None)
+    ] = None
     strategy: Annotated[
-        CompactionStrategy,
-        Argument("Compact the files that the table's options select, or all files."),
-    ] = "minor"
+        CompactionStrategy | None,
+        Argument(
+            "Compact the files that the table's options select, or all files.", default="minor"
+        ),
+    ] = None
     """``minor`` follows the table's options, ``full`` rewrites all files to the highest level."""
     now: datetime | None = None
     """The time at which the age of rows and partitions is measured; None means the current time."""
@@ -48,6 +82,8 @@ class CompactRequest(PartitionRequest):
         Sequence[int] | None,
         Argument(
             "Buckets to compact, in a table with a fixed number of buckets.",
+            split=lambda _table, text: parse_buckets(text),
+            separator=",",
             metavar="0,2-4",
             default="all buckets",
         ),
@@ -77,6 +113,53 @@ class CompactRequest(PartitionRequest):
             metavar="DURATION",
         ),
     ] = None
+    order_by: Annotated[
+        Sequence[str] | None,
+        Argument(
+            "Sort an append table by these columns, which rewrites all files.",
+            split=split_names,
+            separator=",",
+            metavar="COLUMN,...",
+        ),
+    ] = None
+    order_strategy: Annotated[
+        OrderStrategy | None,
+        Argument(
+            "With --order-by: sort by the columns in order, or along a space-filling curve.",
+            default="order",
+        ),
+    ] = None
+
+    def __post_init__(self) -> None:
+        super(CompactRequest, self).__post_init__()
+        if self.order_by is None:
+            if self.order_strategy is not None:
+                raise InputError(
+                    f"--order-strategy {self.order_strategy} requires --order-by with the columns "
+                    "to sort by"
+                )
+            return
+        if not self.order_by:
+            raise InputError("--order-by is empty; write for example --order-by dt,id")
+        given = [name for name in _NOT_SORTED if getattr(self, name) is not None]
+        if given:
+            raise InputError(
+                f"order_by cannot be combined with {', '.join(given)}; it sorts whole partitions, "
+                "which are selected by partitions or where"
+            )
+        if self.strategy == "minor":
+            raise InputError(
+                "strategy minor and order_by cannot be combined: sorting rewrites all files"
+            )
+
+    @property
+    def chosen_strategy(self) -> CompactionStrategy:
+        """The strategy, which is ``minor`` by default."""
+        return self.strategy or "minor"
+
+
+_NOT_SORTED = ("buckets", "idle_for", "up_to_level", "cluster_idle_for")
+"""The arguments of :class:`CompactRequest` that a sort does not take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +256,8 @@ class CompactionPlan(Displayable):
     """The number of buckets without files to compact."""
     postponed: "PostponePlan | None" = None
     """Rows in postpone buckets to move first; afterwards, the compaction is planned again."""
+    decisions: Sequence[CompactionDecision] | None = None
+    """What the default policy of sensors decides; only a preview has it."""
 
     def __bool__(self) -> bool:
         """Return whether there is anything to compact, without postponed rows."""
@@ -202,6 +287,11 @@ class CompactionPlan(Displayable):
             "files": len(self.inputs),
             "bytes": self.bytes,
             "units": [unit.to_dict() for unit in self.units],
+            **(
+                {}
+                if self.decisions is None
+                else {"decisions": [each.to_dict() for each in self.decisions]}
+            ),
         }
 
     def describe(self) -> PlanReport:
@@ -219,12 +309,24 @@ class CompactionPlan(Displayable):
             for unit in self.units
         ]
         files = format_count(len(self.inputs), "file")
+        actions = [self.postponed.describe().action] if self.postponed else []
+        if self.units or not actions:
+            actions.append(f"rewrite {files} of {format_count(self.buckets, 'bucket')}")
         return PlanReport(
-            action=f"rewrite {files} of {format_count(self.buckets, 'bucket')}",
+            action=join_words(actions),
             header=("partition", "bucket", "why", "files", "rows", "size", "to level"),
             rows=rows,
-            nothing="nothing to compact",
+            nothing="" if self.postponed else NOTHING_TO_COMPACT,
+            remarks=self._describe_decisions(),
         )
+
+    def _describe_decisions(self) -> list[str]:
+        if not self.decisions:
+            return []
+        lines = [f"  {each}" for each in self.decisions[:_MAX_SHOWN_DECISIONS]]
+        more = len(self.decisions) - len(lines)
+        lines += [f"  and {format_count(more, 'more partition')}"] if more else []
+        return ["Decisions of the Dagster sensor's default policy:", *lines]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,6 +347,8 @@ class CompactionResult(StepOutcome):
     """The number of rows that deletion vectors delete in the compacted buckets after the step."""
     level0_before: int = 0
     level0_after: int = 0
+    moved_rows: int = 0
+    """The number of rows in postpone buckets that were moved first, in another snapshot."""
 
     @classmethod
     def of(
@@ -296,8 +400,14 @@ class CompactionResult(StepOutcome):
             "attempts": self.attempts,
         }
 
+    def describe(self) -> list[str]:
+        """Return the figures in one line, or what was done without a compaction."""
+        if self.snapshot is None and self.moved_rows:
+            return [f"rows in postpone buckets were moved; {NOTHING_TO_COMPACT}"]
+        return StepOutcome.describe(self)
 
-_NOT_METRICS = ("plan", "snapshot", "duration_seconds", "attempts")
+
+_NOT_METRICS = ("plan", "snapshot", "duration_seconds", "attempts", "moved_rows")
 
 
 def collect_work(

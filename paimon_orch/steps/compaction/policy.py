@@ -9,6 +9,8 @@ from paimon_orch.format.options.value_type import parse_memory
 from paimon_orch.format.times import parse_duration
 
 CompactionStrategy = Literal["minor", "full"]
+OrderStrategy = Literal["order", "zorder", "hilbert"]
+"""How a sort compaction combines several columns into one order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

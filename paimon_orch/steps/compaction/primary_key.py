@@ -123,7 +123,7 @@ def build_judge(scan: BucketScan, request: CompactRequest) -> PrimaryKeyJudge:
     """Return the judge of a plan."""
     return PrimaryKeyJudge(
         identifier=scan.state.identifier,
-        strategy=request.strategy,
+        strategy=request.chosen_strategy,
         now=scan.now,
         current_time=scan.now.astimezone().replace(tzinfo=None),
         merges_levels=request.up_to_level is not None,
@@ -139,14 +139,14 @@ def plan(state: TableState, request: CompactRequest, scan: BucketScan | None) ->
     if scan is None:
         return CompactionPlan(request=request, state=state)
     judged = scan.judge(build_judge(scan, request))
-    _check_merged_levels(state, judged.chosen, request.strategy)
+    _check_merged_levels(state, judged.chosen, request.chosen_strategy)
     reader = open_reader(state, schema, judged.chosen)
     units, guards = list[PrimaryKeyCompactionUnit](), list[BucketGuard]()
     needs_guards = options.has_deletion_vectors or options.is_pk_clustering_override
     planned = 0
     for split in scan.build_splits(judged.chosen):
         unit = plan_bucket_unit(
-            reader, split, request.strategy, scan.now, up_to_level=request.up_to_level
+            reader, split, request.chosen_strategy, scan.now, up_to_level=request.up_to_level
         )
         if unit is not None:
             units += _split_unit(reader, unit)

@@ -83,8 +83,10 @@ def simulate(
     """Compact a sample of the files that a compaction would change, and measure scans of it.
 
     Returns None if there is nothing to compact. Rows in postpone buckets are left out. Raises
-    :class:`InputError` if every bucket is larger than ``max_bytes``.
+    :class:`InputError` if every bucket is larger than ``max_bytes``, and for a sort.
     """
+    if request.order_by is not None:
+        raise InputError("--order-by cannot be combined with --simulate: no sort is simulated")
     with TemporaryDirectory(prefix="paimon-orch-") as directory:
         overlay = OverlayFileIO(base=table.io, directory=directory)
         copy = replace(table, io=overlay, environment=NO_CATALOG, hint=LatestHint())

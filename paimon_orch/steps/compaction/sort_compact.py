@@ -29,6 +29,7 @@ from paimon_orch.steps.compaction.append import (
 from paimon_orch.steps.compaction.append_unit import AppendCompactionUnit
 from paimon_orch.steps.compaction.clustering import check_not_clustered
 from paimon_orch.steps.compaction.plan import CompactionPlan, CompactionResult
+from paimon_orch.steps.compaction.policy import OrderStrategy
 from paimon_orch.steps.row_level.row_level_plan import TargetUnit
 from paimon_orch.table.commit.commit_changes import CommitChanges
 from paimon_orch.table.expired_reads import repeat_if_expired
@@ -38,9 +39,8 @@ from paimon_orch.table.scan.data_evolution import has_data_evolution
 from paimon_orch.table.scan.partition_selection import open_reader, plan_splits
 from paimon_orch.table.scan.split_generator import split_bucket_by_size
 from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import TableState
 from paimon_orch.table.write.commit_message import CommitMessage
-
-OrderStrategy = Literal["order", "zorder", "hilbert"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +64,12 @@ class SortRequest(PartitionRequest):
 
 
 @repeat_if_expired
-def plan(table: Table, request: SortRequest) -> CompactionPlan:
-    """Select the files to rewrite; reads only metadata. Refuses tables that cannot be sorted."""
-    state = table.load()
+def plan(table: Table, request: SortRequest, *, state: TableState | None = None) -> CompactionPlan:
+    """Select the files to rewrite; reads only metadata. Refuses tables that cannot be sorted.
+
+    ``state`` is the table, if the caller has loaded it.
+    """
+    state = state or table.load()
     state.check_step(StepKind.COMPACT)
     schema, snapshot = state.schema, state.snapshot
     _check_sortable(table, schema, request.order)

@@ -216,6 +216,32 @@ def test_a_partition_that_a_filter_excludes_exists(run: Run, tmp_path: Path) -> 
     assert (answer.status, answer.out) == (0, "nothing to compact\n")
 
 
+def test_a_dry_run_shows_the_postponed_rows_that_a_run_moves(run: Run, tmp_path: Path) -> None:
+    options = {"postpone__batch_write_fixed_bucket": "false"}
+    table = new_table(tmp_path, "k INT, v STRING", bucket="-2", **options)
+    table.upsert(table_of("k v", [(1, "a"), (2, "b")]))
+    command = ("compact", tmp_path, "db.t")
+
+    shown = run(*command, "--dry-run").out
+
+    assert "would move 2 rows of 1 partition of db.t; nothing was changed" in shown
+    moved = run(*command).out
+    assert moved == "rows in postpone buckets were moved; nothing to compact\n"
+    assert rows_of(table) == [(1, "a"), (2, "b")]
+
+
+def test_sorted_runs_up_to_a_level_are_merged(run: Run, tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    for value in "ab":
+        table.upsert(table_of("k v", [(1, value)]))
+    command = ("compact", tmp_path, "db.t", "--up-to-level", 0)
+
+    assert run(*command, "--json").json["files_before"] == 2
+
+    assert len(levels_of(table)) == 1
+    assert_fails(run(*command, "--strategy", "full"), "by the strategy minor")
+
+
 def test_deleted_rows_are_removed_from_tables_with_data_evolution(run: Run, tmp_path: Path) -> None:
     options = {"row_tracking__enabled": "true", "data_evolution__enabled": "true"}
     table = new_table(tmp_path, key=(), bucket="-1", deletion_vectors__enabled="true", **options)

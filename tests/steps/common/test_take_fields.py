@@ -43,13 +43,6 @@ def count(table: Table, request: CountRequest) -> tuple[str, int]:
     return request.name, request.at_most
 
 
-@take_fields(CountRequest, checks=False)
-def count_unchecked(table: Table, request: CountRequest) -> int:
-    """Count anything."""
-    assert isinstance(table, Table)
-    return request.at_most
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitRequest(ParsedRequest):
     """How far to count."""
@@ -128,7 +121,6 @@ def test_values_are_checked_by_the_request_and_with_the_table(table: Table) -> N
         count(table, "a", at_most=0)
     with pytest.raises(NotFoundError, match="there is no 5"):
         count(table, "a", at_most=5)
-    assert count_unchecked(table, "a", at_most=5) == 5
 
 
 def test_an_iterator_becomes_a_list_that_can_be_read_twice() -> None:

@@ -17,7 +17,8 @@ from paimon_orch.format.row.binary_row import deserialize_row
 from paimon_orch.steps.common import bucket_scan, manifest_units
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction import compact as step
-from paimon_orch.steps.compaction.bucket_selection import find_idle_partitions, parse_buckets
+from paimon_orch.steps.compaction.bucket_selection import find_idle_partitions
+from paimon_orch.steps.compaction.plan import parse_buckets
 from paimon_orch.table.table import Table
 
 EXECUTOR = InProcessExecutor()
@@ -87,7 +88,7 @@ def test_buckets_must_exist_in_a_table_with_fixed_buckets(tmp_path: Path) -> Non
 
 
 def test_a_list_of_buckets_has_numbers_and_ranges() -> None:
-    assert parse_buckets("0, 2-4,3") == (0, 2, 3, 4)
+    assert parse_buckets("0, 2-4,3") == [0, 2, 3, 4]
     for text in ("", "a", "4-2", "-1", "1,", "1-"):
         with pytest.raises(InputError, match="not a list of buckets"):
             parse_buckets(text)
