@@ -3,7 +3,7 @@
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ import typer
 from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.catalog.open_catalog import open_catalog as open_located_catalog
 from paimon_orch.cli.screen import note_console, print_note, read_answer
-from paimon_orch.errors import InputError
+from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
 from paimon_orch.safe_text import clean_line
 from paimon_orch.steps.common.executor import Executor
@@ -50,6 +50,16 @@ def open_catalog(ctx: typer.Context, location: str) -> Catalog:
         storage_options=settings.storage_options,
         allowances=settings.allowances,
     )
+
+
+def require_match(
+    catalog: Catalog, location: str, pattern: str, tables: Collection[object]
+) -> None:
+    """Raise :class:`NotFoundError` if no table matches a pattern, or the catalog does not exist."""
+    if not tables:
+        catalog.require_exists()
+        if pattern != "*":
+            raise NotFoundError(f"no table of {location} matches {pattern!r}")
 
 
 def open_table(ctx: typer.Context, location: str, identifier: str) -> Table:

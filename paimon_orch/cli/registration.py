@@ -51,7 +51,7 @@ def declare_option(request: type[Any], name: str, *, default: str | None = None)
     The command parses the text of a list.
     """
     declared = list_arguments(request)[name]
-    shown = default or declared.argument.default or declared.default or True
+    shown = default or declared.argument.default or True
     parser = None if is_list(declared.kind) else partial(parse_option, declared)
     return build_option(declared, parser=parser, show_default=shown)
 
@@ -86,8 +86,9 @@ def option(help: str, *names: str, default: Any = None, **attributes: Any) -> An
     return field(default=default, metadata={_OPTION: typer.Option(*names, help=help, **attributes)})
 
 
-def declared_option(request: type[Any], name: str, *, default: Any = None) -> Any:
+def declared_option(request: type[Any], name: str) -> Any:
     """Return a field of a call that is the option that a request's field declares."""
+    default = list_arguments(request)[name].default
     return field(default=default, metadata={_OPTION: declare_option(request, name)})
 
 

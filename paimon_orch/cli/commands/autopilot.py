@@ -12,11 +12,17 @@ import typer
 
 from paimon_orch.cli.arguments import CatalogLocation, JsonOutput, TablePattern
 from paimon_orch.cli.calls import CatalogCall, ExecutorOptions
-from paimon_orch.cli.common import add_progress_bar, open_catalog, open_progress_bars, parse_pair
+from paimon_orch.cli.common import (
+    add_progress_bar,
+    open_catalog,
+    open_progress_bars,
+    parse_pair,
+    require_match,
+)
 from paimon_orch.cli.output import to_json_value
 from paimon_orch.cli.registration import declared_option, option, register_command
 from paimon_orch.cli.screen import LINES, print_lines
-from paimon_orch.errors import InputError, NotFoundError
+from paimon_orch.errors import InputError
 from paimon_orch.format.display import format_count, format_size
 from paimon_orch.format.times import parse_cutoff
 from paimon_orch.steps.autopilot.action_outcome import ActionOutcome, MaintenancePrices, OutcomeKind
@@ -26,10 +32,10 @@ from paimon_orch.steps.autopilot.maintenance_history import read_maintenance_his
 from paimon_orch.steps.autopilot.maintenance_plan import MaintenancePlan, plan_maintenance
 from paimon_orch.steps.autopilot.maintenance_request import HISTORY_TABLE, MaintenanceRequest
 from paimon_orch.steps.autopilot.run_maintenance import MaintenanceResult, run_maintenance
+from paimon_orch.steps.common.argument import list_arguments
 from paimon_orch.steps.common.machine import count_cores
 
 _MAX_SHOWN_SKIPS = 20
-_DEFAULT_BUDGETS, _DEFAULT_REQUEST = MaintenanceBudgets(), MaintenanceRequest()
 
 _HistoryTable = Annotated[
     str, typer.Option(metavar="DATABASE.TABLE", help="Table of executed and skipped actions.")
@@ -82,28 +88,17 @@ class AutopilotCall(ExecutorOptions, CatalogCall):
     max_bytes: str | None = declared_option(MaintenanceBudgets, "max_bytes")
     max_bytes_per_hour: str | None = declared_option(MaintenanceBudgets, "max_bytes_per_hour")
     hours: str | None = declared_option(MaintenanceBudgets, "hours")
-    max_concurrent: int = declared_option(
-        MaintenanceBudgets, "max_concurrent", default=_DEFAULT_BUDGETS.max_concurrent
-    )
-    min_score: float = declared_option(
-        MaintenanceBudgets, "min_score", default=_DEFAULT_BUDGETS.min_score
-    )
-    idle_for: str = option(
-        "Compact partitions fully after this time without files.",
-        metavar="DURATION",
-        default=str(_DEFAULT_REQUEST.idle_for),
-    )
-    visible_within: str = option(
-        "Compact rows that batch readers do not see after this time.",
-        metavar="DURATION",
-        default=str(_DEFAULT_REQUEST.visible_within),
-    )
+    max_concurrent: int = declared_option(MaintenanceBudgets, "max_concurrent")
+    min_score: float = declared_option(MaintenanceBudgets, "min_score")
+    idle_for: str = declared_option(MaintenanceRequest, "idle_for")
+    visible_within: str = declared_option(MaintenanceRequest, "visible_within")
+    expiring_within: str = declared_option(MaintenanceRequest, "expiring_within")
     reads: list[str] | None = option(
         "Tables that are read N times as often; may be repeated.", metavar="PATTERN=N"
     )
     history_table: _HistoryTable = HISTORY_TABLE
-    price_per_gb: float = declared_option(MaintenancePrices, "per_gb", default=0.0)
-    price_per_core_hour: float = declared_option(MaintenancePrices, "per_core_hour", default=0.0)
+    price_per_gb: float = declared_option(MaintenancePrices, "per_gb")
+    price_per_core_hour: float = declared_option(MaintenancePrices, "per_core_hour")
 
 
 def autopilot(call: AutopilotCall) -> None:
@@ -117,14 +112,11 @@ def autopilot(call: AutopilotCall) -> None:
         include=(call.pattern,),
         exclude=tuple(call.exclude or ()),
         budgets=MaintenanceBudgets(
-            max_bytes=call.max_bytes,
-            max_bytes_per_hour=call.max_bytes_per_hour,
-            hours=call.hours,
-            max_concurrent=call.max_concurrent,
-            min_score=call.min_score,
+            **{name: getattr(call, name) for name in list_arguments(MaintenanceBudgets)}
         ),
         idle_for=call.idle_for,
         visible_within=call.visible_within,
+        expiring_within=call.expiring_within,
         reads=dict(map(_parse_reads, call.reads or ())),
         history_table=call.history_table,
     )
@@ -133,10 +125,7 @@ def autopilot(call: AutopilotCall) -> None:
     with open_progress_bars() as bars:
         progress = add_progress_bar(bars, "examine tables")
         planned = plan_maintenance(catalog, request, runner, advance=progress)
-    if not planned.tables:
-        catalog.require_exists()
-        if call.pattern != "*":
-            raise NotFoundError(f"no table of {call.location} matches {call.pattern!r}")
+    require_match(catalog, call.location, call.pattern, planned.tables)
     if call.dry_run:
         call.output.print_report(planned.to_dict(), partial(_print_plan, planned))
         return
@@ -144,7 +133,11 @@ def autopilot(call: AutopilotCall) -> None:
         catalog,
         planned,
         runner,
-        prices=_build_prices(call.price_per_gb, call.price_per_core_hour),
+        prices=MaintenancePrices(
+            per_gb=call.price_per_gb,
+            per_core_hour=call.price_per_core_hour,
+            cores=count_cores(),
+        ),
         report=_print_nothing if call.output.is_json else _print_outcome,
     )
     call.output.print_report(result.to_dict(), partial(_print_result, result))
@@ -173,10 +166,6 @@ def maintenance_history(
     )
     values = [to_json_value(row) for row in rows.to_pylist()]
     output.print_report(values, partial(_print_history, rows))
-
-
-def _build_prices(per_gb: float, per_core_hour: float) -> MaintenancePrices:
-    return MaintenancePrices(per_gb=per_gb, per_core_hour=per_core_hour, cores=count_cores())
 
 
 def _parse_reads(text: str) -> tuple[str, float]:

@@ -10,11 +10,10 @@ from typing import Annotated
 import typer
 
 from paimon_orch.cli.arguments import CatalogLocation, JsonOutput, TablePattern
-from paimon_orch.cli.common import add_progress_bar, open_catalog, open_progress_bars
+from paimon_orch.cli.common import add_progress_bar, open_catalog, open_progress_bars, require_match
 from paimon_orch.cli.output import parse_file
 from paimon_orch.cli.registration import register_command
 from paimon_orch.cli.screen import LINES, print_lines
-from paimon_orch.errors import NotFoundError
 from paimon_orch.format.display import format_count
 from paimon_orch.safe_text import escape_name
 from paimon_orch.steps.inspection.doctor.doctor import examine_catalog
@@ -69,10 +68,7 @@ def doctor(
     """
     catalog = open_catalog(ctx, location)
     names = [name for name in catalog.find_tables() if fnmatchcase(name, pattern)]
-    if not names:
-        catalog.require_exists()
-        if pattern != "*":
-            raise NotFoundError(f"no table of {location} matches {pattern!r}")
+    require_match(catalog, location, pattern, names)
     with open_progress_bars() as bars:
         progress = add_progress_bar(bars, "examine tables")
         done = 0

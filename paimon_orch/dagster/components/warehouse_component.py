@@ -16,7 +16,11 @@ from paimon_orch.dagster.components.attribute_rules import (
 )
 from paimon_orch.dagster.components.component_attributes import CatalogAttributes
 from paimon_orch.dagster.components.lake_report_attributes import LakeReportAttributes
-from paimon_orch.dagster.components.warehouse_attributes import BudgetAttributes, PriceAttributes
+from paimon_orch.dagster.components.warehouse_attributes import (
+    BudgetAttributes,
+    PriceAttributes,
+    declare_field,
+)
 from paimon_orch.dagster.components.warehouse_job import (
     build_warehouse_job,
     build_warehouse_schedule,
@@ -33,7 +37,7 @@ from paimon_orch.format.options.blocking_options import Allowances
 from paimon_orch.steps.autopilot.maintenance_request import HISTORY_TABLE, MaintenanceRequest
 from paimon_orch.steps.compaction.policy import CompactionPolicy
 
-_POLICY, _REQUEST = CompactionPolicy(), MaintenanceRequest()
+_POLICY = CompactionPolicy()
 
 
 class WarehouseScaffoldParams(BaseModel):
@@ -77,18 +81,12 @@ class PaimonWarehouseComponent(CatalogAttributes, dg.Component):
     budgets: BudgetAttributes = Field(
         default=BudgetAttributes(), description="Limits of the bytes, the tables and the hours."
     )
-    idle_for: Annotated[str, DURATION_RULE] = Field(
-        default=str(_REQUEST.idle_for),
-        description="A partition without a new file for so long gets a full compaction, or is "
-        "sorted.",
+    idle_for: Annotated[str, DURATION_RULE] = declare_field(MaintenanceRequest, "idle_for")
+    visible_within: Annotated[str, DURATION_RULE] = declare_field(
+        MaintenanceRequest, "visible_within"
     )
-    visible_within: Annotated[str, DURATION_RULE] = Field(
-        default=str(_REQUEST.visible_within),
-        description="Rows that batch readers do not see are compacted after this time.",
-    )
-    expiring_within: Annotated[str, DURATION_RULE] = Field(
-        default=str(_REQUEST.expiring_within),
-        description="Partitions that expire within this time are not compacted.",
+    expiring_within: Annotated[str, DURATION_RULE] = declare_field(
+        MaintenanceRequest, "expiring_within"
     )
     deleted_ratio: float = Field(
         default=_POLICY.deleted_ratio,

@@ -4,10 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
+from typing import Annotated
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.times import parse_duration
 from paimon_orch.steps.autopilot.budgets import MaintenanceBudgets
+from paimon_orch.steps.common.argument import Argument
 from paimon_orch.steps.compaction.policy import CompactionPolicy
 
 HISTORY_TABLE = "paimon_orch.maintenance_history"
@@ -24,15 +26,25 @@ class MaintenanceRequest:
     budgets: MaintenanceBudgets = field(default_factory=MaintenanceBudgets)
     policy: CompactionPolicy = field(default_factory=CompactionPolicy)
     """Its ``deleted_ratio`` and ``max_rewrite`` apply; its thresholds only appear in reasons."""
-    idle_for: str | timedelta = "6 h"
-    """A partition without a new file for so long gets a full compaction, or is sorted."""
-    visible_within: str | timedelta = "1 h"
-    """Rows that batch readers leave out before a compaction are compacted after this time.
-
-    See docs/format/merge-tree-reads.md#visibility-of-level-0. Applies whatever the score is.
-    """
-    expiring_within: str | timedelta = "1 d"
-    """Partitions that expire within this time are not compacted."""
+    idle_for: Annotated[
+        str | timedelta,
+        Argument(
+            "A partition without a new file for so long gets a full compaction, or is sorted.",
+            metavar="DURATION",
+        ),
+    ] = "6 h"
+    visible_within: Annotated[
+        str | timedelta,
+        Argument(
+            "Rows that batch readers do not see are compacted after this time.",
+            metavar="DURATION",
+        ),
+    ] = "1 h"
+    """Applies whatever the score is; see docs/format/merge-tree-reads.md#visibility-of-level-0."""
+    expiring_within: Annotated[
+        str | timedelta,
+        Argument("Partitions that expire within this time are not compacted.", metavar="DURATION"),
+    ] = "1 d"
     reads: Mapping[str, float] = field(default_factory=dict)
     """How often tables are read in comparison with others, by pattern; the default is 1."""
     history_table: str | None = HISTORY_TABLE
