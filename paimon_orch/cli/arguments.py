@@ -69,28 +69,15 @@ Simulate = Annotated[
 Yes = Annotated[
     bool, typer.Option("--yes", help="Do not ask for confirmation; required without a terminal.")
 ]
-RowFilter = Annotated[
-    str | None, typer.Option(metavar="CONDITION", help="SQL filter, e.g. \"status = 'OPEN'\".")
-]
 TablePattern = Annotated[
     str,
     typer.Argument(
         metavar="[PATTERN]", help="Shell pattern of DATABASE.TABLE, such as 'sales.*'; all tables."
     ),
 ]
-MergeLevel0 = Annotated[
-    bool | None,
-    typer.Option(
-        help="Read or skip level 0 of tables with deletion vectors and of first-row tables.",
-        show_default="the table's options",
-    ),
-]
 SnapshotId = Annotated[
     int | None, declare_option(SnapshotRequest, "snapshot_id", default="the newest")
 ]
-TagSelector = Annotated[str | None, declare_option(SnapshotRequest, "tag")]
-Timestamp = Annotated[int | None, declare_option(SnapshotRequest, "timestamp")]
-Watermark = Annotated[int | None, declare_option(SnapshotRequest, "watermark")]
 Master = Annotated[
     str | None,
     typer.Option(

@@ -43,6 +43,17 @@ _CALL = "call"
 """The parameter of a command whose options are the fields of a class."""
 _LAST = ("compact_after", "yes", "dry_run", "simulate", "executor", "master", _OUTPUT)
 """The options that help pages show after those of the command itself."""
+_SCAN_LAST = (
+    "snapshot",
+    "tag",
+    "timestamp",
+    "watermark",
+    "branch",
+    "merge_level_0",
+    "form",
+    "file",
+)
+"""The options that help pages of scans show after what is read."""
 
 
 def declare_option(request: type[Any], name: str, *, default: str | None = None) -> Any:
@@ -157,10 +168,12 @@ def _list_fields(call_class: type[Any]) -> dict[str, inspect.Parameter]:
         default = inspect.Parameter.empty if each.default is MISSING else each.default
         annotation = hint if option is None else Annotated[hint, option]
         parameters[each.name] = build_keyword(each.name, annotation, default)
-    return _put_last(parameters)
+    return _put_last(_put_last(parameters, _SCAN_LAST))
 
 
-def _put_last(parameters: dict[str, inspect.Parameter]) -> dict[str, inspect.Parameter]:
-    """Return the parameters with those at the end that most commands have."""
-    last = {name: parameters.pop(name) for name in _LAST if name in parameters}
+def _put_last(
+    parameters: dict[str, inspect.Parameter], names: Sequence[str] = _LAST
+) -> dict[str, inspect.Parameter]:
+    """Return the parameters with some at the end; by default those that most commands have."""
+    last = {name: parameters.pop(name) for name in names if name in parameters}
     return parameters | last

@@ -7,18 +7,9 @@ from typing import Annotated
 import pendulum
 import typer
 
-from paimon_orch.cli.arguments import (
-    CatalogLocation,
-    Identifier,
-    JsonOutput,
-    MergeLevel0,
-    RowFilter,
-    SnapshotId,
-    TagSelector,
-    Timestamp,
-    Watermark,
-)
-from paimon_orch.cli.common import note_rows_not_visible, open_readable, open_table
+from paimon_orch.cli.arguments import CatalogLocation, Identifier, JsonOutput
+from paimon_orch.cli.calls import ScanCall
+from paimon_orch.cli.common import open_table
 from paimon_orch.cli.registration import register_command
 from paimon_orch.cli.screen import LINES, print_lines
 from paimon_orch.cli.table_layout import print_rows
@@ -206,33 +197,11 @@ def _format_time(millis: int) -> str:
     return f"{pendulum.from_timestamp(millis / 1000, tz='local'):YYYY-MM-DD HH:mm:ss Z}"
 
 
-def count(
-    ctx: typer.Context,
-    location: CatalogLocation,
-    table: Identifier,
-    where: RowFilter = None,
-    snapshot: SnapshotId = None,
-    tag: TagSelector = None,
-    timestamp: Timestamp = None,
-    watermark: Watermark = None,
-    merge_level_0: MergeLevel0 = None,
-    output: JsonOutput = LINES,
-) -> None:
+def count(call: ScanCall) -> None:
     """Count the rows of a table.
 
     Reads only metadata where no merge and no filter is needed, and otherwise only the columns of
     the key and of the filter.
     """
-    opened = open_readable(ctx, location, table)
-    scan = opened.scan(
-        None,
-        where,
-        snapshot_id=snapshot,
-        tag=tag,
-        timestamp=timestamp,
-        watermark=watermark,
-        merge_level_0=merge_level_0,
-    )
-    note_rows_not_visible(opened, scan)
-    rows = scan.count()
-    output.print_values({"table": table, "rows": rows}, str(rows))
+    rows = call.open_scan(call.table).count()
+    call.output.print_values({"table": call.table, "rows": rows}, str(rows))

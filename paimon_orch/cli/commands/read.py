@@ -1,22 +1,11 @@
 """The command ``read``: prints the rows of a table or of a system table."""
 
 import re
-from typing import Annotated
+from dataclasses import dataclass
 
 import typer
 
-from paimon_orch.cli.arguments import (
-    CatalogLocation,
-    Identifier,
-    JsonOutput,
-    MergeLevel0,
-    RowFilter,
-    SnapshotId,
-    TagSelector,
-    Timestamp,
-    Watermark,
-)
-from paimon_orch.cli.common import note_rows_not_visible, open_readable
+from paimon_orch.cli.calls import ScanCall
 from paimon_orch.cli.output import (
     FormatOption,
     OutputFormat,
@@ -24,8 +13,7 @@ from paimon_orch.cli.output import (
     choose_format,
     write_result,
 )
-from paimon_orch.cli.registration import register_command
-from paimon_orch.cli.screen import LINES
+from paimon_orch.cli.registration import option, register_command
 from paimon_orch.errors import InputError
 
 _EXAMPLES = [
@@ -37,24 +25,6 @@ _EXAMPLES = [
 ]
 
 
-_Columns = Annotated[
-    str | None,
-    typer.Option(
-        metavar="COLUMN,...",
-        help="Columns to read, separated by commas; \"variant_get(v, '$.age', 'int') as age\" is a "
-        "value of a VARIANT column.",
-        show_default="all",
-    ),
-]
-_Limit = Annotated[int | None, typer.Option(metavar="N", min=0, help="Maximum number of rows.")]
-_Order = Annotated[
-    str | None,
-    typer.Option(metavar='"COLUMN ASC,..."', help='Sort order, e.g. "price desc nulls last, id".'),
-]
-_Branch = Annotated[
-    str | None, typer.Option(metavar="BRANCH", help="Branch to read.", show_default="main")
-]
-
 _COMMA = re.compile(r",(?=(?:[^()']|'[^']*'|\((?:[^()']|'[^']*')*\))*$)")
 """A comma that is not an argument separator: what follows has balanced parentheses and quotes."""
 
@@ -64,24 +34,26 @@ def add_commands(app: typer.Typer) -> None:
     register_command(app, read, examples=_EXAMPLES, has_allowances=False)
 
 
-def read(
-    ctx: typer.Context,
-    location: CatalogLocation,
-    table: Identifier,
-    columns: _Columns = None,
-    where: RowFilter = None,
-    limit: _Limit = None,
-    order_by: _Order = None,
-    snapshot: SnapshotId = None,
-    tag: TagSelector = None,
-    timestamp: Timestamp = None,
-    watermark: Watermark = None,
-    branch: _Branch = None,
-    merge_level_0: MergeLevel0 = None,
-    form: FormatOption = OutputFormat.TABLE,
-    file: OutputOption = None,
-    output: JsonOutput = LINES,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class ReadCall(ScanCall):
+    """A call of ``read``."""
+
+    columns: str | None = option(
+        "Columns to read, separated by commas; \"variant_get(v, '$.age', 'int') as age\" is a value "
+        "of a VARIANT column.",
+        metavar="COLUMN,...",
+        show_default="all",
+    )
+    limit: int | None = option("Maximum number of rows.", metavar="N", min=0)
+    order_by: str | None = option(
+        'Sort order, e.g. "price desc nulls last, id".', metavar='"COLUMN ASC,..."'
+    )
+    branch: str | None = option("Branch to read.", metavar="BRANCH", show_default="main")
+    form: FormatOption = OutputFormat.TABLE
+    file: OutputOption = None
+
+
+def read(call: ReadCall) -> None:
     """Print the rows of a table.
 
     The format table prints the first 100 rows in columns, or with one value per line if they are
@@ -91,24 +63,16 @@ def read(
     reads a system table, such as $snapshots, $files or $partitions; sys.tables, sys.partitions and
     sys.all_table_options are system tables of the catalog.
     """
-    if branch == "":
+    if call.branch == "":
         raise InputError("--branch is empty; omit it to read main")
-    chosen = choose_format(form, file, output)
-    identifier = table if branch is None else f"{table}$branch_{branch}"
-    opened = open_readable(ctx, location, identifier)
-    scan = opened.scan(
-        None if columns is None else _split_columns(columns),
-        where,
-        limit=limit,
-        order_by=order_by,
-        snapshot_id=snapshot,
-        tag=tag,
-        timestamp=timestamp,
-        watermark=watermark,
-        merge_level_0=merge_level_0,
+    chosen = choose_format(call.form, call.file, call.output)
+    scan = call.open_scan(
+        call.table if call.branch is None else f"{call.table}$branch_{call.branch}",
+        None if call.columns is None else _split_columns(call.columns),
+        limit=call.limit,
+        order_by=call.order_by,
     )
-    note_rows_not_visible(opened, scan)
-    write_result(scan.to_reader(), chosen, file)
+    write_result(scan.to_reader(), chosen, call.file)
 
 
 def _split_columns(text: str) -> list[str]:
