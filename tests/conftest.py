@@ -57,8 +57,8 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     mark_items(items)
-    start_longest_first(items)
     config.stash[COLLECTED_ITEMS] = tuple(items)
+    start_longest_first(items)
 
 
 def pytest_collection_finish() -> None:
