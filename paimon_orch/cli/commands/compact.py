@@ -70,10 +70,7 @@ def compact_database(call: CompactDatabaseCall) -> None:
     )
     if not names:
         catalog.require_exists()
-    request = CompactRequest(
-        strategy=call.strategy,
-        idle_for=call.partition_idle_for,
-    )
+    request = CompactRequest(strategy=call.strategy, idle_for=call.partition_idle_for)
     reports: dict[str, dict[str, object]] = {}
     for name in names:
         with open_progress_bars() as bars:

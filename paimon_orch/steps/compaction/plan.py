@@ -135,12 +135,12 @@ class CompactRequest(PartitionRequest):
         if self.order_by is None:
             if self.order_strategy is not None:
                 raise InputError(
-                    f"--order-strategy {self.order_strategy} requires --order-by with the columns "
-                    "to sort by"
+                    f"order_strategy {self.order_strategy} requires order_by, with the columns to "
+                    "sort by"
                 )
             return
         if not self.order_by:
-            raise InputError("--order-by is empty; write for example --order-by dt,id")
+            raise InputError("order_by has no columns; name those to sort by")
         given = [name for name in _NOT_SORTED if getattr(self, name) is not None]
         if given:
             raise InputError(

@@ -72,8 +72,8 @@ def test_a_table_is_sorted(spark: SparkSession, root: str, table: Table) -> None
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--order-strategy", "zorder"], "--order-strategy zorder requires --order-by"),
-        (["--order-by", " , "], "--order-by is empty"),
+        (["--order-strategy", "zorder"], "order_strategy zorder requires order_by"),
+        (["--order-by", " , "], "order_by has no columns"),
         (["--order-by", "id", "--strategy", "minor"], "cannot be combined"),
     ],
 )
