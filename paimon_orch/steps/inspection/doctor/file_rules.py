@@ -1,10 +1,11 @@
 """Rules of files: missing, unreadable and damaged ones, and those of lost commits."""
 
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from paimon_orch.errors import CorruptFileError
+from paimon_orch.files.file_index_reader import INDEX_SUFFIX
 from paimon_orch.format.display import format_count, format_size
 from paimon_orch.format.manifest.manifest_entry import ManifestEntry
 from paimon_orch.steps.inspection.damage.unreadable_files import (
@@ -17,15 +18,16 @@ from paimon_orch.steps.inspection.damage.unreadable_references import (
 )
 from paimon_orch.steps.inspection.damage.way_back import find_unreadable_snapshots
 from paimon_orch.steps.inspection.doctor.doctor_findings import DoctorFinding, DoctorRule, Severity
-from paimon_orch.steps.inspection.snapshot_chain import MAX_SNAPSHOTS
-
-if TYPE_CHECKING:  # plans of compactions are needed only for tables that can be read
-    pass
 from paimon_orch.steps.inspection.doctor.rule_context import (
     READ_CHECK,
     RESTORE_OR_ROLL_BACK,
     RuleContext,
 )
+from paimon_orch.steps.inspection.snapshot_chain import MAX_SNAPSHOTS
+from paimon_orch.table.table_state import TableState
+
+_INDEX_FILE = re.compile(re.escape(INDEX_SUFFIX) + r"\b(?!/)")
+"""The end of the path of an index file in a finding."""
 
 
 def _check_lost_commits(context: RuleContext) -> Iterator[DoctorFinding]:
@@ -85,6 +87,10 @@ def check_all_files(context: RuleContext, *, deep: bool) -> Iterator[DoctorFindi
         # a gap is a finding of its own, and an unreadable snapshot looks like one
         and (finding.rule, finding.where) != ("gap", context.table.paths.snapshot_dir)
     ]
+    indexes = [str(finding) for finding in others if _INDEX_FILE.search(str(finding))]
+    if indexes:
+        yield _describe_indexes(context, state, indexes)
+    others = [finding for finding in others if str(finding) not in indexes]
     if others:
         yield context.find(
             DoctorRule.DAMAGED_FILES,
@@ -128,6 +134,31 @@ def _describe_missing(context: RuleContext, missing: list[ManifestEntry]) -> Doc
         files=len(missing),
         bytes=size,
         rows=rows,
+    )
+
+
+def _describe_indexes(
+    context: RuleContext, state: TableState, findings: list[str]
+) -> DoctorFinding:
+    """Describe index files that are missing or damaged; no reader needs them."""
+    texts = "\n".join(findings)
+    files = (file for split in state.files() for file in split.files)
+    named = [name for file in files for name in file.extra_files if name in texts]
+    if not named:
+        return context.find(
+            DoctorRule.MISSING_FILE_INDEXES,
+            Severity.WARNING,
+            f"index files of older snapshots, tags or branches are missing or damaged; the first: "
+            f"{findings[0]}",
+            advice="the finding goes away when these expire or are deleted",
+        )
+    return context.find(
+        DoctorRule.MISSING_FILE_INDEXES,
+        Severity.WARNING,
+        f"{format_count(len(named), 'index file')} of data files {'is' if len(named) == 1 else 'are'} "
+        f"missing or damaged, so filters read these data files whole; the first: {named[0]}",
+        "rewrite-file-index",
+        files=len(named),
     )
 
 

@@ -9,8 +9,10 @@ import pytest
 from support.commands import Run
 from support.damage import data_files, edit_snapshot
 from support.damaged_tables import CORPUS
+from support.golden import GOLDEN, copy_warehouse
 from support.tables import catalog_of, new_table, rows_of, stored_files, table_of
 
+from paimon_orch import Catalog
 from paimon_orch.decode_limits import LIMIT_FACTOR_VARIABLE, build_limit_error
 from paimon_orch.errors import AccessDeniedError
 from paimon_orch.files.parquet import page_check
@@ -370,4 +372,39 @@ def test_a_repair_asks_for_another_run_only_if_there_is_more_to_repair(
 
     assert repaired["deferred"]
     assert repaired["next"] == []
+    assert examine(table) == []
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, truncate])
+def test_index_files_that_are_missing_or_damaged_are_rewritten(
+    run: Run, tmp_path: Path, damage: Callable[[Path], object]
+) -> None:
+    warehouse = copy_warehouse(GOLDEN / "java-0.9/fileindex_bloom", tmp_path / "lake")
+    table = Catalog(str(warehouse)).table("db.t_ext")
+    rows = sorted(map(str, table.scan().to_arrow().to_pylist()))
+    sound = examine(table)
+    for path in Path(table.paths.root).rglob("*.index"):
+        damage(path)
+    known = {finding.text for finding in sound}
+    [finding] = [each for each in examine(table) if each.text not in known]
+    assert finding.rule is DoctorRule.MISSING_FILE_INDEXES
+
+    rest = heal(run, table, sound)
+
+    assert {each.rule for each in rest} <= {DoctorRule.MISSING_FILE_INDEXES}  # of old snapshots
+    assert sorted(map(str, table.scan().to_arrow().to_pylist())) == rows
+    compact(table, strategy="full")
+    assert (
+        run(
+            "expire-snapshots",
+            warehouse,
+            "db.t_ext",
+            "--retain-max",
+            "1",
+            "--retain-min",
+            "1",
+            "--yes",
+        ).status
+        == 0
+    )
     assert examine(table) == []
