@@ -21,6 +21,7 @@ from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.arrow import to_paimon_fields
 from paimon_orch.format.types.predicate import Predicate
 from paimon_orch.table import index_tables, metadata_tables, reference_tables
+from paimon_orch.table.expired_reads import repeat_if_expired
 from paimon_orch.table.filter.bind import bind_filter
 from paimon_orch.table.metadata.time_travel import SnapshotSelector
 from paimon_orch.table.scan.base_scan import ROW_KIND, BaseScan, filter_batches, limit_batches
@@ -213,6 +214,7 @@ def _wrap_columns(batch: pa.RecordBatch, form: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=form)
 
 
+@repeat_if_expired
 def _read_metadata(
     table: "Table", build: MetadataTableBuilder, selector: SnapshotSelector
 ) -> pa.Table:
