@@ -255,8 +255,10 @@ class PlanAttempts(Generic[PlanT]):
         number = getattr(self._plan, "snapshot_id", None) if snapshot is None else snapshot.id
         if number is None:
             return False
-        is_expiring = (self._snapshots.hint(EARLIEST) or 0) > number
-        return is_expiring or not self._snapshots.exists(number)
+        if (self._snapshots.hint(EARLIEST) or 0) > number:
+            return True
+        ids = self._snapshots.ids()
+        return number not in ids and max(ids, default=0) > number  # the newest one does not expire
 
     def complete(self, outcome: OutcomeT) -> OutcomeT:
         """Return the outcome with the duration and the number of all attempts."""
