@@ -184,6 +184,26 @@ class FileIO(Protocol):
         ...
 
 
+class StoreWithDirectories:
+    """A store whose directories are listed one by one, because no request lists more."""
+
+    __slots__ = ()
+
+    def list_tree(self, path: str) -> list[FileInfo] | None:  # noqa: ARG002 - of other stores
+        """Return None: directories are listed one by one."""
+        return None
+
+    def list_few(
+        self,
+        prefix: str,  # noqa: ARG002 - of other stores
+        limit: int,  # noqa: ARG002
+        *,
+        with_directories: bool = False,  # noqa: ARG002
+    ) -> list[FileInfo] | None:
+        """Return None: directories are listed one by one."""
+        return None
+
+
 def check_path(path: str) -> str:
     """Return a path after checking it.
 

@@ -26,7 +26,13 @@ from paimon_orch.errors import (
 )
 from paimon_orch.optional_packages import require_package
 from paimon_orch.retry_policy import STORE_CALL
-from paimon_orch.storage.base import FileInfo, build_size_error, check_path, find_root
+from paimon_orch.storage.base import (
+    FileInfo,
+    StoreWithDirectories,
+    build_size_error,
+    check_path,
+    find_root,
+)
 from paimon_orch.storage.concurrency import run_concurrently, start_call
 from paimon_orch.storage.hdfs_client import ConnectionLostError, HdfsClient, RefusedForNowError
 from paimon_orch.storage.hdfs_settings import HdfsSettings
@@ -49,7 +55,7 @@ _MAX_WRITE_BYTES = 8 << 20  # what one call writes within its time limit
 
 
 @dataclass(frozen=True, slots=True)
-class HdfsFileIO:
+class HdfsFileIO(StoreWithDirectories):
     """Files of one HDFS. Exclusive creation renames a complete file, which replaces no other one.
 
     Tasks of Spark get the settings with this object, and open their own connections.
@@ -161,20 +167,6 @@ class HdfsFileIO:
         for entry in entries:
             if entry.path != name:  # that of a file
                 yield _describe(f"{base}/{entry.path.rpartition('/')[2]}", entry)
-
-    def list_tree(self, path: str) -> list[FileInfo] | None:  # noqa: ARG002 - of other stores
-        """Return None: directories are listed one by one."""
-        return None
-
-    def list_few(
-        self,
-        prefix: str,  # noqa: ARG002 - of other stores
-        limit: int,  # noqa: ARG002
-        *,
-        with_directories: bool = False,  # noqa: ARG002
-    ) -> list[FileInfo] | None:
-        """Return None: directories are listed one by one."""
-        return None
 
     def exists(self, path: str) -> bool:
         """Return whether a file or directory exists."""

@@ -19,7 +19,7 @@ from paimon_orch.errors import (
     UnsupportedError,
 )
 from paimon_orch.retry_policy import LOCAL_CREATE
-from paimon_orch.storage.base import FileInfo, build_size_error, check_path
+from paimon_orch.storage.base import FileInfo, StoreWithDirectories, build_size_error, check_path
 from paimon_orch.storage.delete_tree import delete_tree
 from paimon_orch.storage.modes import make_directory, open_new_file
 from paimon_orch.storage.open_directory import (
@@ -40,7 +40,7 @@ T = TypeVar("T")
 _MAX_HOLES = 128 << 10
 
 
-class LocalFileIO:
+class LocalFileIO(StoreWithDirectories):
     """The local file system. Exclusive creation uses a hard link."""
 
     capabilities = StoreCapabilities(
@@ -155,20 +155,6 @@ class LocalFileIO:
                 yield from (info for entry in entries if (info := _describe(path, entry)))
         finally:
             os.close(directory)
-
-    def list_tree(self, path: str) -> list[FileInfo] | None:  # noqa: ARG002 - of other stores
-        """Return None: directories are listed one by one."""
-        return None
-
-    def list_few(
-        self,
-        prefix: str,  # noqa: ARG002 - of other stores
-        limit: int,  # noqa: ARG002
-        *,
-        with_directories: bool = False,  # noqa: ARG002
-    ) -> list[FileInfo] | None:
-        """Return None: directories are listed one by one."""
-        return None
 
     def exists(self, path: str) -> bool:
         """Return whether a file or directory exists."""

@@ -6,7 +6,7 @@ from io import SEEK_END
 from typing import IO, Self, cast
 
 from paimon_orch.errors import UnsupportedError
-from paimon_orch.storage.base import FileInfo, FileIO, check_path
+from paimon_orch.storage.base import FileInfo, FileIO, StoreWithDirectories, check_path
 from paimon_orch.storage.local import LocalFileIO
 from paimon_orch.storage.streams import ObjectInput, find_end_start
 from paimon_orch.stores import ExclusiveCreation, StoreCapabilities
@@ -24,7 +24,7 @@ class ReadCounts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OverlayFileIO:
+class OverlayFileIO(StoreWithDirectories):
     """Reads the files of another store, which never changes; new files are in a directory.
 
     A file that is deleted is hidden. All paths are those of the other store.
@@ -131,12 +131,6 @@ class OverlayFileIO:
             if info.name not in mine and info.path not in self._deleted:
                 yield info
         yield from mine.values()
-
-    def list_tree(self, path: str) -> None:
-        """Return None: the folders are listed one by one."""
-
-    def list_few(self, prefix: str, limit: int, *, with_directories: bool = False) -> None:
-        """Return None, as :meth:`list_tree`."""
 
     def exists(self, path: str) -> bool:
         """Return whether a file or directory exists."""
