@@ -281,7 +281,7 @@ def plan_existing_partitions(
             selection = PartitionRequest(partitions=request.partitions)
             all_buckets = scan_latest_buckets(state, selection, executor)
         check_partitions_exist(state, request.partitions, all_buckets)
-    planned = plan(table, request, scan=scan, state=state)
+    planned = plan(table, request, scan=scan, executor=executor, state=state)
     decisions: Sequence[CompactionDecision] | None = None
     if with_decisions:
         from paimon_orch.steps.compaction.decide import decide
