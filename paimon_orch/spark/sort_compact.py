@@ -4,14 +4,13 @@
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as fn
 
 from paimon_orch.files.row_tracking import row_tracking_fields
 from paimon_orch.format.options.core_options import ZORDER_VAR_LENGTH_CONTRIBUTION
@@ -21,7 +20,6 @@ from paimon_orch.spark.frame_writer import ClusteredFrame
 from paimon_orch.spark.row_conversion import (
     build_carrier_schema,
     from_carriers,
-    quote_column,
     to_carrier_batches,
     to_spark_schema,
 )
@@ -39,8 +37,6 @@ from paimon_orch.table.scan.partition_selection import PartitionSpecs
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.commit_message import CommitMessage
 from paimon_orch.table.write.table_write import write_rows
-
-_CURVE_COLUMN = "__paimon_curve"
 
 
 def sort_table(
@@ -89,24 +85,27 @@ def _write_sorted(
     progress: Progress | None,
 ) -> list[CommitMessage]:
     """Sort and write the rows of a plan; each new file has one range of the sort key."""
-    request = ingest.IngestRequest(columns=table.stores.get_schema().names)
-    writing = replace(ingest.plan(table, request), rows_are_new=False)
-    schema = writing.schema
+    schema = plan.state.schema
+    request = ingest.IngestRequest(columns=schema.names)
+    writing = replace(ingest.plan(table, request, state=plan.state), rows_are_new=False)
     target = schema.target_file_size
     ranges = max(1, math.ceil(sum(unit.bytes for unit in plan.units) / target))
-    keys = [fn.col(quote_column(name)) for name in schema.partition_keys]
-    if order.strategy == "order":
-        keys += [fn.col(quote_column(name)) for name in order.columns]
-    else:
-        keys.append(fn.col(_CURVE_COLUMN))
-    rows = _read_rows(session, plan, order).repartitionByRange(ranges, *keys)
     tracking = [field.name for field in row_tracking_fields(schema)]
-    rows = rows.sortWithinPartitions(*keys).select(*map(quote_column, [*schema.names, *tracking]))
+    names = [*schema.names, *tracking]
+    sorted_by = order.columns if order.strategy == "order" else ()
+    rows = _read_rows(session, plan, order)
+    keys = [rows.columns[names.index(name)] for name in (*schema.partition_keys, *sorted_by)]
+    keys += rows.columns[len(names) :]  # the positions on the curve
+    rows = rows.repartitionByRange(ranges, *keys).sortWithinPartitions(*keys)
     writer = (
         partial(write_tracked_rows, writing.factory) if tracking else partial(write_rows, writing)
     )
-    prepare = from_carriers(writing.prepare, schema.fields)
-    results = ClusteredFrame(rows, ranges, prepare).collect(
+    convert = from_carriers(writing.prepare, schema.fields)
+
+    def prepare(batches: Iterable[pa.RecordBatch], first_row: int) -> Iterator[pa.Table]:
+        return convert((batch.rename_columns(names) for batch in batches), first_row)
+
+    results = ClusteredFrame(rows.select(rows.columns[: len(names)]), ranges, prepare).collect(
         lambda rows: writer(rows).encode(),
         SparkExecutor(session),
         label=f"sort {table.identifier}",
@@ -117,22 +116,25 @@ def _write_sorted(
 
 
 def _read_rows(session: SparkSession, planned: CompactionPlan, order: SortOrder) -> DataFrame:
-    """Return the rows of a plan with their positions on the curve; one task reads each unit."""
+    """Return the rows of a plan with their positions on the curve; one task reads each unit.
+
+    The columns have numbers as names, because Spark ignores the case of names.
+    """
     assert planned.reader is not None
     source = RowSource(planned.reader)
     schema = source.reader.schema
     fields = (*schema.fields, *row_tracking_fields(schema))
     units = list(map(cloudpickle.dumps, sort_compact.plan_read_units(planned)))
     width = schema.typed_options.get(ZORDER_VAR_LENGTH_CONTRIBUTION)
-    carriers = build_carrier_schema(fields)
-    if order.strategy != "order":
-        carriers = carriers.append(pa.field(_CURVE_COLUMN, pa.binary()))
+    types = build_carrier_schema(fields).types
+    types += [] if order.strategy == "order" else [pa.binary()]
+    carriers = pa.schema([(str(number), kind) for number, kind in enumerate(types)])
 
     def read(index: int) -> Iterator[pa.RecordBatch]:
         for addressed in cloudpickle.loads(units[index]).read(source, fields):
             rows = addressed.select([field.name for field in fields])
             if order.strategy != "order":
-                rows = rows.append_column(_CURVE_COLUMN, order.keys(rows, width))
+                rows = rows.append_column("", order.keys(rows, width))
             yield from to_carrier_batches(rows, carriers)
 
     return map_units_in_spark(session, len(units), read, to_spark_schema(carriers))

@@ -7,7 +7,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-from paimon_orch.errors import InputError
+from paimon_orch.errors import CommitConflictError, InputError
 from paimon_orch.format.display import Displayable
 from paimon_orch.format.options.core_options import ROWKIND_FIELD
 from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict
@@ -93,9 +93,11 @@ def plan(
     """Check the columns of the rows to load, and plan the write.
 
     ``state`` is the table, if the caller has loaded it. ``in_process``: this process writes the
-    rows.
+    rows. Raises :class:`CommitConflictError` if the plan needs a newer state than the caller's,
+    because its snapshot has expired, and this has another schema.
     """
-    state, partitions = state or table.load(), request.partitions
+    given, partitions = state, request.partitions
+    state = given or table.load()
     if partitions is not None and request.mode != "overwrite":
         raise InputError("partitions can only be set for an overwrite")
     if partitions is not None:
@@ -110,6 +112,11 @@ def plan(
     planned = builder.plan(
         request.row_kind or state.schema.typed_options.get(ROWKIND_FIELD), in_process=in_process
     )
+    if given is not None and planned.schema.id != given.schema.id:
+        raise CommitConflictError(
+            f"{table.identifier}: the schema was changed while the write was planned. Nothing was "
+            "changed; plan and run the step again."
+        )
     columns = list(request.columns)
     if not request.are_columns_complete:
         expected = [*planned.schema.names, *([planned.row_kind] if planned.row_kind else [])]

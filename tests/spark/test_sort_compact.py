@@ -16,13 +16,13 @@ from paimon_orch.errors import InputError
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.orchestration.step_runs import run_declared_step
 from paimon_orch.spark.frame_executor import SparkFrameExecutor
-from paimon_orch.spark.sort_compact import sort_table
+from paimon_orch.spark.sort_compact import run_sort, sort_table
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
 from paimon_orch.steps.compaction.policy import OrderStrategy
-from paimon_orch.steps.compaction.sort_compact import SortOrder
+from paimon_orch.steps.compaction.sort_compact import SortOrder, SortRequest, plan
 from paimon_orch.steps.row_level.row_level_write import delete
-from paimon_orch.table.schema_change.schema_changes import UpdateDefault
+from paimon_orch.table.schema_change.schema_changes import AddColumn, DropColumn, UpdateDefault
 from paimon_orch.table.table import Table
 
 
@@ -161,6 +161,34 @@ def test_column_names_can_contain_dots(spark: SparkSession, tmp_path: Path) -> N
     sort_table(spark, table, SortOrder(("x.y",)))
 
     assert table.scan().to_arrow().column("x.y").to_pylist() == [1, 2]
+
+
+@pytest.mark.parametrize("strategy", ["order", "zorder"])
+def test_column_names_can_differ_in_case_only(
+    spark: SparkSession, tmp_path: Path, strategy: OrderStrategy
+) -> None:
+    table = new_table(tmp_path, "x INT, X INT", key=(), bucket="-1")
+    table.append(table_of("x X", [(1, 2), (2, 1)]))
+
+    sort_table(spark, table, SortOrder(("X",), strategy))
+
+    assert table.scan().to_arrow().column("x").to_pylist() == [2, 1]
+
+
+def test_rows_that_were_planned_before_a_schema_change_keep_their_columns(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = new_table(tmp_path, key=(), bucket="-1")
+    table.append(table_of("k v", [(2, "b"), (1, "a")]))
+    planned = plan(table, SortRequest(order=SortOrder(("k",))))
+    catalog = Catalog(str(tmp_path))
+    catalog.alter_table("db.t", [DropColumn("v")])
+    added = [AddColumn(column="v", type="STRING"), AddColumn(column="w", type="INT")]
+    catalog.alter_table("db.t", added)
+
+    run_sort(spark, table, planned)
+
+    assert rows_of(catalog.table("db.t")) == [(1, None, None), (2, None, None)]
 
 
 def test_an_empty_table_has_nothing_to_sort(spark: SparkSession, tmp_path: Path) -> None:
