@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,7 @@ from paimon_orch.steps import (
     compact_manifests,
     delete,
     expire_snapshots,
+    ingest,
     inspect,
     remove_orphan_files,
     rescale,
@@ -36,8 +39,11 @@ from paimon_orch.steps.autopilot.table_actions import find_actions
 from paimon_orch.steps.compaction.policy import CompactionPolicy
 from paimon_orch.steps.inspection.health import compute_health
 from paimon_orch.steps.inspection.verdict.verdict import judge
+from paimon_orch.storage import LocalFileIO
 from paimon_orch.table.commit.commit import CommitId
+from paimon_orch.table.schema_change.schema_changes import AddColumn
 from paimon_orch.table.table import Table
+from paimon_orch.table.write.table_write import write_rows
 
 Rows = dict[tuple[str, int], int]
 Step = Callable[[Table], object]
@@ -202,3 +208,55 @@ def test_a_report_whose_snapshot_expires_at_any_moment_is_that_of_a_newer_one(
         step(table)
 
         assert io.count >= at
+
+
+class SlowInterruptingFileIO(InterruptingFileIO):
+    """Has as slow requests as object stores, so numbers are read when the rows are known."""
+
+    capabilities = replace(LocalFileIO.capabilities, has_slow_requests=True)
+
+
+def load_new_rows(table: Table) -> object:
+    """Load rows in this process, as from files."""
+    request = ingest.IngestRequest(columns=NEW.column_names)
+    planned = ingest.plan(table, request, in_process=True)
+    prepared = partial(planned.prepare, NEW.to_batches())
+    return ingest.run_ingest(table, planned, lambda: [write_rows(planned, prepared())])
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("write", [lambda table: table.upsert(NEW), load_new_rows])
+def test_a_write_to_a_slow_store_whose_snapshot_expires_is_done(
+    write: Step, lake: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL)
+    expected = read_rows(Catalog(str(lake)).table("db.t"))
+    expected |= {("a", 1): 100, ("c", 1): 101, ("z", 1): 1}
+    at = 1
+    while True:
+        root = tmp_path / str(at)
+        shutil.copytree(lake, root)
+        io = SlowInterruptingFileIO(at, partial(act, root))
+        table = Catalog(str(root)).table("db.t")
+
+        write(Table("db.t", io, table.paths))
+
+        if io.count < at:
+            break
+        assert read_rows(table) == expected, at
+        assert_healthy(table)
+        at += 1 + io.count // MOMENTS
+    assert at > MOMENTS
+
+
+def test_a_write_planned_by_an_expired_snapshot_of_an_older_schema_is_a_conflict(
+    lake: Path, tmp_path: Path
+) -> None:
+    table, _ = open_copy(lake, tmp_path / "lake")
+    state = table.load()
+    Catalog(str(tmp_path / "lake")).alter_table("db.t", [AddColumn(column="w", type="INT")])
+    act(tmp_path / "lake")
+    request = ingest.IngestRequest(columns=state.schema.names)
+
+    with pytest.raises(CommitConflictError, match="the schema was changed while the write was"):
+        ingest.plan(table, request, state=state)

@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from paimon_orch.errors import UnsupportedError
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.manifest.live_files import BucketGroups
-from paimon_orch.format.schema import TableSchema
-from paimon_orch.format.snapshot import Snapshot
-from paimon_orch.table.metadata.manifest_io import ManifestReader
+from paimon_orch.table.expired_reads import repeat_if_expired
 from paimon_orch.table.scan.partition_pruner import build_partition_manifest_selector
+from paimon_orch.table.table_state import TableState
 
 MAX_SEQUENCE = (1 << 63) - (1 << 40)
 """Numbers above leave fewer than a write may need for its rows."""
@@ -25,9 +24,8 @@ class PartitionSequences(Mapping[PartitionBucket, int]):
     A store whose requests take long is asked only for the manifests of the written partitions.
     """
 
-    manifests: ManifestReader
-    snapshot: Snapshot
-    schema: TableSchema
+    state: TableState
+    """The table; a newer state if its snapshot expires before the numbers are read."""
     _numbers: dict[PartitionBucket, int] = field(default_factory=dict)
     _partitions: set[bytes] = field(default_factory=set)
 
@@ -35,13 +33,22 @@ class PartitionSequences(Mapping[PartitionBucket, int]):
         """Read the numbers of partitions, unless they were read before."""
         missing = partitions - self._partitions
         if missing:
-            files = self.manifests.read_live_files(
-                self.snapshot,
-                manifests=build_partition_manifest_selector(missing, self.schema),
-                partitions=lambda _: missing,
-            )
-            self._numbers |= compute_next_sequences(files.group_by_bucket())
+            self._numbers |= self._compute(missing, state=self.state)
             self._partitions |= missing
+
+    @repeat_if_expired
+    def _compute(
+        self, partitions: set[bytes], *, state: TableState | None
+    ) -> dict[PartitionBucket, int]:
+        self.state = state = state or self.state.refresh()
+        if state.snapshot is None:
+            return {}
+        files = state.manifests.read_live_files(
+            state.snapshot,
+            manifests=build_partition_manifest_selector(partitions, state.schema),
+            partitions=lambda _: partitions,
+        )
+        return compute_next_sequences(files.group_by_bucket())
 
     def __getitem__(self, bucket: PartitionBucket) -> int:
         """Return the number of a bucket of a partition that was read."""

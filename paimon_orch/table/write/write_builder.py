@@ -136,7 +136,7 @@ class WriteBuilder:
             return None
         if not self.state.io.capabilities.has_slow_requests:
             return None
-        return PartitionSequences(self.state.manifests, snapshot, schema)
+        return PartitionSequences(self.state)
 
     def _read_buckets(self, snapshot: Snapshot | None) -> BucketGroups:
         """Return the live files of a snapshot by bucket, without objects for files."""
@@ -213,7 +213,7 @@ class WriteBuilder:
     ) -> tuple[WritePlan, CommitMessage]:
         """Write the rows with a plan, or with a newer one if ``state``, its snapshot, expired."""
         if state is None:
-            planned = self.plan(in_process=True)
+            planned = replace(self, state=self.state.refresh()).plan(in_process=True)
         if kind is RowKind.INSERT:
             row_kind = row_kind or planned.schema.typed_options.get(ROWKIND_FIELD)
         check_columns(rows.column_names, planned.schema, row_kind=row_kind)
