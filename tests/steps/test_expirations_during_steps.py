@@ -14,7 +14,12 @@ from support.interrupting_io import InterruptingFileIO
 from support.tables import assert_healthy, new_table, table_of
 
 from paimon_orch import Catalog
-from paimon_orch.errors import CommitConflictError, CommitOutcomeUnknownError, PaimonError
+from paimon_orch.errors import (
+    CommitConflictError,
+    CommitOutcomeUnknownError,
+    NotFoundError,
+    PaimonError,
+)
 from paimon_orch.orchestration.changes_since_cursor import CompactionDecider, collect_changes
 from paimon_orch.orchestration.cursor import Cursor, SnapshotIdentity, get_table_identity
 from paimon_orch.orchestration.row_rules import evaluate_row_rules
@@ -247,6 +252,47 @@ def test_a_write_to_a_slow_store_whose_snapshot_expires_is_done(
         assert_healthy(table)
         at += 1 + io.count // MOMENTS
     assert at > MOMENTS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["create", "replace"])
+def test_a_tag_of_the_newest_snapshot_that_expires_at_any_moment_is_of_a_newer_one(
+    name: str, lake: Path, tmp_path: Path
+) -> None:
+    at = 1
+    while True:
+        table, io = open_copy(lake, tmp_path / str(at), at)
+        if name == "replace":
+            Catalog(str(tmp_path / str(at))).table("db.t").tags.create("new", 2)
+
+        tagged = getattr(table.tags, name)("new")
+
+        if io.count < at:
+            break
+        assert table.tags.get("new").id == tagged.id
+        assert read_rows(table)
+        table.scan(tag="new").to_arrow()
+        assert_healthy(table)
+        at += 1
+    assert at > MOMENTS
+
+
+@pytest.mark.slow
+def test_a_given_snapshot_that_expires_while_it_is_tagged_is_not_found(
+    lake: Path, tmp_path: Path
+) -> None:
+    at = 1
+    while True:
+        table, io = open_copy(lake, tmp_path / str(at), at)
+        try:
+            table.tags.create("new", 2)
+        except NotFoundError:
+            assert table.tags.names() == []
+        else:
+            table.scan(tag="new").to_arrow()
+        if io.count < at:
+            break
+        at += 1
 
 
 def test_a_write_planned_by_an_expired_snapshot_of_an_older_schema_is_a_conflict(

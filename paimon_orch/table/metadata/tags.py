@@ -15,6 +15,7 @@ from paimon_orch.format.argument_checks import check_text, to_whole_number
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.text import encode_json, parse_json_object
 from paimon_orch.format.times import parse_duration
+from paimon_orch.retry_policy import EXPIRED_READ
 from paimon_orch.storage.concurrency import map_concurrently
 from paimon_orch.table.metadata.metadata_io import read_json_to_copy
 from paimon_orch.table.metadata.name_lookup import check_path_component, resolve_name
@@ -83,18 +84,23 @@ class Tags:
         *,
         time_retained: timedelta | None = None,
     ) -> Snapshot:
-        """Tag a snapshot, by default the newest.
+        """Tag a snapshot, by default the newest, also if this expires meanwhile.
 
         An expired snapshot can be tagged only if it has another tag.
         """
         self.check()
         path = self._get_new_path(name)
-        snapshot, data = self._build_content(snapshot_id, time_retained)
-        if not self.snapshots.io.create(path, data):
-            raise self._build_used_error(name)
-        if not self._is_kept(snapshot.id, exclude=name):
-            self.snapshots.io.delete(path)
-            raise NotFoundError(f"snapshot {snapshot.id} expired while the tag was created")
+
+        def create() -> Snapshot:
+            snapshot, data = self._build_content(snapshot_id, time_retained)
+            if not self.snapshots.io.create(path, data):
+                raise self._build_used_error(name)
+            if not self._is_kept(snapshot.id, exclude=name):
+                self.snapshots.io.delete(path)
+                raise _build_expired_error(snapshot)
+            return snapshot
+
+        snapshot = _call_for_newest(create, snapshot_id)
         self.on_change(name, None)
         return snapshot
 
@@ -110,21 +116,26 @@ class Tags:
         old = self.get(name)
         io, path = self.snapshots.io, self.path(name)
         previous = read_json_to_copy(io, path)
-        snapshot, data = self._build_content(snapshot_id, time_retained)
-        if unknown := self._find_unknown_keys(old):
-            data = _encode_tag({**unknown, **_parse_json_object(data, path)})
-        io.write(path, data)
-        if not self._is_kept(snapshot.id, exclude=name):
-            io.write(path, previous)
-            raise NotFoundError(f"snapshot {snapshot.id} expired while the tag was created")
+
+        def replace() -> Snapshot:
+            snapshot, data = self._build_content(snapshot_id, time_retained)
+            if unknown := self._find_unknown_keys(old):
+                data = _encode_tag({**unknown, **_parse_json_object(data, path)})
+            io.write(path, data)
+            if not self._is_kept(snapshot.id, exclude=name):
+                io.write(path, previous)
+                raise _build_expired_error(snapshot)
+            return snapshot
+
+        snapshot = _call_for_newest(replace, snapshot_id)
         self.on_change(name, None)
         return snapshot
 
     def _find_unknown_keys(self, tagged: Snapshot) -> dict[str, Any]:
         """Return the unknown keys of a tag that its snapshot does not have."""
-        store, keys = self.snapshots, tagged.inherited
-        snapshot = store.get(tagged.id).additional if store.exists(tagged.id) else {}
-        names = keys.keys() - snapshot.keys() - {_CREATE_TIME_KEY, _TIME_RETAINED_KEY}
+        snapshot, keys = self.snapshots.find(tagged.id), tagged.inherited
+        own = {} if snapshot is None else snapshot.additional
+        names = keys.keys() - own.keys() - {_CREATE_TIME_KEY, _TIME_RETAINED_KEY}
         return {name: item for name, item in keys.items() if name in names}
 
     def rename(self, name: str, to: str) -> None:
@@ -191,7 +202,10 @@ class Tags:
         store = self.snapshots
         snapshot, other_tag = self._find_snapshot(snapshot_id)
         if other_tag is None:
-            data = read_json_to_copy(store.io, store.path(snapshot.id))
+            try:
+                data = read_json_to_copy(store.io, store.path(snapshot.id))
+            except FileNotFoundError as error:
+                raise _build_expired_error(snapshot) from error
         else:
             data = extract_snapshot(store.io.read_bytes(self.path(other_tag)), self.path(other_tag))
         if time_retained is None:
@@ -206,6 +220,21 @@ class Tags:
         value[_CREATE_TIME_KEY] = _encode_local_time(self.clock())
         value[_TIME_RETAINED_KEY] = time_retained.total_seconds()
         return _encode_tag(value)
+
+
+class _ExpiredError(NotFoundError):
+    """The snapshot to tag expired."""
+
+
+def _build_expired_error(snapshot: Snapshot) -> _ExpiredError:
+    return _ExpiredError(f"snapshot {snapshot.id} expired while the tag was created")
+
+
+def _call_for_newest(function: Callable[[], Snapshot], snapshot_id: int | None) -> Snapshot:
+    """Call a function, and again if it tags the newest snapshot and this has expired."""
+    return EXPIRED_READ.call(
+        function, retry_on=lambda error: snapshot_id is None and isinstance(error, _ExpiredError)
+    )
 
 
 def _parse_json_object(data: bytes, path: str) -> dict[str, Any]:
