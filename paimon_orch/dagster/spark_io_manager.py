@@ -58,8 +58,7 @@ class PaimonPySparkIOManager(PaimonIOManager):
             partitions=(specs or {}) if mode == "overwrite" else None,
             commit_id=commit_id,
         )
-        snapshot_id = result.snapshot_id
-        return None if snapshot_id is None else table.snapshot(snapshot_id), result.rows
+        return result.snapshot, result.rows
 
     def _read(self, scan: Scan, annotation: Any) -> Any:
         if annotation is not Any and isinstance(annotation, type) and not _is_frame(annotation):

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import pyarrow as pa
@@ -10,6 +10,7 @@ import pyarrow as pa
 from paimon_orch.errors import CommitConflictError, InputError
 from paimon_orch.format.display import Displayable
 from paimon_orch.format.options.core_options import ROWKIND_FIELD
+from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict
 from paimon_orch.steps.common.step import StepOutcome
 from paimon_orch.steps.common.step_metrics import StepIo, StepMetrics
@@ -66,6 +67,8 @@ class IngestResult(StepOutcome):
     rows_not_visible: int = 0
     missing_columns: Sequence[str] = ()
     """The columns of the table that loaded files do not have."""
+    snapshot: Snapshot | None = field(default=None, repr=False, compare=False)
+    """The snapshot of ``snapshot_id``, which may have expired already."""
 
     def count_io(self) -> StepIo:
         """Return the rows and files that were written."""
@@ -184,7 +187,9 @@ def run_ingest(
         committed = builder.find_committed()
         if committed is not None:
             builder.report_commit(committed)
-            result = IngestResult(snapshot_id=committed.id, rows=0, files=0, bytes=0)
+            result = IngestResult(
+                snapshot_id=committed.id, snapshot=committed, rows=0, files=0, bytes=0
+            )
         else:
             result = commit(table, plan, write())
     has_commit = committed is None and result.snapshot_id is not None
@@ -207,6 +212,7 @@ def commit(table: Table, plan: WritePlan, messages: Sequence[CommitMessage]) -> 
         snapshot = builder.commit(written, plan.hashes)
     return IngestResult(
         snapshot_id=None if snapshot is None else snapshot.id,
+        snapshot=snapshot,
         rows=sum(entry.file.row_count for entry in written.entries),
         files=len(written.entries),
         bytes=sum(entry.file.file_size for entry in written.entries),

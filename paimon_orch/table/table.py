@@ -355,8 +355,7 @@ class Table:
             )
         from paimon_orch.steps import InProcessExecutor, delete
 
-        snapshot_id = delete(self, InProcessExecutor(), where).snapshot_id
-        return None if snapshot_id is None else self.snapshot(snapshot_id)
+        return delete(self, InProcessExecutor(), where).snapshot
 
     def update(
         self, values: "Mapping[str, object]", where: str | Predicate | None = None
@@ -371,8 +370,7 @@ class Table:
         """
         from paimon_orch.steps import update
 
-        snapshot_id = update(self, values, where).snapshot_id
-        return None if snapshot_id is None else self.snapshot(snapshot_id)
+        return update(self, values, where).snapshot
 
     def merge(
         self,
@@ -406,7 +404,7 @@ class Table:
         """
         from paimon_orch.steps import merge
 
-        snapshot_id = merge(
+        return merge(
             self,
             source,
             on,
@@ -415,8 +413,7 @@ class Table:
             when_not_matched_insert=when_not_matched_insert,
             when_not_matched_by_source_update=when_not_matched_by_source_update,
             when_not_matched_by_source_delete=when_not_matched_by_source_delete,
-        ).snapshot_id
-        return None if snapshot_id is None else self.snapshot(snapshot_id)
+        ).snapshot
 
     def compact(
         self,

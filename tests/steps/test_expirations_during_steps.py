@@ -20,6 +20,7 @@ from paimon_orch.errors import (
     NotFoundError,
     PaimonError,
 )
+from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.orchestration.changes_since_cursor import CompactionDecider, collect_changes
 from paimon_orch.orchestration.cursor import Cursor, SnapshotIdentity, get_table_identity
 from paimon_orch.orchestration.row_rules import evaluate_row_rules
@@ -171,12 +172,18 @@ def open_copy(lake: Path, root: Path, at: int = 0) -> tuple[Table, InterruptingF
     return Table(table.identifier, io, table.paths), io
 
 
-def choose_moments(step: Step, lake: Path, root: Path) -> list[int]:
-    """Return some of the operations of a step, whose modules and caches are loaded."""
+def count_operations(step: Step, lake: Path, root: Path) -> int:
+    """Return the number of operations of a step, whose modules and caches are loaded."""
     for name in ("first", "counted"):
         table, io = open_copy(lake, root / name)
         step(table)
-    return sorted({1 + number * io.count // MOMENTS for number in range(MOMENTS)})
+    return io.count
+
+
+def choose_moments(step: Step, lake: Path, root: Path) -> list[int]:
+    """Return some of the operations of a step."""
+    count = count_operations(step, lake, root)
+    return sorted({1 + number * count // MOMENTS for number in range(MOMENTS)})
 
 
 @pytest.mark.sampled(1)
@@ -213,6 +220,29 @@ def test_a_report_whose_snapshot_expires_at_any_moment_is_that_of_a_newer_one(
         step(table)
 
         assert io.count >= at
+
+
+CHANGES: dict[str, Callable[[Table], Snapshot | None]] = {
+    "delete": lambda table: table.delete("k = 2"),
+    "update": lambda table: table.update({"v": 7}, "k = 2"),
+    "merge": lambda table: table.merge(NEW, ["p", "k"], when_matched_update="*"),
+}
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_whose_snapshot_expires_at_its_end_is_no_error(
+    name: str, lake: Path, tmp_path: Path
+) -> None:
+    last = count_operations(CHANGES[name], lake, tmp_path)
+    table, io = open_copy(lake, tmp_path / "interrupted", last)
+
+    changed = CHANGES[name](table)
+
+    assert io.count >= last
+    assert changed is not None
+    assert changed.commit_user
+    assert ("z", 1) in read_rows(table)
 
 
 class SlowInterruptingFileIO(InterruptingFileIO):

@@ -17,7 +17,7 @@ from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.row.row_kind import ROW_KIND_SYMBOLS
 from paimon_orch.format.schema import VALUE_KIND
-from paimon_orch.format.snapshot import CommitKind
+from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.format.types.predicate import Predicate
 from paimon_orch.steps import ingest
 from paimon_orch.steps.common.argument import Argument, ParsedRequest
@@ -97,6 +97,8 @@ class RowLevelResult(StepOutcome):
     files_removed: int = 0
     attempts: int = 1
     rows_not_visible: int = 0
+    snapshot: Snapshot | None = field(default=None, repr=False, compare=False)
+    """The snapshot of ``snapshot_id``, which may have expired already."""
 
     def count_io(self) -> StepIo:
         """Return the rows and files that were written."""
@@ -303,6 +305,7 @@ def commit(
     removed = sum(len(message.deleted) for message in messages)
     return RowLevelResult(
         snapshot_id=None if snapshot is None else snapshot.id,
+        snapshot=snapshot,
         **counts,
         files_added=len(entries) - removed,
         files_removed=removed,
