@@ -23,7 +23,7 @@ import typer
 from typer.main import get_group
 
 from paimon_orch import __version__
-from paimon_orch.cli.help_page import HelpCommand, HelpGroup, OptionValueError, Panel
+from paimon_orch.cli.help_page import HelpCommand, HelpGroup, OptionValueError, Panel, new_app
 from paimon_orch.errors import CancelledError, InputError, PaimonError
 from paimon_orch.safe_text import clean_line, clean_record, get_logger
 from paimon_orch.steps.common.step_registry import StepEntry, find_steps
@@ -37,7 +37,7 @@ class IndexEntry(NamedTuple):
     """Where a command or group of commands is, and how the overview describes it."""
 
     module: str
-    """The module in ``paimon_orch.cli.commands`` whose ``add_commands`` registers it."""
+    """The module in ``paimon_orch.cli.commands`` whose ``app`` has it."""
     panel: Panel
     summary: str
     """The first sentence of its help page; that of a group has no other."""
@@ -155,13 +155,12 @@ class LazyCommands(Mapping[str, "Command"]):
 
 def _load_commands(entry: IndexEntry) -> Mapping[str, "Command"]:
     """Return a command, and the other commands and groups of its module, by name."""
-    app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
     if entry.step is None:
-        import_module(f"paimon_orch.cli.commands.{entry.module}").add_commands(app)
+        app = import_module(f"paimon_orch.cli.commands.{entry.module}").app
     else:
         from paimon_orch.cli.step_command import add_step_command
 
-        add_step_command(app, entry.step)
+        add_step_command(app := new_app(), entry.step)
     commands: Mapping[str, Any] = get_group(app).commands
     for key, command in commands.items():
         command.rich_help_panel = INDEX[key].panel

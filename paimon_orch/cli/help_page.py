@@ -149,6 +149,11 @@ class HelpGroup(TyperGroup):
                     formatter.write_dl(rows, col_max=_NAME_WIDTH)
 
 
+def new_app() -> typer.Typer:
+    """Return an empty list of commands, to which a module adds its own."""
+    return typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
 def new_group() -> typer.Typer:
     """Return an empty group of commands, such as ``tag``."""
     return typer.Typer(cls=HelpGroup, no_args_is_help=True, rich_markup_mode=None)

@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, field, fields
 from functools import partial
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
 import typer
 
@@ -34,6 +34,8 @@ _ALLOWANCE_SWITCHES = {
         ),
     ],
 }
+
+CommandT = TypeVar("CommandT", bound=Callable[..., None])
 
 _OUTPUT = "output"
 """The parameter of a command that has the option ``--json``; its type is :class:`Output`."""
@@ -103,26 +105,28 @@ def declared_option(request: type[Any], name: str) -> Any:
     return field(default=default, metadata={_OPTION: declare_option(request, name)})
 
 
-def register_command(
+def cli_command(
     app: typer.Typer,
-    function: Callable[..., None],
-    *,
+    *examples: str,
     name: str | None = None,
-    examples: Sequence[str] = (),
-    has_allowances: bool = True,
+    has_allowances: bool = False,
     parameters: Sequence[inspect.Parameter] = (),
-) -> None:
+) -> Callable[[CommandT], CommandT]:
     """Register a function as a command; the default name is that of the function, with hyphens.
 
     The options are ``parameters``; by default, those of the function, or the fields of its only
-    parameter ``call``.
-
-    Without ``has_allowances``, the command has no ``--allow-...`` switches, because it runs no step
-    that the options of a table can forbid.
+    parameter ``call``. A command that runs steps which the options of a table can forbid
+    ``has_allowances``: the switches ``--allow-...``.
     """
     register = app.command(name, cls=HelpCommand, epilog=format_examples(examples))
     declared = _put_last({each.name: each for each in parameters})
-    register(_add_switches(function, declared, _ALLOWANCE_SWITCHES if has_allowances else {}))
+    switches = _ALLOWANCE_SWITCHES if has_allowances else {}
+
+    def decorate(function: CommandT) -> CommandT:
+        register(_add_switches(function, declared, switches))
+        return function
+
+    return decorate
 
 
 def _add_switches(

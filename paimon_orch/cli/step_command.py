@@ -30,8 +30,8 @@ from paimon_orch.cli.common import (
     open_table,
     parse_pairs,
 )
-from paimon_orch.cli.help_page import new_group
-from paimon_orch.cli.registration import build_option, parse_option, register_command
+from paimon_orch.cli.help_page import new_app, new_group
+from paimon_orch.cli.registration import build_option, cli_command, parse_option
 from paimon_orch.cli.screen import LINES, Output, print_lines, print_note
 from paimon_orch.cli.table_layout import print_rows
 from paimon_orch.errors import InputError
@@ -66,10 +66,8 @@ class CommandDetails:
 _NO_DETAILS = CommandDetails()
 
 
-def add_group(
-    app: typer.Typer, name: str, *, list_names: Callable[[Table], list[str]], list_help: str
-) -> None:
-    """Register a group: its command ``list``, and those of declared steps, as ``tag delete``."""
+def build_group(name: str, list_names: Callable[[Table], list[str]], list_help: str) -> typer.Typer:
+    """Return a group: its command ``list``, and those of declared steps, as ``tag delete``."""
     group = new_group()
 
     def print_all(
@@ -78,9 +76,9 @@ def add_group(
         output.print_names(list_names(open_table(ctx, location, table)))
 
     print_all.__doc__ = list_help
-    examples = [f"{name} list /lake db.orders"]
-    register_command(group, print_all, name="list", has_allowances=False, examples=examples)
-    add_group_steps(app, name, group)
+    cli_command(group, f"{name} list /lake db.orders", name="list")(print_all)
+    add_group_steps(app := new_app(), name, group)
+    return app
 
 
 def add_group_steps(app: typer.Typer, name: str, group: typer.Typer) -> None:
@@ -97,7 +95,7 @@ def add_step_command(
     """Register the command of a declared step."""
     declaration = load_declaration(entry.name)
 
-    def command(
+    def call(
         *,
         ctx: typer.Context,
         location: str,
@@ -139,15 +137,15 @@ def add_step_command(
         if report.is_incomplete:
             sys.exit(1)
 
-    command.__doc__ = f"{entry.summary}\n\n{declaration.help}"
-    examples = [f"{entry.command} {example}" for example in declaration.examples]
-    register_command(
+    call.__doc__ = f"{entry.summary}\n\n{declaration.help}"
+    register = cli_command(
         app,
-        command,
+        *(f"{entry.command} {example}" for example in declaration.examples),
         name=entry.command.rpartition(" ")[2],
-        examples=examples,
+        has_allowances=True,
         parameters=list(_list_parameters(declaration, details)),
     )
+    register(call)
 
 
 def _print_plan(planned: Any, report: PlanReport, table: str, explain: Callable[[], str]) -> None:

@@ -16,7 +16,7 @@ from support.syntax_trees import nodes_by_module
 from typer.testing import CliRunner
 
 from paimon_orch.cli.calls import CatalogCall, ExecutorOptions
-from paimon_orch.cli.registration import declared_option, option, register_command
+from paimon_orch.cli.registration import cli_command, declared_option, option
 from paimon_orch.steps.expiration.retention import RetentionRequest
 
 runner = CliRunner()
@@ -43,7 +43,7 @@ def print_names(call: ToyCall) -> None:
 @pytest.fixture
 def app() -> typer.Typer:
     app = typer.Typer(rich_markup_mode=None)
-    register_command(app, print_names, has_allowances=False)
+    cli_command(app)(print_names)
     return app
 
 

@@ -19,8 +19,9 @@ from paimon_orch.cli.common import (
     parse_pair,
     require_match,
 )
+from paimon_orch.cli.help_page import new_app
 from paimon_orch.cli.output import to_json_value
-from paimon_orch.cli.registration import declared_option, option, register_command
+from paimon_orch.cli.registration import cli_command, declared_option, option
 from paimon_orch.cli.screen import LINES, print_lines
 from paimon_orch.errors import InputError
 from paimon_orch.format.display import format_count, format_size
@@ -34,6 +35,8 @@ from paimon_orch.steps.autopilot.maintenance_request import HISTORY_TABLE, Maint
 from paimon_orch.steps.autopilot.run_maintenance import MaintenanceResult, run_maintenance
 from paimon_orch.steps.common.argument import list_arguments
 from paimon_orch.steps.common.machine import count_cores
+
+app = new_app()
 
 _MAX_SHOWN_SKIPS = 20
 
@@ -54,27 +57,6 @@ _Table = Annotated[
     typer.Option("--table", metavar="DATABASE.TABLE", help="Actions on this table only."),
 ]
 _Skipped = Annotated[bool, typer.Option("--skipped", help="Print skipped and refused actions too.")]
-
-
-def add_commands(app: typer.Typer) -> None:
-    """Register the commands of this module."""
-    register_command(
-        app,
-        autopilot,
-        examples=[
-            "autopilot /lake --dry-run",
-            "autopilot /lake 'sales.*' --max-bytes '50 gb' --hours 22-6",
-        ],
-    )
-    register_command(
-        app,
-        maintenance_history,
-        examples=[
-            "maintenance-history /lake --since '7 d'",
-            "maintenance-history /lake --table sales.orders --skipped",
-        ],
-        has_allowances=False,
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +83,12 @@ class AutopilotCall(ExecutorOptions, CatalogCall):
     price_per_core_hour: float = declared_option(MaintenancePrices, "per_core_hour")
 
 
+@cli_command(
+    app,
+    "autopilot /lake --dry-run",
+    "autopilot /lake 'sales.*' --max-bytes '50 gb' --hours 22-6",
+    has_allowances=True,
+)
 def autopilot(call: AutopilotCall) -> None:
     """Maintain all tables of a catalog, as far as it pays.
 
@@ -145,6 +133,11 @@ def autopilot(call: AutopilotCall) -> None:
         sys.exit(1)
 
 
+@cli_command(
+    app,
+    "maintenance-history /lake --since '7 d'",
+    "maintenance-history /lake --table sales.orders --skipped",
+)
 def maintenance_history(
     ctx: typer.Context,
     location: CatalogLocation,

@@ -1,15 +1,7 @@
 """Commands for branches."""
 
-import typer
+from paimon_orch.cli.step_command import build_group
 
-from paimon_orch.cli.step_command import add_group
-
-
-def add_commands(app: typer.Typer) -> None:
-    """Register the commands of this module."""
-    add_group(
-        app,
-        "branch",
-        list_names=lambda table: table.branches.names(),
-        list_help="Print the names of all branches except main.",
-    )
+app = build_group(
+    "branch", lambda table: table.branches.names(), "Print the names of all branches except main."
+)

@@ -8,10 +8,13 @@ from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.catalog.named_catalogs import describe_named_catalogs
 from paimon_orch.cli.arguments import CatalogLocation, DatabaseName, Identifier, JsonOutput
 from paimon_orch.cli.common import open_catalog, parse_names, parse_pairs
-from paimon_orch.cli.help_page import new_group
-from paimon_orch.cli.registration import register_command
+from paimon_orch.cli.help_page import new_app, new_group
+from paimon_orch.cli.registration import cli_command
 from paimon_orch.cli.screen import LINES
 from paimon_orch.cli.step_command import add_group_steps
+
+app = new_app()
+_databases = new_group()
 
 _OptionalDatabase = Annotated[
     str | None,
@@ -42,34 +45,6 @@ _Comment = Annotated[str | None, typer.Option(metavar="TEXT", help="Comment of t
 _IfNotExists = Annotated[
     bool, typer.Option(help="Succeed if it already exists.", show_default=False)
 ]
-_CREATE_EXAMPLE = (
-    "create /lake db.orders --columns 'id BIGINT, dt STRING, v INT' \\\n"
-    "        --primary-key dt,id --partition-by dt --option bucket=4"
-)
-
-
-def add_commands(app: typer.Typer) -> None:
-    """Register the commands of this module."""
-    register_command(app, catalogs, has_allowances=False, examples=["catalogs --json"])
-    register_command(app, tables, has_allowances=False, examples=["tables /lake db"])
-    register_command(app, create, examples=[_CREATE_EXAMPLE], has_allowances=False)
-    register_command(app, rename, examples=["rename /lake db.orders db.old_orders"])
-    databases = new_group()
-    register_command(
-        databases,
-        list_databases,
-        name="list",
-        has_allowances=False,
-        examples=["database list /lake"],
-    )
-    register_command(
-        databases,
-        create_database,
-        name="create",
-        has_allowances=False,
-        examples=["database create /lake db --if-not-exists"],
-    )
-    add_group_steps(app, "database", databases)
 
 
 def _open_existing(ctx: typer.Context, location: str) -> Catalog:
@@ -80,6 +55,7 @@ def _open_existing(ctx: typer.Context, location: str) -> Catalog:
     return catalog
 
 
+@cli_command(app, "catalogs --json")
 def catalogs(output: JsonOutput = LINES) -> None:
     """Print the configured catalogs.
 
@@ -95,6 +71,7 @@ def catalogs(output: JsonOutput = LINES) -> None:
     output.print_values(entries, *(lines or ["none"]))
 
 
+@cli_command(_databases, "database list /lake", name="list")
 def list_databases(
     ctx: typer.Context, location: CatalogLocation, output: JsonOutput = LINES
 ) -> None:
@@ -102,6 +79,7 @@ def list_databases(
     output.print_names(_open_existing(ctx, location).databases())
 
 
+@cli_command(_databases, "database create /lake db --if-not-exists", name="create")
 def create_database(
     ctx: typer.Context,
     location: CatalogLocation,
@@ -117,6 +95,7 @@ def create_database(
     output.print_values({"database": database}, f"database {database} exists")
 
 
+@cli_command(app, "tables /lake db")
 def tables(
     ctx: typer.Context,
     location: CatalogLocation,
@@ -130,6 +109,11 @@ def tables(
     output.print_names(identifiers)
 
 
+@cli_command(
+    app,
+    "create /lake db.orders --columns 'id BIGINT, dt STRING, v INT' \\\n"
+    "        --primary-key dt,id --partition-by dt --option bucket=4",
+)
 def create(
     ctx: typer.Context,
     location: CatalogLocation,
@@ -158,6 +142,7 @@ def create(
     output.print_values(values, f"created {table} in {location}")
 
 
+@cli_command(app, "rename /lake db.orders db.old_orders", has_allowances=True)
 def rename(
     ctx: typer.Context,
     location: CatalogLocation,
@@ -172,3 +157,6 @@ def rename(
     """
     open_catalog(ctx, location).rename_table(table, to)
     output.print_values({"table": to, "previous_name": table}, f"renamed {table} to {to}")
+
+
+add_group_steps(app, "database", _databases)

@@ -13,25 +13,19 @@ from paimon_orch.cli.arguments import (
     Master,
 )
 from paimon_orch.cli.common import build_executor, open_table
-from paimon_orch.cli.registration import register_command
+from paimon_orch.cli.help_page import new_app
+from paimon_orch.cli.registration import cli_command
 from paimon_orch.cli.screen import LINES
 from paimon_orch.format.display import format_count
 from paimon_orch.steps.common.executor_choice import ExecutorKind
 from paimon_orch.steps.inspection import check_table
 
+app = new_app()
+
 _Deep = Annotated[bool, typer.Option("--deep", help="Also read all data files.")]
 
 
-def add_commands(app: typer.Typer) -> None:
-    """Register the commands of this module."""
-    register_command(
-        app,
-        check,
-        examples=["check /lake db.orders", "check /lake db.orders --deep --json"],
-        has_allowances=False,
-    )
-
-
+@cli_command(app, "check /lake db.orders", "check /lake db.orders --deep --json")
 def check(
     ctx: typer.Context,
     location: CatalogLocation,

@@ -6,11 +6,10 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 
-import typer
-
 from paimon_orch.cli.calls import CatalogCall, ExecutorOptions
 from paimon_orch.cli.common import add_progress_bar, open_progress_bars
-from paimon_orch.cli.registration import declared_option, option, register_command
+from paimon_orch.cli.help_page import new_app
+from paimon_orch.cli.registration import cli_command, declared_option, option
 from paimon_orch.cli.screen import Output, print_lines
 from paimon_orch.cli.step_command import CommandDetails, add_step_command
 from paimon_orch.errors import CancelledError, describe_error
@@ -22,20 +21,7 @@ from paimon_orch.steps.compaction.plan import NOTHING_TO_COMPACT, CompactionPlan
 from paimon_orch.steps.compaction.policy import CompactionStrategy
 from paimon_orch.table.table import Table
 
-
-def add_commands(app: typer.Typer) -> None:
-    """Register the commands of this module."""
-    details = CommandDetails(
-        preview=partial(compact.plan_existing_partitions, with_decisions=True),
-        explain_nothing=_explain_nothing,
-        simulate=_simulate,
-    )
-    add_step_command(app, find_steps()["compact"], details)
-    register_command(
-        app,
-        compact_database,
-        examples=["compact-database /lake --including-databases 'sales.*' --dry-run"],
-    )
+app = new_app()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +41,11 @@ class CompactDatabaseCall(ExecutorOptions, CatalogCall):
     strategy: CompactionStrategy | None = declared_option(CompactRequest, "strategy")
 
 
+@cli_command(
+    app,
+    "compact-database /lake --including-databases 'sales.*' --dry-run",
+    has_allowances=True,
+)
 def compact_database(call: CompactDatabaseCall) -> None:
     """Compact the tables of one or more databases.
 
@@ -144,3 +135,14 @@ def _explain_nothing(table: Table, planned: CompactionPlan) -> str:
         f"{NOTHING_TO_COMPACT} by the table's options; with --strategy full, {files} of {size} "
         f"would be rewritten, and {effect}"
     )
+
+
+add_step_command(
+    app,
+    find_steps()["compact"],
+    CommandDetails(
+        preview=partial(compact.plan_existing_partitions, with_decisions=True),
+        explain_nothing=_explain_nothing,
+        simulate=_simulate,
+    ),
+)

@@ -6,8 +6,11 @@ from typing import Annotated
 import typer
 
 from paimon_orch.cli.arguments import JsonOutput
-from paimon_orch.cli.registration import register_command
+from paimon_orch.cli.help_page import new_app
+from paimon_orch.cli.registration import cli_command
 from paimon_orch.cli.screen import LINES, console, error_console
+
+app = new_app()
 
 _DemoWarehouse = Annotated[
     str | None,
@@ -20,11 +23,7 @@ _DemoMonths = Annotated[
 ]
 
 
-def add_commands(app: typer.Typer) -> None:
-    """Register the command of this module."""
-    register_command(app, demo, has_allowances=False, examples=["demo --months 3"])
-
-
+@cli_command(app, "demo --months 3")
 def demo(
     warehouse: _DemoWarehouse = None, months: _DemoMonths = 12, output: JsonOutput = LINES
 ) -> None:

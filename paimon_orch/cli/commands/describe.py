@@ -10,7 +10,8 @@ import typer
 from paimon_orch.cli.arguments import CatalogLocation, Identifier, JsonOutput
 from paimon_orch.cli.calls import ScanCall
 from paimon_orch.cli.common import open_table
-from paimon_orch.cli.registration import register_command
+from paimon_orch.cli.help_page import new_app
+from paimon_orch.cli.registration import cli_command
 from paimon_orch.cli.screen import LINES, print_lines
 from paimon_orch.cli.table_layout import print_rows
 from paimon_orch.format.options.secret_options import hide_secrets
@@ -21,6 +22,8 @@ from paimon_orch.format.types.data_types import Field, type_to_sql
 from paimon_orch.safe_text import escape_name
 from paimon_orch.table.table import Table
 
+app = new_app()
+
 _DEFAULT_HISTORY = 20
 
 _AsDdl = Annotated[bool, typer.Option("--ddl", help="Print a CREATE TABLE statement of Flink SQL.")]
@@ -29,25 +32,7 @@ _HistoryLimit = Annotated[
 ]
 
 
-def add_commands(app: typer.Typer) -> None:
-    """Register the commands of this module."""
-    register_command(
-        app,
-        describe,
-        examples=["describe /lake db.orders", "describe /lake db.orders --ddl > orders.sql"],
-        has_allowances=False,
-    )
-    register_command(
-        app, history, examples=["history /lake db.orders --limit 5"], has_allowances=False
-    )
-    register_command(
-        app,
-        count,
-        examples=["count /lake db.orders", "count /lake db.orders --where \"dt = '2026-01-31'\""],
-        has_allowances=False,
-    )
-
-
+@cli_command(app, "describe /lake db.orders", "describe /lake db.orders --ddl > orders.sql")
 def describe(
     ctx: typer.Context,
     location: CatalogLocation,
@@ -137,6 +122,7 @@ def _format_column(field: Field, schema: TableSchema) -> list[str]:
     ]
 
 
+@cli_command(app, "history /lake db.orders --limit 5")
 def history(
     ctx: typer.Context,
     location: CatalogLocation,
@@ -197,6 +183,7 @@ def _format_time(millis: int) -> str:
     return f"{pendulum.from_timestamp(millis / 1000, tz='local'):YYYY-MM-DD HH:mm:ss Z}"
 
 
+@cli_command(app, "count /lake db.orders", "count /lake db.orders --where \"dt = '2026-01-31'\"")
 def count(call: ScanCall) -> None:
     """Count the rows of a table.
 

@@ -11,14 +11,17 @@ import typer
 
 from paimon_orch.cli.arguments import CatalogLocation, JsonOutput, TablePattern
 from paimon_orch.cli.common import add_progress_bar, open_catalog, open_progress_bars, require_match
+from paimon_orch.cli.help_page import new_app
 from paimon_orch.cli.output import parse_file
-from paimon_orch.cli.registration import register_command
+from paimon_orch.cli.registration import cli_command
 from paimon_orch.cli.screen import LINES, print_lines
 from paimon_orch.format.display import format_count
 from paimon_orch.safe_text import escape_name
 from paimon_orch.steps.inspection.doctor.doctor import examine_catalog
 from paimon_orch.steps.inspection.doctor.doctor_findings import DoctorReport, Severity
 from paimon_orch.steps.inspection.doctor.doctor_page import build_page
+
+app = new_app()
 
 _Html = Annotated[
     Path | None,
@@ -36,21 +39,13 @@ _Deep = Annotated[
 ]
 
 
-def add_commands(app: typer.Typer) -> None:
-    """Register the commands of this module."""
-    register_command(
-        app,
-        doctor,
-        examples=[
-            "doctor /lake",
-            "doctor /lake 'sales.*' --json",
-            "doctor /lake --html report.html",
-            "doctor /lake db.orders --deep",
-        ],
-        has_allowances=False,
-    )
-
-
+@cli_command(
+    app,
+    "doctor /lake",
+    "doctor /lake 'sales.*' --json",
+    "doctor /lake --html report.html",
+    "doctor /lake db.orders --deep",
+)
 def doctor(
     ctx: typer.Context,
     location: CatalogLocation,

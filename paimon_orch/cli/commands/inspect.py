@@ -8,7 +8,8 @@ import typer
 
 from paimon_orch.cli.arguments import CatalogLocation, Identifier, JsonOutput, SnapshotId
 from paimon_orch.cli.common import open_table
-from paimon_orch.cli.registration import register_command
+from paimon_orch.cli.help_page import new_app
+from paimon_orch.cli.registration import cli_command
 from paimon_orch.cli.screen import LINES, print_error, print_lines
 from paimon_orch.cli.table_layout import print_rows
 from paimon_orch.format.display import format_count, format_size
@@ -22,19 +23,12 @@ from paimon_orch.table.table import Table
 if TYPE_CHECKING:  # plans of compactions are needed only if something is wrong
     from paimon_orch.steps.inspection.verdict.verdict import Verdict
 
+app = new_app()
+
 _MAX_SHOWN_BUCKETS = 1_000
 
 
-def add_commands(app: typer.Typer) -> None:
-    """Register the command of this module."""
-    register_command(
-        app,
-        inspect,
-        examples=["inspect /lake db.orders", "inspect /lake db.orders --snapshot 12 --json"],
-        has_allowances=False,
-    )
-
-
+@cli_command(app, "inspect /lake db.orders", "inspect /lake db.orders --snapshot 12 --json")
 def inspect(
     ctx: typer.Context,
     location: CatalogLocation,

@@ -3,9 +3,8 @@
 import re
 from dataclasses import dataclass
 
-import typer
-
 from paimon_orch.cli.calls import ScanCall
+from paimon_orch.cli.help_page import new_app
 from paimon_orch.cli.output import (
     FormatOption,
     OutputFormat,
@@ -13,25 +12,14 @@ from paimon_orch.cli.output import (
     choose_format,
     write_result,
 )
-from paimon_orch.cli.registration import option, register_command
+from paimon_orch.cli.registration import cli_command, option
 from paimon_orch.errors import InputError
 
-_EXAMPLES = [
-    "read /lake db.orders --where \"status = 'OPEN'\" --limit 10",
-    "read /lake db.orders --snapshot 12 --output orders.csv",
-    "read /lake 'db.orders$snapshots' --json",
-    "read /lake 'db.orders$files' --format wide | less -S",
-    "read /lake sys.partitions --order-by 'file_count desc'",
-]
+app = new_app()
 
 
 _COMMA = re.compile(r",(?=(?:[^()']|'[^']*'|\((?:[^()']|'[^']*')*\))*$)")
 """A comma that is not an argument separator: what follows has balanced parentheses and quotes."""
-
-
-def add_commands(app: typer.Typer) -> None:
-    """Register the command of this module."""
-    register_command(app, read, examples=_EXAMPLES, has_allowances=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +41,14 @@ class ReadCall(ScanCall):
     file: OutputOption = None
 
 
+@cli_command(
+    app,
+    "read /lake db.orders --where \"status = 'OPEN'\" --limit 10",
+    "read /lake db.orders --snapshot 12 --output orders.csv",
+    "read /lake 'db.orders$snapshots' --json",
+    "read /lake 'db.orders$files' --format wide | less -S",
+    "read /lake sys.partitions --order-by 'file_count desc'",
+)
 def read(call: ReadCall) -> None:
     """Print the rows of a table.
 

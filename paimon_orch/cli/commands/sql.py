@@ -9,6 +9,7 @@ import typer
 from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.cli.arguments import CatalogLocation, JsonOutput
 from paimon_orch.cli.common import note_rows_not_visible, open_catalog
+from paimon_orch.cli.help_page import new_app
 from paimon_orch.cli.output import (
     FormatOption,
     OutputFormat,
@@ -16,7 +17,7 @@ from paimon_orch.cli.output import (
     choose_format,
     write_result,
 )
-from paimon_orch.cli.registration import register_command
+from paimon_orch.cli.registration import cli_command
 from paimon_orch.cli.screen import LINES
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.optional_packages import require_package
@@ -25,11 +26,8 @@ from paimon_orch.table.scan.scan import Scan
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-_EXAMPLES = [
-    "sql /lake 'SELECT day, count(*) FROM shop.orders GROUP BY day'",
-    "sql /lake 'FROM shop.orders WHERE id < 9' --output rows.csv",
-    "sql /lake 'SELECT * FROM shop.\"orders$snapshots\"' --json",
-]
+app = new_app()
+
 _IDENTIFIER = r"""("(?:[^"]|"")+"|[^\W\d][\w$]*)"""
 _QUALIFIED_NAME = re.compile(rf"{_IDENTIFIER}\s*\.\s*{_IDENTIFIER}")
 
@@ -38,11 +36,12 @@ _Query = Annotated[
 ]
 
 
-def add_commands(app: typer.Typer) -> None:
-    """Register the command of this module."""
-    register_command(app, sql, examples=_EXAMPLES, has_allowances=False)
-
-
+@cli_command(
+    app,
+    "sql /lake 'SELECT day, count(*) FROM shop.orders GROUP BY day'",
+    "sql /lake 'FROM shop.orders WHERE id < 9' --output rows.csv",
+    "sql /lake 'SELECT * FROM shop.\"orders$snapshots\"' --json",
+)
 def sql(
     ctx: typer.Context,
     location: CatalogLocation,

@@ -4,20 +4,14 @@ import typer
 
 from paimon_orch.cli.arguments import CatalogLocation, Identifier, JsonOutput, Simulate
 from paimon_orch.cli.common import open_table
-from paimon_orch.cli.registration import register_command
+from paimon_orch.cli.help_page import new_app
+from paimon_orch.cli.registration import cli_command
 from paimon_orch.cli.screen import LINES
 
-
-def add_commands(app: typer.Typer) -> None:
-    """Register the command of this module."""
-    register_command(
-        app,
-        why,
-        examples=["why /lake db.orders", "why /lake db.orders --simulate"],
-        has_allowances=False,
-    )
+app = new_app()
 
 
+@cli_command(app, "why /lake db.orders", "why /lake db.orders --simulate")
 def why(
     ctx: typer.Context,
     location: CatalogLocation,
