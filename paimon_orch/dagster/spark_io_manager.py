@@ -1,7 +1,7 @@
 """An IO manager for frames of PySpark and Spark Connect."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dagster as dg
 import pyarrow as pa
@@ -13,9 +13,6 @@ from paimon_orch.table.commit.commit import CommitId
 from paimon_orch.table.filter.partition_spec import PartitionSpec
 from paimon_orch.table.scan.scan import Scan
 from paimon_orch.table.table import Table
-
-if TYPE_CHECKING:
-    pass
 
 
 class PaimonPySparkIOManager(PaimonIOManager):

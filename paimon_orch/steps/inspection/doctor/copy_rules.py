@@ -1,17 +1,13 @@
 """Rules of what other systems know of a table: Iceberg metadata, partitions of the catalog."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from paimon_orch.format.display import format_count
 from paimon_orch.steps.inspection.doctor.doctor_findings import DoctorFinding, DoctorRule, Severity
+from paimon_orch.steps.inspection.doctor.rule_context import RuleContext
 from paimon_orch.table.iceberg.iceberg_settings import is_iceberg_enabled
 from paimon_orch.table.iceberg.status import read_iceberg_status
 from paimon_orch.table.table_state import TableState
-
-if TYPE_CHECKING:  # plans of compactions are needed only for tables that can be read
-    pass
-from paimon_orch.steps.inspection.doctor.rule_context import RuleContext
 
 
 def check_iceberg(context: RuleContext, state: TableState) -> Iterator[DoctorFinding]:

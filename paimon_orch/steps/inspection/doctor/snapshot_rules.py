@@ -1,7 +1,6 @@
 """Rules of snapshots: gaps, hints, clocks, overwritten snapshots and retention."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from paimon_orch.errors import PaimonError, UnsupportedError, raise_if_temporary
 from paimon_orch.format.display import format_count
@@ -14,6 +13,7 @@ from paimon_orch.steps.expiration.retention import (
     read_retaining_consumers,
 )
 from paimon_orch.steps.inspection.doctor.doctor_findings import DoctorFinding, DoctorRule, Severity
+from paimon_orch.steps.inspection.doctor.rule_context import RuleContext
 from paimon_orch.steps.inspection.snapshot_chain import SnapshotChain
 from paimon_orch.table.metadata.snapshot_store import (
     EARLIEST,
@@ -22,10 +22,6 @@ from paimon_orch.table.metadata.snapshot_store import (
     hides_snapshots,
 )
 from paimon_orch.table.table_state import TableState
-
-if TYPE_CHECKING:  # plans of compactions are needed only for tables that can be read
-    pass
-from paimon_orch.steps.inspection.doctor.rule_context import RuleContext
 
 _CLOCK_TOLERANCE_SECONDS = 300
 _SET_CLOCK = (
