@@ -12,7 +12,7 @@ from paimon_orch.format.display import Displayable
 from paimon_orch.format.options.core_options import ROWKIND_FIELD
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict
-from paimon_orch.steps.common.step import StepOutcome
+from paimon_orch.steps.common.step import FiguresOutcome
 from paimon_orch.steps.common.step_metrics import StepIo, StepMetrics
 from paimon_orch.table.commit.commit import CommitId
 from paimon_orch.table.filter.partition_spec import (
@@ -53,7 +53,7 @@ class IngestRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IngestResult(StepOutcome):
+class IngestResult(FiguresOutcome):
     """The result of an ingest; ``snapshot_id`` is None if there were no rows.
 
     ``rows_not_visible`` is the number of rows that batch readers see only after a compaction.
@@ -65,7 +65,7 @@ class IngestResult(StepOutcome):
     bytes: int
     """The size of the new files."""
     rows_not_visible: int = 0
-    missing_columns: Sequence[str] = ()
+    missing_columns: Sequence[str] = field(default=(), repr=False)
     """The columns of the table that loaded files do not have."""
     snapshot: Snapshot | None = field(default=None, repr=False, compare=False)
     """The snapshot of ``snapshot_id``, which may have expired already."""
@@ -73,17 +73,6 @@ class IngestResult(StepOutcome):
     def count_io(self) -> StepIo:
         """Return the rows and files that were written."""
         return StepIo(rows_written=self.rows, files_written=self.files, bytes_written=self.bytes)
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the result as JSON values."""
-        return {
-            "snapshot_id": self.snapshot_id,
-            "rows": self.rows,
-            "files": self.files,
-            "bytes": self.bytes,
-            "duration_seconds": round(self.duration_seconds, 3),
-            "rows_not_visible": self.rows_not_visible,
-        }
 
 
 def plan(

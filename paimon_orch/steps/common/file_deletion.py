@@ -2,9 +2,9 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
-from paimon_orch.steps.common.step import StepOutcome, WorkUnits
+from paimon_orch.steps.common.step import FiguresOutcome, WorkUnits
 from paimon_orch.storage import FileIO
 from paimon_orch.table.cleanup.safe_delete import SafeDeleter
 
@@ -12,7 +12,7 @@ _PATHS_PER_UNIT = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeletionResult(StepOutcome):
+class DeletionResult(FiguresOutcome):
     """The result of a step that deletes files."""
 
     bytes: int = 0
@@ -20,13 +20,6 @@ class DeletionResult(StepOutcome):
     directories: int = 0
     refused: tuple[str, ...] = ()
     """Files that were not deleted because they are outside of the table's directories."""
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the metrics as JSON values."""
-        names = [each.name for each in fields(self) if each.name != "attempts"]
-        values: dict[str, object] = {name: getattr(self, name) for name in names}
-        values |= {name: list(value) for name, value in values.items() if isinstance(value, tuple)}
-        return values | {"duration_seconds": round(self.duration_seconds, 3)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ outcome is the number of executed plans.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -26,6 +26,7 @@ from tenacity import AttemptManager
 
 from paimon_orch.errors import CommitConflictError, MissingFileError
 from paimon_orch.format.display import Displayable
+from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.safe_text import get_logger
 from paimon_orch.steps.common.conflict_retry import MAX_ATTEMPTS, retry_on_conflict
 from paimon_orch.steps.common.executor import Executor, InProcessExecutor, Progress
@@ -114,6 +115,36 @@ class PlanOutcome(StepOutcome, Generic[DescribedPlanT]):
     def to_dict(self) -> dict[str, object]:
         """Return the executed plan as JSON values."""
         return self.plan.to_dict()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedPlan(PlanOutcome[DescribedPlanT]):
+    """The outcome of a step that commits its plan in one snapshot."""
+
+    snapshot: Snapshot | None = None
+    """The new snapshot; None if there was nothing to do."""
+
+    @property
+    def snapshot_id(self) -> int | None:
+        """Return the id of the new snapshot, or None if there was nothing to do."""
+        return None if self.snapshot is None else self.snapshot.id
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the plan and the id of the snapshot as JSON values."""
+        return self.plan.to_dict() | {"snapshot_id": self.snapshot_id}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FiguresOutcome(StepOutcome):
+    """An outcome whose JSON values are its fields, except those without a place in its text."""
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the figures and the duration as JSON values."""
+        shared = {each.name for each in fields(StepOutcome)}
+        own = [each.name for each in fields(self) if each.repr and each.name not in shared]
+        values = {name: getattr(self, name) for name in own}
+        values |= {name: list(value) for name, value in values.items() if isinstance(value, tuple)}
+        return values | {"duration_seconds": round(self.duration_seconds, 3)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,8 +15,8 @@ from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.safe_text import get_logger
 from paimon_orch.steps.common.step import (
+    CommittedPlan,
     EmptyRequest,
-    StepOutcome,
     build_metadata_step,
     plan_and_run,
 )
@@ -51,13 +51,8 @@ class ManifestCompactionPlan(Displayable):
 
     def to_dict(self) -> dict[str, object]:
         """Return the metrics as JSON values."""
-        return {
-            "manifests": self.manifests,
-            "small": self.small,
-            "deleted_entries": self.deleted_entries,
-            "other_formats": self.other_formats,
-            "bytes": self.bytes,
-        }
+        names = ("manifests", "small", "deleted_entries", "other_formats", "bytes")
+        return {name: getattr(self, name) for name in names}
 
     def describe(self) -> PlanReport:
         """Return the plan as text."""
@@ -73,11 +68,9 @@ class ManifestCompactionPlan(Displayable):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ManifestCompactionResult(StepOutcome):
-    """The result of a merge; ``snapshot`` is None if there was nothing to do."""
+class ManifestCompactionResult(CommittedPlan[ManifestCompactionPlan]):
+    """The result of a merge."""
 
-    plan: ManifestCompactionPlan
-    snapshot: Snapshot | None = None
     merged_files: int = 0
     merged_bytes: int = 0
     written_files: int = 0
@@ -85,13 +78,9 @@ class ManifestCompactionResult(StepOutcome):
 
     def to_dict(self) -> dict[str, object]:
         """Return the result as JSON values."""
-        return self.plan.to_dict() | {
-            "snapshot_id": None if self.snapshot is None else self.snapshot.id,
-            "merged_files": self.merged_files,
-            "merged_bytes": self.merged_bytes,
-            "written_files": self.written_files,
-            "written_bytes": self.written_bytes,
-        }
+        names = ("merged_files", "merged_bytes", "written_files", "written_bytes")
+        committed = super(ManifestCompactionResult, self).to_dict()
+        return committed | {name: getattr(self, name) for name in names}
 
     def describe(self) -> list[str]:
         """Return what was merged."""

@@ -30,7 +30,7 @@ from paimon_orch.steps.common.argument import Argument
 from paimon_orch.steps.common.column_index_writer import NewIndexFile, write_column_index
 from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict, discard_messages
 from paimon_orch.steps.common.partition_request import PartitionRequest
-from paimon_orch.steps.common.step import Step, StepOutcome, WorkUnits, run_step
+from paimon_orch.steps.common.step import FiguresOutcome, Step, WorkUnits, run_step
 from paimon_orch.steps.common.step_declaration import CallOnExecutor, declare_step, take_fields
 from paimon_orch.steps.common.step_metrics import StepIo
 from paimon_orch.steps.common.step_report import PlanReport
@@ -144,7 +144,7 @@ class GlobalIndexPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GlobalIndexResult(StepOutcome):
+class GlobalIndexResult(FiguresOutcome):
     """The result of building global indexes."""
 
     snapshot_id: int | None = None
@@ -158,17 +158,6 @@ class GlobalIndexResult(StepOutcome):
     def count_io(self) -> StepIo:
         """Return the index files that were written."""
         return StepIo(files_written=self.index_files, bytes_written=self.index_bytes)
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the metrics as JSON values."""
-        return {
-            "snapshot_id": self.snapshot_id,
-            "index_files": self.index_files,
-            "replaced_index_files": self.replaced_index_files,
-            "rows": self.rows,
-            "index_bytes": self.index_bytes,
-            "duration_seconds": round(self.duration_seconds, 3),
-        }
 
 
 def find_index_column(state: TableState, request: CreateGlobalIndexRequest) -> Field:

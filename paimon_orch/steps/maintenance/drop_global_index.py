@@ -16,7 +16,7 @@ from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.steps.common.argument import Argument
 from paimon_orch.steps.common.partition_request import PartitionRequest
-from paimon_orch.steps.common.step import StepOutcome, build_metadata_step, plan_and_run
+from paimon_orch.steps.common.step import CommittedPlan, build_metadata_step, plan_and_run
 from paimon_orch.steps.common.step_declaration import declare_step, take_fields
 from paimon_orch.steps.common.step_report import PlanReport
 from paimon_orch.table.commit.commit_changes import CommitChanges
@@ -67,20 +67,13 @@ class DropGlobalIndexPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DropGlobalIndexResult(StepOutcome):
+class DropGlobalIndexResult(CommittedPlan[DropGlobalIndexPlan]):
     """The result of dropping global indexes."""
-
-    plan: DropGlobalIndexPlan
-    snapshot_id: int | None = None
 
     @property
     def index_files(self) -> int:
         """Return the number of index files that were dropped."""
         return len(self.plan.entries)
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the plan and the id of the snapshot as JSON values."""
-        return self.plan.to_dict() | {"snapshot_id": self.snapshot_id}
 
     def describe(self) -> list[str]:
         """Return what was dropped."""
@@ -128,7 +121,7 @@ def commit(
         kind=CommitKind.APPEND, index=tuple(entry.deleted() for entry in plan.entries)
     )
     snapshot = plan.state.new_commit(StepKind.COMPACT).commit(changes)
-    return DropGlobalIndexResult(plan=plan, snapshot_id=snapshot.id)
+    return DropGlobalIndexResult(plan=plan, snapshot=snapshot)
 
 
 DROP_GLOBAL_INDEX = build_metadata_step("drop global index of", plan, commit)

@@ -18,7 +18,7 @@ from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.merge.tree.row_range_strategy import RowRanges
 from paimon_orch.steps.common.partition_request import PartitionRequest
-from paimon_orch.steps.common.step import StepOutcome, build_metadata_step, plan_and_run
+from paimon_orch.steps.common.step import CommittedPlan, build_metadata_step, plan_and_run
 from paimon_orch.steps.common.step_declaration import declare_step, take_fields
 from paimon_orch.steps.common.step_report import PlanReport
 from paimon_orch.table.blob_gate import refuse_blob_columns
@@ -65,15 +65,8 @@ class ReassignRowIdsPlan(Displayable):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReassignRowIdsResult(StepOutcome):
-    """The result of a reassignment; ``snapshot_id`` is None if there was nothing to do."""
-
-    plan: ReassignRowIdsPlan
-    snapshot_id: int | None = None
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the plan and the id of the snapshot as JSON values."""
-        return self.plan.to_dict() | {"snapshot_id": self.snapshot_id}
+class ReassignRowIdsResult(CommittedPlan[ReassignRowIdsPlan]):
+    """The result of a reassignment."""
 
     def describe(self) -> list[str]:
         """Return which rows have new ids."""
@@ -167,7 +160,7 @@ def commit(
         return ReassignRowIdsResult(plan=plan)
     changes = CommitChanges(kind=CommitKind.OVERWRITE, reassignment=plan.reassignment)
     snapshot = plan.state.new_commit(StepKind.COMPACT).commit(changes)
-    return ReassignRowIdsResult(plan=plan, snapshot_id=snapshot.id)
+    return ReassignRowIdsResult(plan=plan, snapshot=snapshot)
 
 
 REASSIGN_ROW_IDS = build_metadata_step("reassign row ids of", plan, commit)

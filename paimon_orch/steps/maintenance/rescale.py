@@ -35,7 +35,7 @@ from paimon_orch.steps.common.partition_request import (
     require_partitions,
     select_partitions,
 )
-from paimon_orch.steps.common.step import Step, StepOutcome, WorkUnits, run_step
+from paimon_orch.steps.common.step import CommittedPlan, Step, WorkUnits, run_step
 from paimon_orch.steps.common.step_declaration import CallOnExecutor, declare_step, take_fields
 from paimon_orch.steps.common.step_report import PlanReport, describe_loss
 from paimon_orch.steps.compaction.clustering import check_not_clustered
@@ -145,16 +145,8 @@ class RescalePlan(Displayable):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RescaleResult(StepOutcome):
-    """The result of a rescale; ``snapshot`` is None if there was nothing to do."""
-
-    plan: RescalePlan
-    snapshot: Snapshot | None = None
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the plan and the id of the snapshot as JSON values."""
-        snapshot_id = None if self.snapshot is None else self.snapshot.id
-        return self.plan.to_dict() | {"snapshot_id": snapshot_id}
+class RescaleResult(CommittedPlan[RescalePlan]):
+    """The result of a rescale."""
 
     def describe(self) -> list[str]:
         """Return what was rewritten."""

@@ -41,7 +41,7 @@ from paimon_orch.steps.common.argument import Argument
 from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict, discard_messages
 from paimon_orch.steps.common.executor import Executor, Progress
 from paimon_orch.steps.common.partition_request import PartitionRequest
-from paimon_orch.steps.common.step import Step, StepOutcome, WorkUnits, plan_and_run
+from paimon_orch.steps.common.step import FiguresOutcome, Step, WorkUnits, plan_and_run
 from paimon_orch.steps.common.step_declaration import declare_step, take_fields
 from paimon_orch.steps.common.step_metrics import StepIo
 from paimon_orch.steps.common.step_report import PlanReport
@@ -171,7 +171,7 @@ class FileIndexRewritePlan(Displayable):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FileIndexRewriteResult(StepOutcome):
+class FileIndexRewriteResult(FiguresOutcome):
     """The result of a rewrite."""
 
     snapshot_id: int | None = None
@@ -199,23 +199,15 @@ class FileIndexRewriteResult(StepOutcome):
             bytes_written=self.embedded_bytes,
         )
 
-    def to_dict(self) -> dict[str, object]:
-        """Return the metrics as JSON values."""
-        names = ("snapshot_id", "snapshots", *_COUNTS)
-        values: dict[str, object] = {name: getattr(self, name) for name in names}
-        return values | {"duration_seconds": round(self.duration_seconds, 3)}
-
     def merge(self, later: "FileIndexRewriteResult") -> "FileIndexRewriteResult":
         """Combine the results of this and a later rewrite."""
-        sums = {
-            name: getattr(self, name) + getattr(later, name) for name in ("snapshots", *_COUNTS)
-        }
+        sums = {name: getattr(self, name) + getattr(later, name) for name in _COUNTS}
         snapshot_id = self.snapshot_id if later.snapshot_id is None else later.snapshot_id
         units = (*self.units, *later.units)
         return FileIndexRewriteResult(snapshot_id=snapshot_id, units=units, **sums)
 
 
-_COUNTS = ("files", "embedded", "index_files", "removed", "embedded_bytes")
+_COUNTS = ("snapshots", "files", "embedded", "index_files", "removed", "embedded_bytes")
 
 
 def plan(
