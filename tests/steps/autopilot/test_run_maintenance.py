@@ -273,7 +273,7 @@ def test_negative_prices_are_refused(prices: dict[str, Any]) -> None:
 
 
 def test_every_kind_of_action_can_be_executed() -> None:
-    assert set(execution._EXECUTE) == set(ActionKind)
+    assert set(execution._STEPS) == set(ActionKind)
 
 
 def test_an_outcome_is_one_line_of_text() -> None:
