@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from functools import cache
 from typing import Annotated, Any, Literal, Self
 
 import dagster as dg
@@ -76,13 +75,16 @@ class SparkAttributes(Attributes):
 
     def build_resource(self) -> SparkSessionResource:
         """Return the resource; components with equal attributes share one."""
-        return _get_shared_session(
-            self.master,
-            self.remote,
-            _to_option_items(self.config),
-            ship_package=self.ship_package,
-            executor=self.executor,
-        )
+        key = _build_key(self, SparkAttributes)
+        if key not in _sessions:
+            _sessions[key] = SparkSessionResource(
+                master=self.master,
+                remote=self.remote,
+                spark_config={name: _to_text(value) for name, value in self.config.items()},
+                ship_package=self.ship_package,
+                executor=ExecutorChoice(self.executor),
+            )
+        return _sessions[key]
 
 
 class CatalogAttributes(Attributes):
@@ -141,14 +143,22 @@ class CatalogAttributes(Attributes):
         """Return the resources of the catalog, or no resources if the project defines them."""
         if not self.has_catalog:
             return {}
-        paimon = _get_shared_catalog(
-            self.catalog,
-            self.warehouse,
-            self._list_catalog_options(),
-            _to_option_items(self.storage_options),
+        key, prefix = _build_key(self, CatalogAttributes), self.resource_prefix
+        if key not in _catalogs:
+            _catalogs[key] = self._build_catalog()
+        return {f"{prefix}paimon": _catalogs[key], f"{prefix}spark": self.spark.build_resource()}
+
+    def _build_catalog(self) -> PaimonCatalogResource:
+        options = self._list_catalog_options()
+        return PaimonCatalogResource(
+            catalog=self.catalog,
+            warehouse=self.warehouse,
+            metastore=options.pop("metastore", None),
+            uri=options.pop("uri", None),
+            token=options.pop("token", None),
+            catalog_options=options,
+            storage_options={k: _to_text(value) for k, value in self.storage_options.items()},
         )
-        prefix = self.resource_prefix
-        return {f"{prefix}paimon": paimon, f"{prefix}spark": self.spark.build_resource()}
 
     @property
     def has_catalog(self) -> bool:
@@ -165,17 +175,15 @@ class CatalogAttributes(Attributes):
         parts = self.catalog, self.metastore, uri, self.warehouse
         return ":".join(part for part in parts if part is not None)
 
-    def _list_catalog_options(self) -> "_CatalogItems":
-        """Return the options of the catalog except its warehouse, sorted by name."""
+    def _list_catalog_options(self) -> dict[str, str]:
+        """Return the options of the catalog except its warehouse."""
         fields = {"metastore": self.metastore, "uri": self.uri, "token": self.token}
         options = merge_catalog_options(fields, self.catalog_options)
         check_catalog_fields(name=self.catalog, warehouse=self.warehouse, options=options)
-        return tuple(
-            (name, _parse_variable(name, value), "")
-            if isinstance(value, dict)
-            else (name, "", _to_text(value))
-            for name, value in sorted(options.items())
-        )
+        return {
+            name: _parse_variable(name, value) if isinstance(value, dict) else _to_text(value)
+            for name, value in options.items()
+        }
 
 
 class TableAttributes(CatalogAttributes):
@@ -350,58 +358,25 @@ class TableAttributes(CatalogAttributes):
         return self.partitions.build_partitions_def(name, include_current=self.external)
 
 
-_OptionItems = tuple[tuple[str, str], ...]
+_catalogs: dict[str, PaimonCatalogResource] = {}
+_sessions: dict[str, SparkSessionResource] = {}
+"""The resources by the attributes that define them: Dagster only merges identical resources."""
 
 
-_CatalogItems = tuple[tuple[str, str, str], ...]
-"""Names of options, each with the name of its variable or with its value."""
-
-
-def _to_option_items(options: Mapping[str, _YamlScalar]) -> _OptionItems:
-    return tuple((name, _to_text(value)) for name, value in sorted(options.items()))
+def _build_key(attributes: Attributes, of_class: type[Attributes]) -> str:
+    """Return a text that is the same for equal values of the attributes of a class."""
+    values = attributes.model_dump(
+        include=of_class.model_fields.keys() - {"resource_prefix", "spark"}
+    )
+    return json.dumps(values, sort_keys=True)
 
 
 def _to_text(value: _YamlScalar) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _parse_variable(name: str, value: Mapping[str, str]) -> str:
-    """Return the name of the variable in ``{env: NAME}``."""
+def _parse_variable(name: str, value: Mapping[str, str]) -> dg.EnvVar:
+    """Return the variable of ``{env: NAME}``."""
     if set(value) != {"env"} or not value["env"]:
         raise InputError(f"{name}: a mapping must be {{env: NAME}}, the name of a variable")
-    return value["env"]
-
-
-@cache
-def _get_shared_catalog(
-    name: str | None, warehouse: str | None, options: _CatalogItems, storage: _OptionItems
-) -> PaimonCatalogResource:
-    """Return a shared resource, since Dagster only merges definitions with identical resources."""
-    values = {key: dg.EnvVar(variable) if variable else text for key, variable, text in options}
-    return PaimonCatalogResource(
-        catalog=name,
-        warehouse=warehouse,
-        metastore=values.pop("metastore", None),
-        uri=values.pop("uri", None),
-        token=values.pop("token", None),
-        catalog_options=values,
-        storage_options=dict(storage),
-    )
-
-
-@cache
-def _get_shared_session(
-    master: str,
-    remote: str | None,
-    config: _OptionItems,
-    *,
-    ship_package: bool,
-    executor: str,
-) -> SparkSessionResource:
-    return SparkSessionResource(
-        master=master,
-        remote=remote,
-        spark_config=dict(config),
-        ship_package=ship_package,
-        executor=ExecutorChoice(executor),
-    )
+    return dg.EnvVar(value["env"])
