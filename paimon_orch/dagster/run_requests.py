@@ -2,13 +2,11 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Self
 
 import dagster as dg
-from dagster.components.resolved.core_models import OpSpec
 
 from paimon_orch.dagster.names import TABLE_TAG, compaction_asset_key, pool_name, table_label
-from paimon_orch.dagster.op_specs import RequestSettings, RunTags, build_run_tags
+from paimon_orch.dagster.op_specs import RequestSettings, build_run_tags
 from paimon_orch.dagster.partition_groups import group_partition_keys
 from paimon_orch.dagster.partitions_definitions import (
     DynamicPartitionsRequest,
@@ -29,43 +27,26 @@ _RANGE_START_TAG = "dagster/asset_partition_range_start"
 _RANGE_END_TAG = "dagster/asset_partition_range_end"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class CompactionTarget:
     """The compaction asset of a table, in one evaluation of a sensor or schedule."""
 
+    settings: RequestSettings
+    """The settings of the definition that is evaluated."""
     table: Table
     state: TableState
-    partitions_def: PartitionsDef | None
-    key_prefix: Sequence[str]
-    max_partitions_per_run: int
     evaluation_context: dg.SensorEvaluationContext | dg.ScheduleEvaluationContext
-    op: OpSpec
-    run_tags: RunTags | None
 
-    @classmethod
-    def of(
-        cls,
-        settings: RequestSettings,
-        table: Table,
-        state: TableState,
-        context: dg.SensorEvaluationContext | dg.ScheduleEvaluationContext,
-    ) -> Self:
-        """Return the target of the definition that has these settings."""
-        return cls(
-            table=table,
-            state=state,
-            partitions_def=settings.partitions_def,
-            key_prefix=settings.key_prefix,
-            max_partitions_per_run=settings.max_partitions_per_run,
-            evaluation_context=context,
-            op=settings.op,
-            run_tags=settings.run_tags,
-        )
+    @property
+    def partitions_def(self) -> PartitionsDef | None:
+        """The partitions of the asset."""
+        return self.settings.partitions_def
 
     @property
     def pool(self) -> str:
         """The pool of the runs."""
-        return self.op.pool or pool_name(self.table.identifier, self.key_prefix)
+        settings = self.settings
+        return settings.op.pool or pool_name(self.table.identifier, settings.key_prefix)
 
     @property
     def can_compact_fully(self) -> bool:
@@ -85,13 +66,16 @@ class CompactionTarget:
         """
         if self.partitions_def is None:
             return [PlannedRun((), tuple(decisions))] if decisions else []
-        dimensions = self._list_dimensions(self.partitions_def, partitions_requests)
+        instance = self.evaluation_context.instance
+        dimensions = list_dimensions(self.partitions_def, instance, partitions_requests)
         paths = [decision.partition for decision in decisions]
         keys = self._find_partition_keys(paths, self.partitions_def, dimensions)
         return plan_partition_runs(
             decisions,
             keys,
-            lambda keys: group_partition_keys(keys, dimensions, self.max_partitions_per_run),
+            lambda keys: group_partition_keys(
+                keys, dimensions, self.settings.max_partitions_per_run
+            ),
         )
 
     def find_partition_keys(
@@ -102,13 +86,9 @@ class CompactionTarget:
         ``partitions_requests`` are applied to the definition first.
         """
         assert self.partitions_def is not None
-        dimensions = self._list_dimensions(self.partitions_def, partitions_requests)
+        instance = self.evaluation_context.instance
+        dimensions = list_dimensions(self.partitions_def, instance, partitions_requests)
         return self._find_partition_keys(paths, self.partitions_def, dimensions)
-
-    def _list_dimensions(
-        self, partitions_def: PartitionsDef, requests: Sequence[DynamicPartitionsRequest]
-    ) -> list[list[str]]:
-        return list_dimensions(partitions_def, self.evaluation_context.instance, requests)
 
     def _find_partition_keys(
         self,
@@ -132,15 +112,15 @@ class CompactionTarget:
         the page of runs shows all of them; the run's log has the snapshot.
         """
         decision = run.decision
-        tags = build_run_tags(self.run_tags, run)
+        tags = build_run_tags(self.settings.run_tags, run)
         tags |= {
-            TABLE_TAG: table_label(self.table.identifier, self.key_prefix),
+            TABLE_TAG: table_label(self.table.identifier, self.settings.key_prefix),
             "paimon/reason": clean_line(decision.reason),
         }
         if len(run.keys) > 1:
             tags |= {_RANGE_START_TAG: run.keys[0], _RANGE_END_TAG: run.keys[-1]}
-        key = compaction_asset_key(self.table.identifier, self.key_prefix)
-        op = self.op.name or key.to_python_identifier()
+        key = compaction_asset_key(self.table.identifier, self.settings.key_prefix)
+        op = self.settings.op.name or key.to_python_identifier()
         config = {"ops": {op: {"config": {"strategy": decision.strategy}}}}
         return dg.RunRequest(
             run_key,

@@ -80,7 +80,7 @@ def build_compaction_schedule(settings: ScheduleSettings) -> dg.ScheduleDefiniti
             except AwaitedTableError as awaited:
                 return dg.SkipReason(str(awaited))
             raise
-        target = CompactionTarget.of(settings, loaded, loaded.load(), context)
+        target = CompactionTarget(settings, loaded, loaded.load(), context)
         if refusal := find_compaction_refusal(target.state):
             context.log.warning("%s", refusal)
             return dg.SkipReason(refusal)

@@ -88,7 +88,7 @@ class WatchedTable(RequestSettings):
         changes = evaluation.changes
         if changes is None:
             return None
-        target = CompactionTarget.of(self, evaluation.table, evaluation.state, context)
+        target = CompactionTarget(self, evaluation.table, evaluation.state, context)
         _log_decisions(context, target.table, changes, is_first=is_first)
         is_materialized = self.report_as == "materialization" and self._is_fresh(changes)
         events = _build_asset_events(target, changes, materialized=is_materialized)
@@ -332,7 +332,7 @@ def _build_asset_events(
     target: CompactionTarget, changes: ChangesSinceCursor, *, materialized: bool
 ) -> list[SnapshotEvent]:
     """Return an event with a new data version for each snapshot that changed data."""
-    key = table_asset_key(target.table.identifier, target.key_prefix)
+    key = table_asset_key(target.table.identifier, target.settings.key_prefix)
     event = dg.AssetMaterialization if materialized else dg.AssetObservation
     snapshots = changes.data_snapshots[-1:] if materialized else changes.data_snapshots
     return [
