@@ -9,7 +9,7 @@ repairs leaves a table that can be read as before. See docs/doctor.md.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from paimon_orch.errors import InputError, PaimonError, UnsupportedError, raise_if_temporary
 from paimon_orch.format.display import format_count, format_size
@@ -39,6 +39,8 @@ from paimon_orch.steps.inspection.doctor.doctor import examine_opened_table
 from paimon_orch.steps.inspection.doctor.doctor_findings import DoctorFinding, DoctorRule, Severity
 from paimon_orch.steps.maintenance import rollback_as_latest
 from paimon_orch.steps.publication import sync_iceberg, sync_partitions
+from paimon_orch.steps.publication.sync_iceberg import IcebergSyncPlan
+from paimon_orch.steps.publication.sync_partitions import PartitionSyncPlan
 from paimon_orch.steps.repairs import (
     delete_duplicate_keys,
     merge_overlapping_files,
@@ -48,7 +50,10 @@ from paimon_orch.steps.repairs import (
     repair_hints,
     unreadable_snapshots,
 )
-from paimon_orch.steps.repairs.remove_unexisting_files import MissingFilesResult
+from paimon_orch.steps.repairs.remove_unexisting_files import (
+    REMOVE_UNEXISTING_FILES,
+    MissingFilesResult,
+)
 from paimon_orch.steps.repairs.tag_before import describe_tag, tag_before_repair
 from paimon_orch.table.iceberg.iceberg_settings import is_iceberg_enabled
 from paimon_orch.table.metadata.rollback import check_can_repair_earliest
@@ -180,7 +185,18 @@ class RepairResult(StepOutcome):
         return [*done, *rest, *([self.kept] if self.kept else [])]
 
 
-def _plan_hints(table: Table) -> RepairAction | None:
+class _Repair(NamedTuple):
+    text: str
+    """What is done, and which rows are lost."""
+    run: Callable[[], str]
+    """Does the repair, and returns its result."""
+
+
+_PlanRepair = Callable[[Table], _Repair | None]
+_AnyStep = Step[Any, Any, Any, Any, Any, Any]
+
+
+def _plan_hints(table: Table) -> _Repair | None:
     planned = repair_hints.plan(table, EmptyRequest())
     if not planned:
         return None
@@ -191,12 +207,11 @@ def _plan_hints(table: Table) -> RepairAction | None:
             f"the rows of {format_count(lost, 'missing snapshot')} are lost unless its file is "
             "restored before"
         )
-    return _build_action(
-        DoctorRule.WRONG_HINT, "; ".join(texts), table, repair_hints.REPAIR_HINTS, planned
-    )
+    run = partial(_run_step, table, repair_hints.REPAIR_HINTS, planned)
+    return _Repair("; ".join(texts), run)
 
 
-def _plan_gap(table: Table) -> RepairAction | None:
+def _plan_gap(table: Table) -> _Repair | None:
     store = table.stores.snapshots
     latest, earliest, ids = store.latest_id(), store.earliest_id(), set(store.ids())
     if latest is None or earliest is None or latest not in ids:
@@ -213,39 +228,33 @@ def _plan_gap(table: Table) -> RepairAction | None:
         table.repair_earliest_snapshot(first)
         return f"snapshot {first} is the earliest one"
 
-    return RepairAction(
-        rule=DoctorRule.SNAPSHOT_GAP,
-        text=f"make snapshot {first} the earliest one; {format_count(older, 'older snapshot')} "
+    return _Repair(
+        f"make snapshot {first} the earliest one; {format_count(older, 'older snapshot')} "
         "before the gap can then not be read by time travel",
-        run=run,
+        run,
     )
 
 
-def _plan_unreadable_table(table: Table) -> RepairAction | None:
+def _plan_unreadable_table(table: Table) -> _Repair | None:
     planned = unreadable_snapshots.plan_newest(table)
     if planned is None:
         return None
-    return RepairAction(
-        rule=DoctorRule.UNREADABLE_TABLE,
-        text=planned.describe(),
-        run=partial(unreadable_snapshots.roll_back, table, planned),
-    )
+    return _Repair(planned.describe(), partial(unreadable_snapshots.roll_back, table, planned))
 
 
-def _plan_unreadable_snapshots(table: Table) -> RepairAction | None:
+def _plan_unreadable_snapshots(table: Table) -> _Repair | None:
     ids = find_unreadable_snapshots(table)
     if not ids:
         return None
-    return RepairAction(
-        rule=DoctorRule.UNREADABLE_SNAPSHOT,
-        text=f"move the files of {format_count(len(ids), 'unreadable snapshot')} to the quarantine, "
+    return _Repair(
+        f"move the files of {format_count(len(ids), 'unreadable snapshot')} to the quarantine, "
         f"and make snapshot {ids[-1] + 1} the earliest one; time travel and streaming reads before it "
         "are then not possible",
-        run=partial(unreadable_snapshots.put_older_aside, table, ids),
+        partial(unreadable_snapshots.put_older_aside, table, ids),
     )
 
 
-def _plan_unreadable_references(table: Table) -> RepairAction | None:
+def _plan_unreadable_references(table: Table) -> _Repair | None:
     errors = find_unreadable_references(table.stores)
     if not errors:
         return None
@@ -256,15 +265,14 @@ def _plan_unreadable_references(table: Table) -> RepairAction | None:
         quarantine.put(quarantine.build_folder_name(), paths)
         return "done"
 
-    return RepairAction(
-        rule=DoctorRule.UNREADABLE_REFERENCES,
-        text=f"move {format_names(map(describe_reference, paths))} to the quarantine; what only they "
+    return _Repair(
+        f"move {format_names(map(describe_reference, paths))} to the quarantine; what only they "
         "keep is lost, and remove-orphan-files deletes its files later",
-        run=run,
+        run,
     )
 
 
-def _plan_unreadable_files(table: Table) -> RepairAction | None:
+def _plan_unreadable_files(table: Table) -> _Repair | None:
     planned = remove_unexisting_files.plan_unreadable(table)
     if not planned:
         return None
@@ -273,15 +281,13 @@ def _plan_unreadable_files(table: Table) -> RepairAction | None:
     files = format_count(len(names), "unreadable data file")
     if older is not None and older.has_same_rows:
         selector = SnapshotSelector(older.snapshot.id)
-        return _build_action(
-            DoctorRule.UNREADABLE_FILES,
+        rollback = rollback_as_latest.plan(
+            table, rollback_as_latest.RollbackAsLatestRequest(selector=selector)
+        )
+        return _Repair(
             f"commit the state of snapshot {older.snapshot.id} again, which does not need "
             f"{files}; only compactions came after it, so no row is lost",
-            table,
-            rollback_as_latest.ROLLBACK_AS_LATEST,
-            rollback_as_latest.plan(
-                table, rollback_as_latest.RollbackAsLatestRequest(selector=selector)
-            ),
+            partial(_run_step, table, rollback_as_latest.ROLLBACK_AS_LATEST, rollback),
         )
     text = f"commit the state without {files}; {planned.describe_loss()}"
     if older is not None:
@@ -290,141 +296,39 @@ def _plan_unreadable_files(table: Table) -> RepairAction | None:
             f". Or, instead of this repair, roll back to snapshot {older.snapshot.id}, which does not "
             f"have them: `{command} --snapshot {older.snapshot.id} --as-latest`"
         )
-    return _build_action(
-        DoctorRule.UNREADABLE_FILES,
-        text,
-        table,
-        remove_unexisting_files.REMOVE_UNEXISTING_FILES,
-        planned,
-    )
+    return _Repair(text, partial(_run_step, table, REMOVE_UNEXISTING_FILES, planned))
 
 
-def _plan_missing_manifests(table: Table) -> RepairAction | None:
-    planned = remove_unexisting_manifests.plan_unreadable(table)
-    if not planned:
-        return None
-    lost = format_count(len(planned.paths), "missing or unreadable manifest")
-    return _build_action(
-        DoctorRule.MISSING_MANIFESTS,
-        f"commit the state without {lost}; {planned.describe_loss()}",
-        table,
-        remove_unexisting_manifests.REMOVE_UNEXISTING_MANIFESTS,
-        planned,
-    )
-
-
-def _plan_missing_files(table: Table) -> RepairAction | None:
-    planned = remove_unexisting_files.plan(table, EmptyRequest())
-    if not planned:
-        return None
-    return _build_action(
-        DoctorRule.MISSING_FILES,
-        f"commit the state without {format_count(len(planned.paths), 'missing data file')}; "
-        f"{planned.describe_loss()}",
-        table,
-        remove_unexisting_files.REMOVE_UNEXISTING_FILES,
-        planned,
-    )
-
-
-def _plan_overlapping_files(table: Table) -> RepairAction | None:
-    planned = merge_overlapping_files.plan(table, CompactRequest())
-    if not planned:
-        return None
-    return _build_action(
-        DoctorRule.OVERLAPPING_FILES,
-        f"merge {format_count(len(planned.inputs), 'overlapping file')} "
-        f"({format_size(planned.bytes)}) of {format_count(planned.buckets, 'bucket')}; rows that a "
-        "newer row of their key replaces are put into the quarantine",
-        table,
-        merge_overlapping_files.MERGE_OVERLAPPING_FILES,
-        planned,
-    )
-
-
-def _plan_duplicate_keys(table: Table) -> RepairAction | None:
-    planned = delete_duplicate_keys.plan(table, EmptyRequest())
-    if not planned:
-        return None
-    return _build_action(
-        DoctorRule.DUPLICATE_KEYS,
-        f"delete {format_count(planned.row_count, 'row')} of keys with a newer row in "
-        f"{format_count(planned.bucket_count, 'bucket')}; the rows are put into the quarantine",
-        table,
-        delete_duplicate_keys.DELETE_DUPLICATE_KEYS,
-        planned,
-    )
-
-
-def _plan_stale_vectors(table: Table) -> RepairAction | None:
-    planned = rebuild_indexes.plan_stale_vectors(table, EmptyRequest())
-    if not planned:
-        return None
-    return _build_action(
-        DoctorRule.STALE_DELETION_VECTORS,
-        f"drop {format_count(len(planned.stale), 'deletion vector')} of files that are not live",
-        table,
-        rebuild_indexes.DROP_STALE_VECTORS,
-        planned,
-    )
-
-
-def _plan_hash_indexes(table: Table) -> RepairAction | None:
-    planned = rebuild_indexes.plan_hash_indexes(table, EmptyRequest())
-    if not planned:
-        return None
-    return _build_action(
-        DoctorRule.MISSING_HASH_INDEX,
-        f"read the keys of {format_count(len(planned.buckets), 'bucket')} "
-        f"({format_size(planned.bytes)}), and write their hash indexes",
-        table,
-        rebuild_indexes.REBUILD_HASH_INDEXES,
-        planned,
-    )
-
-
-def _plan_iceberg(table: Table) -> RepairAction | None:
+def _find_stale_iceberg(table: Table) -> IcebergSyncPlan | None:
     if not is_iceberg_enabled(table.stores.get_schema()) or table.paths.branch != MAIN_BRANCH:
         return None
-    planned = sync_iceberg.plan(table, EmptyRequest())
-    if not planned:
-        return None
-    return _build_action(
-        DoctorRule.STALE_ICEBERG_METADATA,
-        f"publish the newest snapshot as Iceberg metadata: {planned.status.problem}",
-        table,
-        sync_iceberg.SYNC_ICEBERG,
-        planned,
-    )
+    return sync_iceberg.plan(table, EmptyRequest())
 
 
-def _plan_partitions(table: Table) -> RepairAction | None:
+def _find_missing_partitions(table: Table) -> PartitionSyncPlan | None:
     reports = table.stores.build_catalog_reports()
     if reports.partitions is None and reports.tag_partitions is None:
         return None
-    planned = sync_partitions.plan(table, sync_partitions.SyncPartitionsRequest())
-    if not planned:
-        return None
-    return _build_action(
-        DoctorRule.STALE_CATALOG_PARTITIONS,
-        f"add {format_count(len(planned.missing), 'partition')} to the catalog",
-        table,
-        sync_partitions.SYNC_PARTITIONS,
-        planned,
-    )
+    return sync_partitions.plan(table, sync_partitions.SyncPartitionsRequest())
 
 
-def _build_action(
-    rule: DoctorRule,
-    text: str,
-    table: Table,
-    step: Step[Any, Any, Any, Any, Any, Any],
-    planned: Any,
-) -> RepairAction:
-    return RepairAction(rule=rule, text=text, run=partial(_run_step, table, step, planned))
+def _use_step(
+    step: _AnyStep,
+    describe: Callable[[Any], str],
+    find: Callable[[Table], object] | None = None,
+) -> _PlanRepair:
+    """Return what plans a repair that a step does; ``find`` makes the plan, by default the step."""
+
+    def plan_repair(table: Table) -> _Repair | None:
+        planned = step.planner(table, EmptyRequest()) if find is None else find(table)
+        if not planned:
+            return None
+        return _Repair(describe(planned), partial(_run_step, table, step, planned))
+
+    return plan_repair
 
 
-def _run_step(table: Table, step: Step[Any, Any, Any, Any, Any, Any], planned: Any) -> str:
+def _run_step(table: Table, step: _AnyStep, planned: Any) -> str:
     outcome = run_step(step, table, planned)
     if isinstance(outcome, MissingFilesResult) and outcome.snapshot is not None:
         return f"committed snapshot {outcome.snapshot.id}{outcome.describe_visible_rows()}"
@@ -434,22 +338,71 @@ def _run_step(table: Table, step: Step[Any, Any, Any, Any, Any, Any], planned: A
     return f"committed snapshot {snapshot.id}" if isinstance(snapshot, Snapshot) else "done"
 
 
-_PLANNERS: Mapping[DoctorRule, Callable[[Table], RepairAction | None]] = {
+_PLANNERS: Mapping[DoctorRule, _PlanRepair] = {
     # Later repairs read what earlier ones make readable.
     DoctorRule.WRONG_HINT: _plan_hints,
     DoctorRule.UNREADABLE_TABLE: _plan_unreadable_table,
     DoctorRule.SNAPSHOT_GAP: _plan_gap,
-    DoctorRule.MISSING_MANIFESTS: _plan_missing_manifests,
+    DoctorRule.MISSING_MANIFESTS: _use_step(
+        remove_unexisting_manifests.REMOVE_UNEXISTING_MANIFESTS,
+        lambda planned: (
+            "commit the state without "
+            f"{format_count(len(planned.paths), 'missing or unreadable manifest')}; "
+            f"{planned.describe_loss()}"
+        ),
+        remove_unexisting_manifests.plan_unreadable,
+    ),
     DoctorRule.UNREADABLE_SNAPSHOT: _plan_unreadable_snapshots,
     DoctorRule.UNREADABLE_REFERENCES: _plan_unreadable_references,
-    DoctorRule.MISSING_FILES: _plan_missing_files,
+    DoctorRule.MISSING_FILES: _use_step(
+        REMOVE_UNEXISTING_FILES,
+        lambda planned: (
+            f"commit the state without {format_count(len(planned.paths), 'missing data file')}; "
+            f"{planned.describe_loss()}"
+        ),
+    ),
     DoctorRule.UNREADABLE_FILES: _plan_unreadable_files,
-    DoctorRule.OVERLAPPING_FILES: _plan_overlapping_files,
-    DoctorRule.DUPLICATE_KEYS: _plan_duplicate_keys,
-    DoctorRule.STALE_DELETION_VECTORS: _plan_stale_vectors,
-    DoctorRule.MISSING_HASH_INDEX: _plan_hash_indexes,
-    DoctorRule.STALE_ICEBERG_METADATA: _plan_iceberg,
-    DoctorRule.STALE_CATALOG_PARTITIONS: _plan_partitions,
+    DoctorRule.OVERLAPPING_FILES: _use_step(
+        merge_overlapping_files.MERGE_OVERLAPPING_FILES,
+        lambda planned: (
+            f"merge {format_count(len(planned.inputs), 'overlapping file')} "
+            f"({format_size(planned.bytes)}) of {format_count(planned.buckets, 'bucket')}; rows "
+            "that a newer row of their key replaces are put into the quarantine"
+        ),
+        lambda table: merge_overlapping_files.plan(table, CompactRequest()),
+    ),
+    DoctorRule.DUPLICATE_KEYS: _use_step(
+        delete_duplicate_keys.DELETE_DUPLICATE_KEYS,
+        lambda planned: (
+            f"delete {format_count(planned.row_count, 'row')} of keys with a newer row in "
+            f"{format_count(planned.bucket_count, 'bucket')}; the rows are put into the quarantine"
+        ),
+    ),
+    DoctorRule.STALE_DELETION_VECTORS: _use_step(
+        rebuild_indexes.DROP_STALE_VECTORS,
+        lambda planned: (
+            f"drop {format_count(len(planned.stale), 'deletion vector')} of files that are not live"
+        ),
+    ),
+    DoctorRule.MISSING_HASH_INDEX: _use_step(
+        rebuild_indexes.REBUILD_HASH_INDEXES,
+        lambda planned: (
+            f"read the keys of {format_count(len(planned.buckets), 'bucket')} "
+            f"({format_size(planned.bytes)}), and write their hash indexes"
+        ),
+    ),
+    DoctorRule.STALE_ICEBERG_METADATA: _use_step(
+        sync_iceberg.SYNC_ICEBERG,
+        lambda planned: (
+            f"publish the newest snapshot as Iceberg metadata: {planned.status.problem}"
+        ),
+        _find_stale_iceberg,
+    ),
+    DoctorRule.STALE_CATALOG_PARTITIONS: _use_step(
+        sync_partitions.SYNC_PARTITIONS,
+        lambda planned: f"add {format_count(len(planned.missing), 'partition')} to the catalog",
+        _find_missing_partitions,
+    ),
 }
 _STATE_RULES = {
     DoctorRule.MISSING_MANIFESTS,
@@ -479,7 +432,7 @@ def plan(table: Table, request: RepairRequest) -> RepairPlan:
         if not request.includes(rule):
             continue
         try:
-            action = plan_rule(table)
+            repair = plan_rule(table)
         except (UnsupportedError, InputError) as error:
             # A step may be refused although there is nothing to repair.
             refused += [RefusedRepair(rule=rule, reason=str(error))] if rule in wanted else []
@@ -490,7 +443,8 @@ def plan(table: Table, request: RepairRequest) -> RepairPlan:
             if not actions and rule in (request.rules or ()):
                 refused.append(RefusedRepair(rule=rule, reason=str(error)))
         else:
-            actions += [] if action is None else [action]
+            if repair is not None:
+                actions.append(RepairAction(rule=rule, text=repair.text, run=repair.run))
     planned = {action.rule for action in actions} | {each.rule for each in refused}
     refused += [
         RefusedRepair(rule=finding.rule, reason=_explain_refusal(finding))
@@ -530,11 +484,11 @@ def commit(table: Table, plan: RepairPlan, _results: Sequence[bytes] = ()) -> Re
     """
     results, tag = list[str](), None
     for planned in plan.actions:
-        action = _PLANNERS[planned.rule](table) if results else planned
+        repair = _PLANNERS[planned.rule](table) if results else planned
         if tag is None and planned.rule in _STATE_RULES:
             latest = table.stores.snapshots.latest()
             tag = None if latest is None else tag_before_repair(table, latest, table.tags.names())
-        results.append("not needed any more" if action is None else action.run())
+        results.append("not needed any more" if repair is None else repair.run())
     kept = "" if tag is None else describe_tag(table.stores.label, tag)
     return RepairResult(
         plan=plan,
