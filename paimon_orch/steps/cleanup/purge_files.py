@@ -4,7 +4,6 @@ See docs/format/orphan-files.md#purging-files.
 """
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from paimon_orch.errors import InputError
@@ -117,7 +116,7 @@ def plan(table: Table, request: EmptyRequest) -> PurgePlan:
     )
 
 
-def commit(table: Table, plan: PurgePlan, _results: Sequence[bytes] = ()) -> PurgeResult:
+def commit(table: Table, plan: PurgePlan) -> PurgeResult:
     """Delete branches, tags, consumers, rows, changelogs, old snapshots and unreferenced files."""
     stores = table.stores
     for name in plan.branches:

@@ -67,7 +67,7 @@ def apply_change(plan: ChangePlan) -> ChangeResult:
     return ChangeResult(plan=plan, outcome=outcome, attempts=1)
 
 
-def _commit(_table: Table, plan: ChangePlan, _results: Sequence[bytes] = ()) -> ChangeResult:
+def _commit(_table: Table, plan: ChangePlan) -> ChangeResult:
     return apply_change(plan)
 
 

@@ -213,18 +213,18 @@ def _build_label(title: str, table: Table) -> str:
 def build_metadata_step(
     title: str,
     plan: Callable[[Table, RequestT], PlanT],
-    commit: Callable[[Table, PlanT, Sequence[bytes]], OutcomeT],
+    commit: Callable[[Table, PlanT], OutcomeT],
     *,
     max_attempts: int = MAX_ATTEMPTS,
 ) -> Step[RequestT, PlanT, None, None, bytes, OutcomeT]:
-    """Return a step without work units."""
+    """Return a step without work units, whose ``commit`` has no results of units."""
     return Step(
         title=title,
         planner=plan,
         work=_build_no_units,
         run=_run_no_unit,
         decode=bytes,
-        commit=commit,
+        commit=lambda table, plan, _results: commit(table, plan),
         max_attempts=max_attempts,
     )
 

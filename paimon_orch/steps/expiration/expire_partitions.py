@@ -312,9 +312,7 @@ def _find_update_times(files: LiveFiles) -> dict[bytes, datetime]:
     }
 
 
-def commit(
-    _table: Table, plan: PartitionExpirationPlan, _results: Sequence[bytes] = ()
-) -> PartitionExpirationResult:
+def commit(_table: Table, plan: PartitionExpirationPlan) -> PartitionExpirationResult:
     """Drop the partitions of a plan, one snapshot per batch."""
     state = plan.state
     for batch in plan.batches:

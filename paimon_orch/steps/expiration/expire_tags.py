@@ -3,7 +3,6 @@
 See docs/format/tags-branches-consumers.md#tags.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Annotated
@@ -155,9 +154,7 @@ def _check_unchanged(table: Table, plan: TagExpirationPlan) -> TagExpirationPlan
     return plan
 
 
-def commit(
-    table: Table, plan: TagExpirationPlan, _results: Sequence[bytes] = ()
-) -> TagExpirationResult:
+def commit(table: Table, plan: TagExpirationPlan) -> TagExpirationResult:
     """Delete each tag, and the files that only it references."""
     for name in plan.names:
         delete_tag(table, name)

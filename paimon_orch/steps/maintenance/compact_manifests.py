@@ -5,7 +5,6 @@ Drops deleted entries; rows do not change.
 See docs/format/procedures.md#compact-manifests.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from paimon_orch.errors import MissingFileError
@@ -128,9 +127,7 @@ def plan(
     )
 
 
-def commit(
-    _table: Table, plan: ManifestCompactionPlan, _results: Sequence[bytes] = ()
-) -> ManifestCompactionResult:
+def commit(_table: Table, plan: ManifestCompactionPlan) -> ManifestCompactionResult:
     """Merge the manifests in one snapshot."""
     if not plan:
         return ManifestCompactionResult(plan=plan)

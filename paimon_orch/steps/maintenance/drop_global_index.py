@@ -4,7 +4,6 @@ The files are deleted when the snapshots that refer to them expire.
 See docs/format/global-index-files.md#create-and-drop.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -111,9 +110,7 @@ def plan(table: Table, request: DropGlobalIndexRequest) -> DropGlobalIndexPlan:
     return DropGlobalIndexPlan(request=request, state=state, entries=tuple(entries))
 
 
-def commit(
-    _table: Table, plan: DropGlobalIndexPlan, _results: Sequence[bytes]
-) -> DropGlobalIndexResult:
+def commit(_table: Table, plan: DropGlobalIndexPlan) -> DropGlobalIndexResult:
     """Drop the index files in one snapshot."""
     if not plan:
         return DropGlobalIndexResult(plan=plan)

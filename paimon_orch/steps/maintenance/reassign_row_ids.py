@@ -152,9 +152,7 @@ def _sort_partitions(
     return sorted(codes, key=key)
 
 
-def commit(
-    _table: Table, plan: ReassignRowIdsPlan, _results: Sequence[bytes] = ()
-) -> ReassignRowIdsResult:
+def commit(_table: Table, plan: ReassignRowIdsPlan) -> ReassignRowIdsResult:
     """Commit the new ids in one snapshot; any other commit since the plan is a conflict."""
     if not plan:
         return ReassignRowIdsResult(plan=plan)

@@ -3,7 +3,6 @@
 See docs/format/rollback.md#rollback-procedures.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from uuid import uuid4
 
@@ -112,9 +111,7 @@ def plan(table: Table, request: RollbackAsLatestRequest) -> RollbackAsLatestPlan
     )
 
 
-def commit(
-    table: Table, plan: RollbackAsLatestPlan, _results: Sequence[bytes] = ()
-) -> RollbackAsLatestResult:
+def commit(table: Table, plan: RollbackAsLatestPlan) -> RollbackAsLatestResult:
     """Commit the state in one snapshot.
 
     The target must keep a tag as long as a snapshot before the new one exists: when a snapshot

@@ -168,9 +168,7 @@ def _check_still_due(table: Table, plan: TagCreationPlan) -> TagCreationPlan:
     return plan
 
 
-def commit(
-    table: Table, plan: TagCreationPlan, _results: Sequence[bytes] = ()
-) -> TagCreationResult:
+def commit(table: Table, plan: TagCreationPlan) -> TagCreationResult:
     """Create the planned tags, then delete the oldest tags above the limit."""
     for name, snapshot_id in plan.due.items():
         table.tags.create(name, snapshot_id, time_retained=plan.time_retained)

@@ -134,7 +134,7 @@ def _check_values(spec: PartitionSpec, schema: TableSchema) -> None:
             build_directory_names({column.name: value}, [column], schema.typed_options)
 
 
-def commit(_table: Table, plan: MarkDonePlan, _results: Sequence[bytes] = ()) -> MarkDoneResult:
+def commit(_table: Table, plan: MarkDonePlan) -> MarkDoneResult:
     """Execute the actions for each partition."""
     plan.state.build_marker().mark(plan.partitions)
     return MarkDoneResult(plan=plan)

@@ -3,7 +3,6 @@
 See docs/format/iceberg-metadata.md#publishing.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from paimon_orch.errors import InputError
@@ -129,9 +128,7 @@ def _read_status(table: Table) -> IcebergStatus:
     return status
 
 
-def commit(
-    table: Table, plan: IcebergSyncPlan, _results: Sequence[bytes] = ()
-) -> IcebergSyncResult:
+def commit(table: Table, plan: IcebergSyncPlan) -> IcebergSyncResult:
     """Publish the newest snapshot and those since the last published one."""
     if not plan:
         return IcebergSyncResult(plan=plan, status=plan.status)

@@ -100,9 +100,7 @@ def plan(table: Table, request: SyncPartitionsRequest) -> PartitionSyncPlan:
     )
 
 
-def commit(
-    _table: Table, plan: PartitionSyncPlan, _results: Sequence[bytes] = ()
-) -> PartitionSyncResult:
+def commit(_table: Table, plan: PartitionSyncPlan) -> PartitionSyncResult:
     """Drop surplus partitions if requested, then add the missing ones."""
     if not plan:
         return PartitionSyncResult(plan=plan)

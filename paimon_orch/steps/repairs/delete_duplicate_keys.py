@@ -188,9 +188,7 @@ def _check_can_choose_bucket(state: TableState, splits: Sequence[BucketSplit]) -
         )
 
 
-def commit(
-    table: Table, plan: DuplicateKeysPlan, _results: Sequence[bytes] = ()
-) -> DuplicateKeysResult:
+def commit(table: Table, plan: DuplicateKeysPlan) -> DuplicateKeysResult:
     """Put the rows aside, and commit the buckets without them in one snapshot."""
     if not plan or plan.snapshot is None:
         return DuplicateKeysResult(plan=plan)

@@ -3,7 +3,6 @@
 See docs/format/dynamic-buckets.md#hash-index and docs/format/deletion-vectors.md.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from paimon_orch.format.manifest.index_manifest import (
@@ -84,9 +83,7 @@ def plan_hash_indexes(table: Table, request: EmptyRequest) -> HashIndexPlan:
     return HashIndexPlan(request=request, state=state, snapshot=snapshot, buckets=tuple(splits))
 
 
-def commit_hash_indexes(
-    table: Table, plan: HashIndexPlan, _results: Sequence[bytes] = ()
-) -> IndexRepairResult:
+def commit_hash_indexes(table: Table, plan: HashIndexPlan) -> IndexRepairResult:
     """Read the keys of the buckets, and commit their hash indexes in one snapshot."""
     if not plan or plan.snapshot is None:
         return IndexRepairResult(plan=plan)
@@ -129,9 +126,7 @@ def plan_stale_vectors(table: Table, request: EmptyRequest) -> StaleVectorsPlan:
     return StaleVectorsPlan(request=request, state=state, snapshot=snapshot, stale=stale)
 
 
-def commit_stale_vectors(
-    table: Table, plan: StaleVectorsPlan, _results: Sequence[bytes] = ()
-) -> IndexRepairResult:
+def commit_stale_vectors(table: Table, plan: StaleVectorsPlan) -> IndexRepairResult:
     """Commit the index files of the buckets without the stale deletion vectors."""
     if not plan or plan.snapshot is None:
         return IndexRepairResult(plan=plan)

@@ -6,7 +6,7 @@ See docs/format/orphan-files.md#removing-lost-files.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from paimon_orch.errors import CorruptFileError, InputError, UnsupportedError
@@ -263,9 +263,7 @@ def _list_data_files(io: FileIO, directory: str, levels: int) -> Iterator[FileIn
             yield info
 
 
-def commit(
-    table: Table, plan: MissingFilesPlan, _results: Sequence[bytes] = ()
-) -> MissingFilesResult:
+def commit(table: Table, plan: MissingFilesPlan) -> MissingFilesResult:
     """Remove the files and their deletion vectors from the table in one snapshot.
 
     First tags the state, and puts the rows aside that readers then see in the lost key ranges.

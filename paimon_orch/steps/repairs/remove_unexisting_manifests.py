@@ -5,7 +5,7 @@ Afterwards, the files of the other manifests can be read.
 See docs/format/orphan-files.md#removing-lost-manifests.
 """
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 
 from paimon_orch.errors import (
@@ -205,9 +205,7 @@ def _find_comparable(
     return None
 
 
-def commit(
-    table: Table, plan: MissingManifestsPlan, _results: Sequence[bytes] = ()
-) -> MissingManifestsResult:
+def commit(table: Table, plan: MissingManifestsPlan) -> MissingManifestsResult:
     """Commit the state without the manifests in one snapshot.
 
     First tags the state. Raises :class:`CommitConflictError` if another commit was made since the

@@ -475,7 +475,7 @@ def _check_rules(request: RepairRequest) -> None:
         )
 
 
-def commit(table: Table, plan: RepairPlan, _results: Sequence[bytes] = ()) -> RepairResult:
+def commit(table: Table, plan: RepairPlan) -> RepairResult:
     """Do the planned repairs, one after the other.
 
     A repair commits, so the later ones are planned again: their files can be gone. Before the first

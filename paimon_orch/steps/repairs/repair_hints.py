@@ -3,7 +3,6 @@
 See docs/format/snapshot.md#hint-files.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from paimon_orch.errors import NotFoundError
@@ -83,7 +82,7 @@ def plan(table: Table, request: EmptyRequest) -> HintsPlan:
     return HintsPlan(request=request, hints=hints)
 
 
-def commit(table: Table, plan: HintsPlan, _results: Sequence[bytes] = ()) -> HintsResult:
+def commit(table: Table, plan: HintsPlan) -> HintsResult:
     """Put the old hints aside, and write the new ones.
 
     Readers list the snapshots as long as a hint is missing.

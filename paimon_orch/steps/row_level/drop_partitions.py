@@ -47,7 +47,7 @@ def plan(table: Table, request: DropPartitionsRequest) -> RemovalPlan:
     )
 
 
-def commit(table: Table, plan: RemovalPlan, _results: Sequence[bytes] = ()) -> RemovalResult:
+def commit(table: Table, plan: RemovalPlan) -> RemovalResult:
     """Delete the partitions in one snapshot."""
     return RemovalResult.of(table.drop_partitions(plan.request.partitions))
 

@@ -1,7 +1,5 @@
 """Delete all rows."""
 
-from collections.abc import Sequence
-
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.steps.common.step import EmptyRequest, build_metadata_step
 from paimon_orch.steps.common.step_declaration import declare_step
@@ -19,7 +17,7 @@ def plan(table: Table, request: EmptyRequest) -> RemovalPlan:
     return RemovalPlan(request=request, loss=loss, bucket_rows=rows)
 
 
-def commit(table: Table, plan: RemovalPlan, _results: Sequence[bytes] = ()) -> RemovalResult:
+def commit(table: Table, plan: RemovalPlan) -> RemovalResult:
     """Delete the rows in one snapshot."""
     return RemovalResult.of(table.truncate() if plan else None)
 

@@ -4,7 +4,7 @@ The new values are simple expressions, which this process computes.
 :func:`paimon_orch.spark.update` computes any expression of Spark.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -78,7 +78,7 @@ def plan(table: Table, request: UpdateRequest) -> RowLevelPlan:
     return planned
 
 
-def commit(table: Table, planned: RowLevelPlan, _results: Sequence[bytes] = ()) -> RowLevelResult:
+def commit(table: Table, planned: RowLevelPlan) -> RowLevelResult:
     """Compute and write the new rows."""
     if not planned:
         return RowLevelResult()

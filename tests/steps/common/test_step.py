@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import pickle
 import pkgutil
-from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -111,7 +110,7 @@ class RecordingStep:
         self.plans += 1
         return CountingPlan(request=request, number=self.plans)
 
-    def commit(self, _table: Table, plan: CountingPlan, _results: Sequence[bytes]) -> StepOutcome:
+    def commit(self, _table: Table, plan: CountingPlan) -> StepOutcome:
         self.executed.append(plan)
         if self._errors:
             raise self._errors.pop(0)

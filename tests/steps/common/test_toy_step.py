@@ -61,7 +61,7 @@ def plan(table, request):
     return CountPlan(request=request, columns=tuple(names[: request.at_most]))
 
 
-def commit(table, plan, results):
+def commit(table, plan):
     return CountOutcome(plan=plan)
 
 
