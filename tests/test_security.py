@@ -12,8 +12,9 @@ BETWEEN_PROCESSES = {
     "spark/update_and_merge.py",
     "steps/common/local_executor.py",
     "steps/common/local_worker.py",
+    "steps/inspection/check_report.py",
 }
-"""Modules that send work units to processes of the same job."""
+"""Modules that exchange work units or results with processes of the same job."""
 
 
 def find_modules(repository: Path, pattern: re.Pattern[str]) -> set[str]:

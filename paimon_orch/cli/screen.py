@@ -12,7 +12,6 @@ from functools import partial
 from rich.console import Console
 
 from paimon_orch.safe_text import clean_line, clean_values, escape_line, escape_name
-from paimon_orch.steps.common.step_report import format_figures
 
 console = Console(highlight=False, markup=False, emoji=False)
 error_console = Console(stderr=True, soft_wrap=True, highlight=False, markup=False, emoji=False)
@@ -88,11 +87,6 @@ class Output:
     def print_names(self, names: list[str]) -> None:
         """Print names as a JSON array, or one name per line; :func:`resolve_name` finds them."""
         self.print_values(names, *(map(escape_name, names) if names else ["none"]))
-
-    def print_result(self, values: dict[str, object], empty_text: str) -> None:
-        """Print the result of a step, or ``empty_text`` if it committed no snapshot."""
-        is_empty = values["snapshot_id"] is None
-        self.print_values(values, empty_text if is_empty else format_figures(values))
 
 
 LINES = Output()

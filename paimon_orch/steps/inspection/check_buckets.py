@@ -490,7 +490,7 @@ class _BucketCounts:
 
     pairs: Indices
     """The pair of partition and number of each content; -1 for files without a bucket."""
-    keys: Sequence[tuple[str, int]]
+    keys: Sequence[tuple[bytes, int]]
     versions: AnyArray
 
     @classmethod
@@ -505,17 +505,16 @@ class _BucketCounts:
         by_content[entries.contents] = np.where(
             table["bucket"].to_numpy() == POSTPONE_BUCKET, -1, pairs
         )
-        keys = [(name.hex(), total) for name, total in zip(names, totals, strict=True)]
+        keys = [*zip(names, totals, strict=True)]
         return cls(by_content, keys, np.zeros((len(keys) + 1, versions), bool))
 
     def add(self, version: int, contents: Indices) -> None:
         """Add the contents of a version's live files."""
         self.versions[self.pairs[contents], version] = True
 
-    def encode(self) -> dict[tuple[str, int], str]:
-        """Return a bit mask of versions, in hexadecimal, by partition and number of buckets."""
-        masks = np.packbits(self.versions[:-1], axis=1)
-        return {key: mask.tobytes().hex() for key, mask in zip(self.keys, masks, strict=True)}
+    def encode(self) -> dict[tuple[bytes, int], AnyArray]:
+        """Return the versions as packed bits, by partition and number of buckets."""
+        return dict(zip(self.keys, np.packbits(self.versions[:-1], axis=1), strict=True))
 
 
 def find_file_problems(

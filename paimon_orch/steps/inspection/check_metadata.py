@@ -331,10 +331,10 @@ class MetadataChecker:
 
     def _add_bucket_counts(self, reports: Sequence[PartReport]) -> None:
         """Find partitions whose files have different numbers of buckets."""
-        totals: dict[str, dict[int, AnyArray]] = {}
+        totals: dict[bytes, dict[int, AnyArray]] = {}
         for report in reports:
-            for (partition, total), mask in report.bucket_counts.items():
-                versions = np.unpackbits(np.frombuffer(bytes.fromhex(mask), np.uint8))
+            for (partition, total), bits in report.bucket_counts.items():
+                versions = np.unpackbits(bits)
                 known = totals.setdefault(partition, {})
                 known[total] = known[total] | versions if total in known else versions
         for partition, by_total in totals.items():
@@ -346,7 +346,7 @@ class MetadataChecker:
                 numbers = " and ".join(
                     str(total) for total in sorted(by_total) if by_total[total][number]
                 )
-                name = format_partition(bytes.fromhex(partition), version.schema) or "table"
+                name = format_partition(partition, version.schema) or "table"
                 text = f"its files have different numbers of buckets: {numbers}"
                 version.problems.append(
                     Problem(

@@ -1,13 +1,13 @@
 """What a check needs to know of versions, and what a part of the check reports."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+import cloudpickle
 import numpy as np
 
-from paimon_orch.format.arrays import Indices, UInt64Array
+from paimon_orch.format.arrays import AnyArray, Indices, UInt64Array
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.storage import FileIO
 
@@ -107,8 +107,8 @@ class PartReport:
     problems: dict[int, list[Problem]] = field(default_factory=dict)
     different_bases: list[int] = field(default_factory=list)
     """The versions whose base does not have the files of the previous snapshot."""
-    bucket_counts: dict[tuple[str, int], str] = field(default_factory=dict)
-    """A bit mask of versions, in hexadecimal, by partition and number of buckets."""
+    bucket_counts: dict[tuple[bytes, int], AnyArray] = field(default_factory=dict)
+    """Which versions have files of a partition with a number of buckets, as packed bits."""
     repeated_names: list[str] = field(default_factory=list)
     """The names of files that are live several times in a version."""
     name_hashes: UInt64Array = field(default_factory=lambda: np.zeros(0, np.uint64))
@@ -120,58 +120,15 @@ class PartReport:
     """How lists contradict the entries of manifests, in the first part."""
 
     def encode(self) -> bytes:
-        """Serialize the report."""
-        values = {
-            "counts": {
-                number: [getattr(counts, name) for name in RowCounts.__slots__]
-                for number, counts in self.counts.items()
-            },
-            "problems": {
-                number: [[p.step, p.order, p.rule, p.place, p.text] for p in problems]
-                for number, problems in self.problems.items()
-            },
-            "different_bases": self.different_bases,
-            "bucket_counts": [[*key, mask] for key, mask in self.bucket_counts.items()],
-            "repeated_names": self.repeated_names,
-            "failures": self.failures,
-            "formats": self.formats,
-            "contradictions": self.contradictions,
-        }
-        header = json.dumps(values).encode()
-        return len(header).to_bytes(8, "big") + header + self.name_hashes.tobytes()
+        """Serialize the report, which a process of the same job reads."""
+        data: bytes = cloudpickle.dumps(self)
+        return data
 
     @classmethod
     def decode(cls, data: bytes) -> "PartReport":
         """Return a serialized report."""
-        end = 8 + int.from_bytes(data[:8], "big")
-        values = json.loads(data[8:end])
-        return cls(
-            counts={
-                int(number): RowCounts(**dict(zip(RowCounts.__slots__, counts, strict=True)))
-                for number, counts in values["counts"].items()
-            },
-            problems={
-                int(number): [
-                    Problem(
-                        step=CheckStep(step), order=tuple(order), rule=rule, place=place, text=text
-                    )
-                    for step, order, rule, place, text in problems
-                ]
-                for number, problems in values["problems"].items()
-            },
-            different_bases=values["different_bases"],
-            bucket_counts={
-                (partition, total): mask for partition, total, mask in values["bucket_counts"]
-            },
-            repeated_names=values["repeated_names"],
-            name_hashes=np.frombuffer(data[end:], np.uint64),
-            failures={
-                int(number): (is_missing, text)
-                for number, (is_missing, text) in values["failures"].items()
-            },
-            formats={int(number): name for number, name in values["formats"].items()},
-            contradictions={int(n): text for n, text in values["contradictions"].items()},
-        )
+        report: PartReport = cloudpickle.loads(data)
+        return report
 
 
 def find_unreadable_manifest(
