@@ -6,6 +6,7 @@ used if every overflow is detected, otherwise Python's integers.
 """
 
 from abc import abstractmethod
+from collections.abc import Callable
 from decimal import localcontext
 
 import numpy as np
@@ -53,26 +54,26 @@ class NumericAggregator(ComputingAggregator):
 
     def add(self, groups: Indices, rows: Indices) -> None:
         """Combine with the row's number; nulls are ignored."""
-        groups, new, has_value = self._split(groups, rows)
-        self._store(groups[~has_value], new[~has_value])
-        with np.errstate(all="ignore"):
-            self._store(
-                groups[has_value], self.combine(self.value[groups[has_value]], new[has_value])
-            )
+        self._update(groups, rows, self._store, self.combine)
 
     def retract(self, groups: Indices, rows: Indices) -> None:
         """Retract the row's number; nulls are ignored."""
-        groups, new, has_value = self._split(groups, rows)
-        self.retract_first(groups[~has_value], new[~has_value])
-        with np.errstate(all="ignore"):
-            self._store(
-                groups[has_value], self.uncombine(self.value[groups[has_value]], new[has_value])
-            )
+        self._update(groups, rows, self.retract_first, self.uncombine)
 
-    def _split(self, groups: Indices, rows: Indices) -> tuple[Indices, AnyArray, Mask]:
+    def _update(
+        self,
+        groups: Indices,
+        rows: Indices,
+        begin: Callable[[Indices, AnyArray], None],
+        combine: Callable[[AnyArray, AnyArray], AnyArray],
+    ) -> None:
         some = self.valid[rows]
-        groups = groups[some]
-        return groups, self.numbers[rows[some]], self.has_value[groups]
+        groups, new = groups[some], self.numbers[rows[some]]
+        has_value = self.has_value[groups]
+        begin(groups[~has_value], new[~has_value])
+        groups, new = groups[has_value], new[has_value]
+        with np.errstate(all="ignore"):
+            self._store(groups, combine(self.value[groups], new))
 
     def _store(self, groups: Indices, numbers: AnyArray) -> None:
         """Store results; a result out of range is an error, or null for decimals."""
