@@ -133,6 +133,10 @@ class CommittedPlan(PlanOutcome[DescribedPlanT]):
         """Return the plan and the id of the snapshot as JSON values."""
         return self.plan.to_dict() | {"snapshot_id": self.snapshot_id}
 
+    def describe_snapshot(self) -> str:
+        """Return the new snapshot as text."""
+        return "nothing was changed" if self.snapshot is None else f"snapshot {self.snapshot.id}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FiguresOutcome(StepOutcome):

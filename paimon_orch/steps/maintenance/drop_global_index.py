@@ -76,10 +76,7 @@ class DropGlobalIndexResult(CommittedPlan[DropGlobalIndexPlan]):
 
     def describe(self) -> list[str]:
         """Return what was dropped."""
-        outcome = (
-            "nothing was changed" if self.snapshot_id is None else f"snapshot {self.snapshot_id}"
-        )
-        return [f"{format_count(self.index_files, 'index file')}; {outcome}"]
+        return [f"{format_count(self.index_files, 'index file')}; {self.describe_snapshot()}"]
 
 
 def plan(table: Table, request: DropGlobalIndexRequest) -> DropGlobalIndexPlan:

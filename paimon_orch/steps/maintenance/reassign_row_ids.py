@@ -70,10 +70,7 @@ class ReassignRowIdsResult(CommittedPlan[ReassignRowIdsPlan]):
 
     def describe(self) -> list[str]:
         """Return which rows have new ids."""
-        outcome = (
-            "nothing was changed" if self.snapshot_id is None else f"snapshot {self.snapshot_id}"
-        )
-        return [f"{self.plan.describe_rows()}; {outcome}"]
+        return [f"{self.plan.describe_rows()}; {self.describe_snapshot()}"]
 
 
 def plan(table: Table, request: PartitionRequest) -> ReassignRowIdsPlan:
