@@ -51,23 +51,22 @@ class IcebergManifestWriter:
         self, entries: Sequence[Entry], content: ManifestContent
     ) -> list[IcebergManifestFile]:
         """Write entries to manifests of equal length; writes none if there are none."""
-        return [
-            manifest
-            for start, end in _split(len(entries))
-            for manifest in self._write_part(entries[start:end], content)
-        ]
+        return self.write_lazily(len(entries), lambda start, end: entries[start:end], content)
 
     def write_lazily(
-        self, count: int, build: Callable[[int, int], Sequence[Entry]]
+        self,
+        count: int,
+        build: Callable[[int, int], Sequence[Entry]],
+        content: ManifestContent = ManifestContent.DATA,
     ) -> list[IcebergManifestFile]:
-        """Write data manifests of many entries, of which only one manifest's are in memory.
+        """Write manifests of many entries, of which only one manifest's are in memory.
 
         ``build`` returns the entries from a start to an end.
         """
         return [
             manifest
             for start, end in _split(count)
-            for manifest in self._write_part(build(start, end), ManifestContent.DATA)
+            for manifest in self._write_part(build(start, end), content)
         ]
 
     def is_small(self, manifest: IcebergManifestFile) -> bool:
