@@ -1,9 +1,7 @@
 """The component of all tables of a database that match a pattern."""
 
-import gc
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any
@@ -33,21 +31,10 @@ from paimon_orch.dagster.sensor import has_small_manifests
 from paimon_orch.dagster.tables_sensor import build_tables_sensor
 from paimon_orch.errors import CorruptFileError, InputError, NotFoundError, UnsupportedError
 from paimon_orch.safe_text import get_logger
+from paimon_orch.table.metadata.manifest_io import pause_garbage_collection
 from paimon_orch.table.table import Table
 
 logger = get_logger(__name__)
-
-
-@contextmanager
-def _pause_garbage_collection() -> Iterator[None]:
-    """Look for no garbage while many objects are created, of which all are kept."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 @dg.scaffold_with(PaimonDatabaseScaffolder)
@@ -169,7 +156,7 @@ class PaimonDatabaseComponent(TableAttributes, dg.StateBackedComponent):
         ]
         shared = [each for each in components if self._has_same_attributes(each)]
         own = [each for each in components if not self._has_same_attributes(each)]
-        with _pause_garbage_collection():
+        with pause_garbage_collection():
             return dg.Definitions.merge(
                 self._build_shared_definitions(shared),
                 *self._build_lake_report(),

@@ -140,7 +140,7 @@ class ManifestReader:
         self, manifests: Iterable[ManifestFileMeta], keep: ManifestFilter | None = None
     ) -> list[ManifestEntry]:
         """Read the entries of the manifests that ``keep`` selects, in the order of manifests."""
-        with _disable_gc():
+        with pause_garbage_collection():
             selected = manifests if keep is None else filter(keep, manifests)
             return [entry for each in self.open_all(selected) for entry in each.entries()]
 
@@ -161,7 +161,7 @@ class ManifestReader:
         manifest by their index. Entry objects are created only for selected entries.
         """
         entries: list[ManifestEntry] = []
-        with _disable_gc():
+        with pause_garbage_collection():
             metas = self._select_manifests(snapshot, manifests)
             for _, manifest, rows in self._iterate_live_rows(metas, partitions, levels):
                 entries += manifest.entries(rows if choose is None else choose(manifest, rows))
@@ -203,7 +203,7 @@ class ManifestReader:
         codes = files.manifest_codes[order]
         groups = np.split(order, np.flatnonzero(np.diff(codes)) + 1) if len(files) else []
         metas = [files.manifests[files.manifest_codes[rows[0]]] for rows in groups]
-        with _disable_gc():
+        with pause_garbage_collection():
             for rows, (data, path) in zip(groups, self._read_all(metas), strict=True):
                 found = read_entries_at(data, path, files.positions[rows])
                 for row, entry in zip(rows.tolist(), found, strict=True):
@@ -308,8 +308,8 @@ def _open_manifest(meta: ManifestFileMeta, data: bytes, path: str) -> Manifest:
 
 
 @contextmanager
-def _disable_gc() -> Iterator[None]:
-    """Disable cyclic garbage collection, which would repeatedly traverse all entries."""
+def pause_garbage_collection() -> Iterator[None]:
+    """Pause cyclic garbage collection, which would repeatedly traverse many new objects."""
     enabled = gc.isenabled()
     gc.disable()
     try:
