@@ -1,11 +1,11 @@
 """The component of all tables of a catalog: one job that maintains them within budgets."""
 
 import re
-from typing import Annotated
+from typing import Annotated, Any
 
 import dagster as dg
 from dagster.components.resolved.core_models import OpSpec
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from paimon_orch.dagster.components.attribute_rules import (
     CRON_RULE,
@@ -40,19 +40,10 @@ from paimon_orch.steps.compaction.policy import CompactionPolicy
 _POLICY = CompactionPolicy()
 
 
-class WarehouseScaffoldParams(BaseModel):
-    """The parameters of ``dg scaffold defs``; there are none."""
-
-
-class PaimonWarehouseScaffolder(dg.Scaffolder[WarehouseScaffoldParams]):
+class PaimonWarehouseScaffolder(dg.Scaffolder[Any]):
     """Writes the YAML of a component that can be loaded without changes."""
 
-    @classmethod
-    def get_scaffold_params(cls) -> type[WarehouseScaffoldParams]:
-        """Return the parameters of the command."""
-        return WarehouseScaffoldParams
-
-    def scaffold(self, request: dg.ScaffoldRequest[WarehouseScaffoldParams]) -> None:
+    def scaffold(self, request: dg.ScaffoldRequest[Any]) -> None:
         """Write the YAML."""
         attributes = {
             "warehouse": "{{ env.PAIMON_WAREHOUSE }}",
