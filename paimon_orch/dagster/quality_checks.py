@@ -58,7 +58,15 @@ def build_paimon_quality_checks(settings: QualitySettings) -> dg.AssetChecksDefi
             definition_name("quality", table, settings.key_prefix),
             f"Rows that `{table}` must not have, by its metadata.",
         ),
-        specs=_build_specs(settings.never, asset_key, blocking=settings.blocking),
+        specs=[
+            dg.AssetCheckSpec(
+                name,
+                asset=asset_key,
+                description=f"Passes if no row matches `{text}`.",
+                blocking=settings.blocking,
+            )
+            for name, text in settings.never.items()
+        ],
         can_subset=True,
         required_resource_keys={f"{settings.resource_prefix}paimon"},
     )
@@ -74,20 +82,6 @@ def build_paimon_quality_checks(settings: QualitySettings) -> dg.AssetChecksDefi
             yield _build_result(outcome, asset_key, SEVERITIES[settings.severity])
 
     return run_checks
-
-
-def _build_specs(
-    never: Mapping[str, str], asset_key: dg.AssetKey, *, blocking: bool
-) -> list[dg.AssetCheckSpec]:
-    return [
-        dg.AssetCheckSpec(
-            name,
-            asset=asset_key,
-            description=f"Passes if no row matches `{text}`.",
-            blocking=blocking,
-        )
-        for name, text in never.items()
-    ]
 
 
 def _build_result(

@@ -170,30 +170,30 @@ class PaimonTableComponent(TableAttributes, dg.Component):
 
     def build_checks(self) -> list[dg.AssetChecksDefinition]:
         """Return the checks of the table's health, and those of its rows."""
+        settings: dict[str, Any] = {
+            "key_prefix": self.key_prefix,
+            "op": self.other_ops,
+            "resource_prefix": self.resource_prefix,
+        }
         checks = []
-        prefix, op = self.key_prefix, self.other_ops
         if self.checks is not None:
-            limits = self.checks
-            checks += [
-                build_paimon_table_checks(
-                    self.table,
-                    limits=limits,
-                    key_prefix=prefix,
-                    op=op,
-                    resource_prefix=self.resource_prefix,
-                )
-            ]
+            checks.append(build_paimon_table_checks(self.table, limits=self.checks, **settings))
         if self.never:
-            checks += [
-                build_paimon_quality_checks(
-                    self.table,
-                    self.never,
-                    key_prefix=prefix,
-                    op=op,
-                    resource_prefix=self.resource_prefix,
-                )
-            ]
+            checks.append(build_paimon_quality_checks(self.table, self.never, **settings))
         return checks
+
+    def _list_request_settings(self) -> dict[str, Any]:
+        """Return the settings of a sensor or schedule that requests compactions."""
+        return {
+            "partitions_def": self._partitions_def,
+            "policy": self.compaction.policy(),
+            "allowances": self.allowances,
+            "key_prefix": self.key_prefix,
+            "max_partitions_per_run": self.max_partitions_per_run,
+            "op": self.compaction_op,
+            "run_tags": self.run_tags,
+            "resource_prefix": self.resource_prefix,
+        }
 
     def build_watched_table(self) -> WatchedTable | None:
         """Return the table for a sensor, or None if no sensor evaluates its commits."""
@@ -206,18 +206,11 @@ class PaimonTableComponent(TableAttributes, dg.Component):
         is_materialized = reports_only or self.freshness is not None or is_unsynced
         return WatchedTable(
             table=self.table,
-            partitions_def=self._partitions_def,
-            policy=self.compaction.policy(),
-            allowances=self.allowances,
-            key_prefix=self.key_prefix,
-            max_partitions_per_run=self.max_partitions_per_run,
             checks=self.checks,
             report_as="materialization" if is_materialized else "observation",
             fresh_within=None if self.freshness is None else self.freshness.window,
             request_runs=not reports_only,
-            op=self.compaction_op,
-            run_tags=self.run_tags,
-            resource_prefix=self.resource_prefix,
+            **self._list_request_settings(),
         )
 
     def build_compaction_schedules(self) -> list[dg.ScheduleDefinition]:
@@ -227,14 +220,7 @@ class PaimonTableComponent(TableAttributes, dg.Component):
         status = dg.DefaultScheduleStatus
         schedule = build_compaction_schedule(
             self.table,
-            partitions_def=self._partitions_def,
-            policy=self.compaction.policy(),
-            allowances=self.allowances,
-            key_prefix=self.key_prefix,
-            max_partitions_per_run=self.max_partitions_per_run,
-            op=self.compaction_op,
-            run_tags=self.run_tags,
-            resource_prefix=self.resource_prefix,
             default_status=status.RUNNING if self.running else status.STOPPED,
+            **self._list_request_settings(),
         )
         return [schedule]
