@@ -21,6 +21,7 @@ from paimon_orch.files.file_index_reader import (
 )
 from paimon_orch.files.file_index_writer import next_index_name, should_embed_index
 from paimon_orch.files.uncommitted_files import UncommittedPaths
+from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.display import Displayable, format_count
 from paimon_orch.format.file_index.build import FileIndexBuilder, is_built_with
 from paimon_orch.format.file_index.container import encode_container
@@ -30,7 +31,12 @@ from paimon_orch.format.file_index.index_options import (
     parse_index_specs,
     set_default_bitmap_version,
 )
-from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind, ManifestEntry
+from paimon_orch.format.manifest.manifest_entry import (
+    DataFileMeta,
+    FileKind,
+    ManifestEntry,
+    build_entries,
+)
 from paimon_orch.format.options.core_options import DATA_EVOLUTION_ENABLED
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.schema import TableSchema
@@ -92,16 +98,6 @@ class FileIndexRewriteUnit:
             "rows": sum(file.row_count for file in self.files),
             "bytes": sum(file.file_size for file in self.files),
         }
-
-    def build_delete_entry(self, file: DataFileMeta) -> ManifestEntry:
-        """Return the entry that removes a file of the unit."""
-        return ManifestEntry(
-            kind=FileKind.DELETE,
-            partition=self.partition,
-            bucket=self.bucket,
-            total_buckets=self.total_buckets,
-            file=file,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -389,9 +385,9 @@ def run(reader: FileReader | None, unit: FileIndexRewriteUnit) -> bytes:
     specs = parse_index_specs(reader.schema.options)
     entries = list[ManifestEntry]()
     with UncommittedPaths(reader.io) as created:
-        for file in unit.files:
-            old = unit.build_delete_entry(file)
-            container = _build_container(reader, unit, file, specs)
+        bucket = PartitionBucket(unit.partition, unit.bucket)
+        for old in build_entries(FileKind.DELETE, bucket, unit.total_buckets, unit.files):
+            container = _build_container(reader, unit, old.file, specs)
             entries += [old, _store_index(reader, unit, old, container, created.paths)]
     return CommitMessage(entries=tuple(entries)).encode()
 
