@@ -41,9 +41,8 @@ from paimon_orch.steps.expiration.retention import (
     choose_first_retained,
     is_changelog_decoupled,
 )
-from paimon_orch.storage import FileInfo
 from paimon_orch.storage.concurrency import map_concurrently, start_call
-from paimon_orch.table.cleanup.listed_state import load_listed_state
+from paimon_orch.table.cleanup.listed_state import ListedState, load_listed_state
 from paimon_orch.table.cleanup.references import ReferenceReader
 from paimon_orch.table.cleanup.retained_snapshots import (
     RetainedSnapshot,
@@ -183,7 +182,7 @@ def plan(table: Table, request: ExpireSnapshotsRequest) -> SnapshotExpirationPla
     metadata of a retained version cannot be read.
     """
     ages = _SnapshotAges.load(table)
-    state = ages.state
+    state = ages.listed.state
     state.check_step(StepKind.DELETE)
     now = int(time.time() * 1000) if request.now_millis is None else request.now_millis
     options = state.schema.typed_options
@@ -201,19 +200,10 @@ def plan(table: Table, request: ExpireSnapshotsRequest) -> SnapshotExpirationPla
         for path, number in sorted(next_snapshots.items())
         if end_without_consumers is not None and number < end_without_consumers
     )
-    if end is None:
-        return SnapshotExpirationPlan(
-            request=request, state=state, consumers=tuple(expired), held_by=holders
-        )
-    keeps_changelog = is_changelog_decoupled(options, retention)
-    plan_without_files = SnapshotExpirationPlan(
-        request=request,
-        state=state,
-        end=end,
-        consumers=tuple(expired),
-        keeps_changelog=keeps_changelog,
-    )
-    planned = _select_files(plan_without_files, ages)
+    planned = SnapshotExpirationPlan(request=request, state=state, consumers=tuple(expired))
+    if end is not None:
+        keeps_changelog = is_changelog_decoupled(options, retention)
+        planned = _select_files(replace(planned, end=end, keeps_changelog=keeps_changelog), ages)
     return replace(planned, held_by=(*holders, *planned.held_by))
 
 
@@ -221,58 +211,45 @@ def plan(table: Table, request: ExpireSnapshotsRequest) -> SnapshotExpirationPla
 class _SnapshotAges:
     """The snapshots of a branch; those whose age decides about an expiration are read."""
 
-    state: TableState
+    listed: ListedState
     store: RetainedSnapshotStore
-    entries: Sequence[FileInfo]
-    """The listing of the snapshot files."""
-    files: Mapping[int, FileInfo]
-    """The snapshot files by id, ascending."""
-    read: dict[int, RetainedSnapshot] = field(default_factory=dict)
 
     @classmethod
     def load(cls, table: Table) -> "_SnapshotAges":
         """List the snapshots, read the newest one, and load the table with it."""
         store = _open_store(table.stores)
-        listed = load_listed_state(
-            table.stores, store, list_newest_files(table.io, table.stores.paths)
-        )
-        return cls(
-            state=listed.state,
-            store=store,
-            entries=listed.entries,
-            files=listed.files,
-            read=listed.read,
-        )
+        newest = list_newest_files(table.io, table.stores.paths)
+        return cls(listed=load_listed_state(table.stores, store, newest), store=store)
 
     def find_first_retained(
         self, retention: Retention, next_snapshots: Collection[int] = ()
     ) -> int | None:
         """Return the id of the oldest snapshot that is retained, or None if none expires."""
-        latest = self.state.snapshot
+        latest = self.listed.state.snapshot
         if latest is None:
             return None
         return choose_first_retained(
-            latest.id, list(self.files), self._read_times, retention, next_snapshots
+            latest.id, list(self.listed.files), self._read_times, retention, next_snapshots
         )
 
     def _read_times(self, numbers: Iterable[int]) -> Iterator[int]:
-        for version in map_concurrently(self.state.io, self._read_snapshot, numbers):
+        for version in map_concurrently(self.listed.state.io, self._read_snapshot, numbers):
             yield version.snapshot.time_millis
 
     def _read_snapshot(self, number: int) -> RetainedSnapshot:
-        if number not in self.read:
-            info = self.files[number]
-            version = self.store.read_snapshot(self.state.paths, number, info)
+        read, state = self.listed.read, self.listed.state
+        if number not in read:
+            version = self.store.read_snapshot(state.paths, number, self.listed.files[number])
             if version is None:
-                raise _build_missing_error(self.state, number)
-            self.read[number] = version
-        return self.read[number]
+                raise _build_missing_error(state, number)
+            read[number] = version
+        return read[number]
 
     def read_all_versions(self) -> RetainedVersions:
         """Read all versions of the table, those that were read already only if they changed."""
         return self.store.all(
-            {version.path: version for version in self.read.values()},
-            {self.state.paths.snapshot_dir: self.entries},
+            {version.path: version for version in self.listed.read.values()},
+            {self.listed.state.paths.snapshot_dir: self.listed.entries},
         )
 
 

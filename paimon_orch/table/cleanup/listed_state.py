@@ -22,7 +22,7 @@ class ListedState:
     files: dict[int, FileInfo]
     """The snapshot files by id, ascending."""
     read: dict[int, RetainedSnapshot] = field(default_factory=dict)
-    """The newest snapshot, if it was read as one of the listed files."""
+    """The newest snapshot, if it was read as one of the listed files; callers add others."""
 
 
 def load_listed_state(
