@@ -9,6 +9,7 @@ import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http.client import HTTPException
+from typing import Any
 from urllib.error import URLError
 from urllib.parse import urlsplit
 
@@ -24,6 +25,7 @@ from paimon_orch.format.partition_path import build_directory_name
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.text import encode_json, parse_json_object
+from paimon_orch.http_answers import limit_answers
 from paimon_orch.storage import FileIO
 from paimon_orch.table.catalog_environment import CatalogEnvironment
 from paimon_orch.table.catalog_reports import mark_name
@@ -31,7 +33,7 @@ from paimon_orch.table.permissions import find_mark_requests
 
 SUCCESS_FILE = "_SUCCESS"
 """The file in the directory of a partition that is marked as done."""
-_MAX_ANSWER_BYTES, _CHUNK_BYTES = 1 << 20, 1 << 16
+_MAX_ANSWER_BYTES, _MAX_SECONDS = 1 << 20, 180.0
 
 PartitionNames = Mapping[str, str]
 """The text of a partition's values by column."""
@@ -189,15 +191,23 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         """Take a redirect as an error: its target is a host that nobody has allowed."""
 
 
+class _LimitedHttp(urllib.request.HTTPHandler):
+    def do_open(self, http_class: Any, req: urllib.request.Request, **settings: Any) -> Any:
+        """Send a request; its timeout is that of the whole answer."""
+        return super().do_open(limit_answers(http_class), req, **settings)
+
+
+class _LimitedHttps(urllib.request.HTTPSHandler):
+    def do_open(self, http_class: Any, req: urllib.request.Request, **settings: Any) -> Any:
+        """Send a request; its timeout is that of the whole answer."""
+        return super().do_open(limit_answers(http_class), req, **settings)
+
+
 def _send(request: urllib.request.Request, timeout: float) -> bytes:
     """Return the answer to a request; a server cannot make it larger or slower than the limits."""
-    deadline = time.monotonic() + timeout
-    body = bytearray()
-    with urllib.request.build_opener(_NoRedirects).open(request, timeout=timeout) as response:
-        while chunk := response.read1(_CHUNK_BYTES):
-            body += chunk
-            if len(body) > _MAX_ANSWER_BYTES:
-                raise ValueError(f"its answer has more than {_MAX_ANSWER_BYTES} bytes")
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"its answer is not complete after {timeout:g} seconds")
-    return bytes(body)
+    opener = urllib.request.build_opener(_NoRedirects, _LimitedHttp, _LimitedHttps)
+    with opener.open(request, timeout=min(timeout, _MAX_SECONDS)) as response:
+        body: bytes = response.read(_MAX_ANSWER_BYTES + 1)
+    if len(body) > _MAX_ANSWER_BYTES:
+        raise ValueError(f"its answer has more than {_MAX_ANSWER_BYTES} bytes")
+    return body

@@ -14,6 +14,7 @@ import requests
 from paimon_orch.catalog.rest.rest_errors import RequestLine, RestUnavailableError
 from paimon_orch.catalog.rest.transport_errors import build_transport_error
 from paimon_orch.errors import InputError, PaimonError
+from paimon_orch.http_answers import limit_session
 from paimon_orch.retry_policy import TOKEN_FILE_READ
 from paimon_orch.safe_text import get_logger
 
@@ -153,10 +154,9 @@ def _fetch(url: str) -> bytes:
     content = b""
     try:
         with requests.Session() as session:
+            limit_session(session)
             session.trust_env = False  # the service is local: no proxy, no ~/.netrc
-            with session.get(
-                url, timeout=_ECS_TIMEOUTS, allow_redirects=False, stream=True
-            ) as response:
+            with session.get(url, timeout=_ECS_TIMEOUTS, stream=True) as response:
                 status = response.status_code
                 if status == requests.codes.ok:
                     content = next(response.iter_content(_MAX_BYTES), b"")

@@ -42,6 +42,7 @@ from paimon_orch.catalog.rest.served_options import select_served_options
 from paimon_orch.catalog.rest.signer import Authentication, SignableRequest, Signer
 from paimon_orch.catalog.rest.transport_errors import build_transport_error
 from paimon_orch.errors import InputError, TransientError
+from paimon_orch.http_answers import limit_session
 from paimon_orch.retry_policy import CATALOG_REQUEST
 from paimon_orch.safe_text import get_logger, mask_values, note_secrets
 
@@ -49,7 +50,7 @@ logger = get_logger(__name__)
 
 CONNECT_TIMEOUT = 10.0
 READ_TIMEOUT = 180.0
-"""The longest wait for the next bytes of an answer, and for a whole answer, in seconds."""
+"""The longest wait for a whole answer, in seconds."""
 MAX_ANSWER_BYTES = 64 << 20
 MAX_PAGES = 100_000
 CONFIG_MAX_AGE = 300.0
@@ -252,16 +253,11 @@ class RestClient:
         return prepared
 
 
-class _Session(requests.Session):
-    def get_redirect_target(self, resp: requests.Response) -> None:
-        """Ignore redirects, so that requests does not read their bodies without a limit."""
-        del resp
-
-
 def _get_session() -> requests.Session:
     """Return the session of this thread; a forked process makes its own."""
     if getattr(_local, "process", None) != os.getpid():
-        session = _Session()
+        session = requests.Session()
+        limit_session(session)
         session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))
         session.mount("https://", HTTPAdapter(max_retries=0))
         session.mount("http://", HTTPAdapter(max_retries=0))
@@ -284,7 +280,7 @@ def _send_http(prepared: requests.PreparedRequest) -> requests.Response:
 
 
 def _read_body(line: RequestLine, response: requests.Response) -> bytes:
-    """Return the body; a server cannot make it larger or slower than the limits."""
+    """Return the body; a server cannot make it larger than the limits."""
     if response.status_code in _SUCCESS:
         body = _read_at_most(response, MAX_ANSWER_BYTES)
         if body is None:
@@ -297,14 +293,11 @@ def _read_body(line: RequestLine, response: requests.Response) -> bytes:
 
 
 def _read_at_most(response: requests.Response, limit: int) -> bytes | None:
-    deadline = time.monotonic() + READ_TIMEOUT
     body = bytearray()
     for chunk in response.iter_content(_CHUNK_BYTES):
         body += chunk
         if len(body) > limit:
             return None
-        if time.monotonic() > deadline:
-            raise requests.ReadTimeout
     return bytes(body)
 
 
