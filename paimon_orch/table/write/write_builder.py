@@ -98,9 +98,10 @@ class WriteBuilder:
     def _plan(
         self, row_kind: str | None = None, *, in_process: bool, state: TableState | None
     ) -> WritePlan:
-        if state is None:
-            builder = replace(self, state=self.state.refresh())
-            return builder.plan(row_kind, in_process=in_process)
+        builder = self if state is not None else replace(self, state=self.state.refresh())
+        return builder._plan_once(row_kind, in_process=in_process)  # noqa: SLF001 - its own class
+
+    def _plan_once(self, row_kind: str | None, *, in_process: bool) -> WritePlan:
         snapshot = self.state.snapshot
         factory = self.state.build_writer_factory(snapshot)
         self.state.check_step(StepKind.WRITE_ROWS, factory.schema)
