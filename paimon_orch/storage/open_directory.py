@@ -93,6 +93,12 @@ def call_to_read(roots: Roots, path: str, call: InDirectory[T]) -> T:
         return call_to_change(roots, path, call)
     except LinkError:
         real = os.path.realpath(path)
+    except OSError as error:
+        if (
+            error.errno == errno.ENAMETOOLONG
+        ):  # stored names may have any length, but no file has it
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from error
+        raise
     try:
         return call_to_change(roots.resolve(), real, call)
     except LinkError as error:

@@ -16,7 +16,7 @@ from support.tables import new_table, rows_of, table_of
 from support.tables_with_deletion_vectors import EXECUTOR
 
 from paimon_orch import Catalog
-from paimon_orch.errors import CorruptFileError, InputError, UnsupportedError
+from paimon_orch.errors import CorruptFileError, InputError, MissingFileError, UnsupportedError
 from paimon_orch.format.manifest.manifest_entry import ManifestEntry
 from paimon_orch.format.manifest.manifest_list import encode_manifest_list
 from paimon_orch.format.options import Options
@@ -282,6 +282,49 @@ def test_a_hostile_option_is_refused(tmp_path: Path, key: str, text: str) -> Non
 
     outcome = run_limited(attack)
     assert outcome is not None
+
+
+@pytest.mark.parametrize("text", ["inf", "nan", "1e400"])
+def test_a_ratio_that_is_not_finite_stops_a_compaction(tmp_path: Path, text: str) -> None:
+    table = new_table(tmp_path, key=(), bucket="-1")
+    table.append(table_of("k v", [(1, "a")]))
+    table = store_option(table, "compaction.small-file-ratio", text)
+    with pytest.raises(InputError, match="must be a finite number"):
+        compact(table, EXECUTOR)
+
+
+def test_a_write_with_an_unknown_compression_of_manifests_leaves_no_files(tmp_path: Path) -> None:
+    table = store_option(new_table(tmp_path), "manifest.compression", "no codec")
+    with pytest.raises(InputError, match=r"'no codec' of 'manifest\.compression'"):
+        table.upsert(table_of("k v", [(1, "a")]))
+    assert not list(Path(table.paths.root).rglob("data-*"))
+
+
+@pytest.mark.parametrize("level", [str(2**31), str(-(2**40))])
+def test_a_level_that_zstd_does_not_have_is_the_nearest_one(tmp_path: Path, level: str) -> None:
+    table = store_option(new_table(tmp_path), "file.compression.zstd-level", level)
+    table.upsert(table_of("k v", [(1, "a")]))
+    assert rows_of(table) == [(1, "a")]
+
+
+def test_a_stored_directory_with_a_longer_name_than_a_file_can_have_is_missing(
+    tmp_path: Path,
+) -> None:
+    table = new_table(tmp_path)
+    table.upsert(table_of("k v", [(1, "a")]))
+    table = store_option(table, "data-file.path-directory", "x" * 300)
+
+    with pytest.raises(MissingFileError):
+        rows_of(table)
+    assert check(table, deep=True).findings
+
+
+def test_a_write_to_a_table_whose_newest_manifest_list_is_lost_is_refused(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    table.upsert(table_of("k v", [(1, "a")]))
+    edit_snapshot(table, 1, delta_manifest_list="lost")
+    with pytest.raises(MissingFileError, match="lost: is missing"):
+        table.upsert(table_of("k v", [(2, "a")]))
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"[" * DEEP, b'{"creationTime": 1' + b"0" * 5_000])

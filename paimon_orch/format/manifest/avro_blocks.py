@@ -199,6 +199,10 @@ class BlockDecoder:
         return cast(list[Any], records)
 
 
+_XZ_BYTES = 128 << 20
+"""The memory of a decompressor of xz besides its result: a dictionary of 64 MiB, the largest one."""
+
+
 def _build_array_schema(items: Any) -> Any:
     with wrap_library_errors():
         return fastavro.parse_schema({"type": "array", "items": items})
@@ -233,7 +237,7 @@ _CODECS: Mapping[str, Callable[[bytes, int], bytes]] = {
     "null": lambda data, _: data,
     "deflate": lambda data, limit: zlib.decompressobj(_RAW_DEFLATE).decompress(data, limit),
     "bzip2": lambda data, limit: bz2.BZ2Decompressor().decompress(data, limit),
-    "xz": lambda data, limit: lzma.LZMADecompressor(memlimit=limit).decompress(data, limit),
+    "xz": lambda data, limit: lzma.LZMADecompressor(memlimit=_XZ_BYTES).decompress(data, limit),
     "zstandard": _decompress_zstandard,
     "snappy": _decompress_snappy,
 }

@@ -12,11 +12,11 @@ from typing import Any
 import pyarrow as pa
 
 from paimon_orch.decode_limits import check_decoded_bytes
-from paimon_orch.errors import UnsupportedError, wrap_decode_errors
+from paimon_orch.errors import InputError, UnsupportedError, wrap_decode_errors
 from paimon_orch.format.manifest import avro_container as avro
 from paimon_orch.format.manifest.additional_fields import KnownFields, find_unknown_fields
 from paimon_orch.format.options import Options
-from paimon_orch.format.options.core_options import MANIFEST_FORMAT
+from paimon_orch.format.options.core_options import MANIFEST_COMPRESSION, MANIFEST_FORMAT
 from paimon_orch.format.orc.orc_metadata import OrcTail, check_postscript
 from paimon_orch.format.orc.orc_streams import OrcStreamCheck
 
@@ -35,6 +35,15 @@ def find_format(head: bytes) -> str:
     return "orc" if head.startswith(_ORC_MAGIC) else "avro"
 
 
+AVRO_CODECS = ("null", "deflate", "snappy", "bzip2", "xz", "zstandard")
+"""The compressions of Avro files of metadata."""
+_CODECS = {
+    "avro": AVRO_CODECS,
+    "orc": ("null", "deflate", "gzip", "zlib", "snappy", "lz4", "zstandard"),
+    "parquet": ("null", "deflate", "gzip", "snappy", "lz4", "brotli", "zstandard"),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class ManifestEncoding:
     """How manifests are written."""
@@ -49,8 +58,18 @@ class ManifestEncoding:
 
     @classmethod
     def of(cls, options: Options) -> "ManifestEncoding":
-        """Return the encoding that the options of a table name."""
-        return cls(options.get(MANIFEST_FORMAT), options.manifest_codec, options.zstd_level)
+        """Return the encoding that the options of a table name.
+
+        Raises :class:`InputError` for a compression that the format does not have.
+        """
+        encoding = cls(options.get(MANIFEST_FORMAT), options.manifest_codec, options.zstd_level)
+        codecs = _CODECS[encoding.format]
+        if encoding.codec not in codecs:
+            raise InputError(
+                f"the compression {encoding.codec!r} of '{MANIFEST_COMPRESSION.key}' or 'avro.codec' "
+                f"must be one of {', '.join(codecs)} for manifests in the format {encoding.format}"
+            )
+        return encoding
 
 
 AVRO_ENCODING = ManifestEncoding()

@@ -47,6 +47,7 @@ IGNORE_DELETE_OPTIONS = (
     PARTIAL_UPDATE_IGNORE_DELETE,
 )
 """The names of one option; the first one that is set counts."""
+_MIN_ZSTD_LEVEL, _MAX_ZSTD_LEVEL = -131_072, 22
 _CODEC_EXTENSIONS = {"gzip": "gz", "bzip2": "bz2", "zstd": "zst"}
 
 
@@ -189,8 +190,8 @@ class Options:
 
     @property
     def zstd_level(self) -> int:
-        """Return the zstd level of data files and manifests."""
-        return self.get(FILE_COMPRESSION_ZSTD_LEVEL)
+        """Return the zstd level of data files and manifests; zstd takes others for the nearest one."""
+        return max(_MIN_ZSTD_LEVEL, min(self.get(FILE_COMPRESSION_ZSTD_LEVEL), _MAX_ZSTD_LEVEL))
 
     @property
     def manifest_codec(self) -> str:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from math import isfinite
 from typing import Generic, TypeVar
 
 from paimon_orch.errors import InputError
@@ -131,9 +132,12 @@ def _parse_integer(key: str, text: str) -> int:
 
 def _parse_number(key: str, text: str) -> float:
     try:
-        return float(text)
+        number = float(text)
     except ValueError as error:
         raise InputError(f"option {key!r} = {_quote(text)} must be a number") from error
+    if not isfinite(number):  # no size or ratio can be computed from it
+        raise InputError(f"option {key!r} = {_quote(text)} must be a finite number")
+    return number
 
 
 def _parse_names(_key: str, text: str) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ See docs/format/iceberg-metadata.md#options.
 from dataclasses import dataclass
 
 from paimon_orch.errors import InputError
+from paimon_orch.format.manifest.manifest_format import AVRO_CODECS
 from paimon_orch.format.options.core_options import (
     AVRO_SETTING,
     ICEBERG_COMPACTION_MAX_FILE_NUM,
@@ -27,7 +28,6 @@ HIVE_CATALOG, REST_CATALOG = "hive-catalog", "rest-catalog"
 _STORAGES = (TABLE_LOCATION, "hadoop-catalog", HIVE_CATALOG, REST_CATALOG)
 """Storages for which this library publishes."""
 _DATABASE_SUFFIX = ".db"
-CODECS = ("null", "deflate", "snappy", "bzip2", "xz", "zstandard")
 _CODEC_ALIASES = {"zstd": "zstandard", "none": "null"}
 
 
@@ -71,10 +71,10 @@ def build_iceberg_settings(schema: TableSchema, paths: TablePaths) -> IcebergSet
         return None
     codec = options.get(AVRO_SETTING.named("codec")) or options.get(ICEBERG_MANIFEST_COMPRESSION)
     codec = _CODEC_ALIASES.get(codec.lower(), codec.lower())
-    if codec not in CODECS:
+    if codec not in AVRO_CODECS:
         raise InputError(
             f"the compression {codec!r} of '{ICEBERG_MANIFEST_COMPRESSION.key}' or 'avro.codec' "
-            f"must be one of {', '.join(CODECS)}"
+            f"must be one of {', '.join(AVRO_CODECS)}"
         )
     version = options.get(ICEBERG_FORMAT_VERSION)
     return IcebergSettings(

@@ -26,7 +26,11 @@ from paimon_orch.format.manifest.manifest_entry import (
     decode_manifest,
     encode_manifest,
 )
-from paimon_orch.format.manifest.manifest_format import decode_records
+from paimon_orch.format.manifest.manifest_format import (
+    AVRO_CODECS,
+    ManifestEncoding,
+    decode_records,
+)
 from paimon_orch.format.manifest.manifest_list import (
     ManifestFileMeta,
     decode_manifest_list,
@@ -141,6 +145,12 @@ def test_the_manifest_format_is_detected_by_its_first_bytes(kind: str) -> None:
         encode_index_manifest(INDEXES), kind, index_manifest.INDEX_MANIFEST_FIELDS
     )
     assert decode_index_manifest(indexes, "index-manifest-0") == INDEXES
+
+
+@pytest.mark.parametrize("codec", AVRO_CODECS)
+def test_manifests_of_all_compressions_are_read(codec: str) -> None:
+    data = encode_manifest(ENTRIES, ManifestEncoding(codec=codec))
+    assert decode_manifest(data, "manifest-0") == ENTRIES
 
 
 @pytest.mark.parametrize(
