@@ -79,16 +79,19 @@ class HiveClient:
         return self._call(method, arguments)
 
     def _call(self, method: str, arguments: tuple[Any, ...]) -> Any:
-        from thrift.Thrift import TException
+        from thrift.protocol.TProtocol import TProtocolException
+        from thrift.Thrift import TApplicationException, TException
         from thrift.transport.TTransport import TTransportException
 
         connection = _get_connection(self.address)
         try:
             return getattr(connection.client, method)(*arguments)
-        except (TTransportException, OSError) as error:
+        except (TTransportException, OSError, UnicodeDecodeError) as error:
             _drop_connection(self.address)
             raise self._describe_cut(method, error) from error
         except TException as error:
+            if isinstance(error, (TApplicationException, TProtocolException)):
+                _drop_connection(self.address)  # the next call could read the rest of the answer
             raise _translate_error(error, f"{self.address}: {method}") from error
         except BaseException as error:  # or an interrupt: the next call would read the answer
             _drop_connection(self.address)
@@ -136,13 +139,14 @@ class _Connection:
         import_thrift_types()
         from pymetastore.hive_metastore.ThriftHiveMetastore import Client
         from thrift.protocol.TBinaryProtocol import TBinaryProtocol
-        from thrift.transport.TSocket import TSocket
         from thrift.transport.TTransport import TBufferedTransport
+
+        from paimon_orch.metastore.hive_stream import LimitedStream
 
         self._handle, host = _connect(address)
         self._handle.settimeout(address.socket_timeout)
-        stream = TSocket()
-        stream.setHandle(self._handle)
+        stream = LimitedStream(self._handle)
+        self.begin_answer = stream.begin_answer
         transport = TBufferedTransport(stream)
         if address.principal is not None:
             transport = authenticate(transport, host, address.principal)
@@ -173,13 +177,13 @@ def _get_connection(address: MetastoreAddress) -> _Connection:
     """Return this thread's connection; a new one if the server has closed it meanwhile."""
     connections, key = _open_connections.by_process, (os.getpid(), address)
     connection = connections.get(key)
-    if connection is not None and connection.is_open():
-        return connection
-    _drop_connection(address)
-    connection = _Connection(address)
-    if address.principal is None:  # with Kerberos the metastore knows the user
-        _send_user(connection, address)
-    connections[key] = connection
+    if connection is None or not connection.is_open():
+        _drop_connection(address)
+        connection = _Connection(address)
+        if address.principal is None:  # with Kerberos the metastore knows the user
+            _send_user(connection, address)
+        connections[key] = connection
+    connection.begin_answer()
     return connection
 
 
