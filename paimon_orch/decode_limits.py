@@ -19,7 +19,7 @@ _MIN_BATCH_ROWS = 1_024
 _MAX_WHOLE_FILE_BYTES = 1 << 30
 _BASE_BYTES, _BYTES_PER_STORED_BYTE = 512 << 20, 5_000
 _SMALL_FILE_BYTES, _MAX_SMALL_FILE_GROWTH = 1 << 20, 384 << 20
-_MAX_NAMES = 8 << 20
+_MAX_NAMES, _MAX_NULL_BYTES = 8 << 20, 4 << 30
 _MAX_EXTENTS = 1_000
 _BASE_DECOMPRESSED_BYTES, _MAX_COMPRESSION = 256 << 20, 256
 
@@ -174,6 +174,20 @@ def check_nesting(depth: int) -> None:
     """Raise ``ValueError`` for types or values that are nested too deeply."""
     if depth > MAX_NESTING:
         raise ValueError(f"more than {MAX_NESTING} types or values are nested in each other")
+
+
+def check_nulls(rows: int, value_bytes: int) -> None:
+    """Raise ``ValueError`` for nulls of a column that need too much memory.
+
+    ``value_bytes`` is the size of a value, which is stored for nulls too if all values have one
+    size: a VECTOR of any length is a few bytes of a schema.
+    """
+    limit = int(_read_factor() * _MAX_NULL_BYTES)
+    if rows * value_bytes > limit:
+        raise DecodeLimitError(
+            f"{rows} nulls of a column need {value_bytes} bytes each, but at most {limit} bytes are "
+            f"used; the environment variable {LIMIT_FACTOR_VARIABLE} multiplies this limit"
+        )
 
 
 def check_names(count: int) -> None:

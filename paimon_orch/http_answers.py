@@ -47,7 +47,7 @@ class _LimitedReader(RawIOBase):
             if left_seconds <= 0:
                 raise TimeoutError("timed out")
             self._socket.settimeout(left_seconds)
-        return self._source.readinto(buffer)  # type: ignore[attr-defined,no-any-return]
+        return self._source.readinto(buffer)
 
     def close(self) -> None:
         """Close the socket's file; the socket itself may be used for the next request."""

@@ -15,7 +15,7 @@ from paimon_orch.files.schema_evolution.cast import truncate_timestamps
 from paimon_orch.files.schema_evolution.cast_string import parse_text
 from paimon_orch.files.store_assignment import check_store_assignment, find_kind
 from paimon_orch.files.variant_text import has_variants, parse_variants
-from paimon_orch.format.arrays import to_arrow_array, to_numpy
+from paimon_orch.format.arrays import build_nulls, to_arrow_array, to_numpy
 from paimon_orch.format.text import encode_text
 from paimon_orch.format.time_zones import to_local_times
 from paimon_orch.format.types.arrow import VARIANT_TYPE, is_variant, to_arrow_type
@@ -33,7 +33,7 @@ def build_constant_column(value: object, data_type: DataType, length: int) -> pa
     """Return a column of one internal value."""
     target = to_arrow_type(data_type)
     if value is None:
-        return pa.nulls(length, target)
+        return build_nulls(length, target)
     if isinstance(data_type, AtomicType) and data_type.name in (TypeRoot.DATE, TypeRoot.TIME):
         return to_arrow_array(np.full(length, value, np.int32)).view(target)
     if isinstance(target, pa.TimestampType):

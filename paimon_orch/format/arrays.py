@@ -6,6 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from paimon_orch.decode_limits import check_nulls
+
 Positions: TypeAlias = npt.NDArray[np.int64]
 """0-based row positions in a data file or batch; ascending unless stated otherwise."""
 
@@ -92,3 +94,21 @@ def to_one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     if isinstance(column, pa.ChunkedArray):  # it has no chunks, or one array is too small for it
         column = pa.concat_arrays(column.chunks or [pa.nulls(0, column.type)])
     return column
+
+
+def build_nulls(length: int, target: pa.DataType) -> pa.Array:
+    """Return nulls; raises ``ValueError`` if the type is so wide that they need too much memory."""
+    check_nulls(length, _measure_value(target))
+    return pa.nulls(length, target)
+
+
+def _measure_value(target: pa.DataType) -> int:
+    """Return the bytes of a value that do not depend on its content."""
+    if isinstance(target, pa.FixedSizeListType):
+        return int(target.list_size) * _measure_value(target.value_type)
+    if isinstance(target, pa.StructType):
+        return sum(_measure_value(field.type) for field in target)
+    try:
+        return -(-target.bit_width // 8)
+    except ValueError:  # values of variable size
+        return 0

@@ -22,7 +22,7 @@ from paimon_orch.format.manifest.manifest_list import encode_manifest_list
 from paimon_orch.format.options import Options
 from paimon_orch.format.partition_time import PartitionTimes
 from paimon_orch.format.schema import TableSchema
-from paimon_orch.format.types.data_types import parse_columns
+from paimon_orch.format.types.data_types import field_to_json, parse_columns
 from paimon_orch.steps import compact, expire_snapshots
 from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.steps.inspection.doctor.doctor import examine_opened_table
@@ -317,6 +317,21 @@ def test_a_stored_directory_with_a_longer_name_than_a_file_can_have_is_missing(
     with pytest.raises(MissingFileError):
         rows_of(table)
     assert check(table, deep=True).findings
+
+
+@pytest.mark.parametrize("kind", ["VECTOR<FLOAT, 2147483647>", "ROW<a VECTOR<DOUBLE, 100000>>"])
+def test_nulls_of_a_wide_column_do_not_take_all_memory(tmp_path: Path, kind: str) -> None:
+    table = new_table(tmp_path, key=(), bucket="-1")
+    rows = pa.table({"k": range(70_000), "v": ["a"] * 70_000})
+    table.append(rows)
+    path = Path(table.paths.schema_dir) / "schema-0"
+    schema = json.loads(path.read_bytes()) | {"id": 1, "highestFieldId": 9}
+    schema["fields"].append(field_to_json(replace(parse_columns(f"w {kind}")[0], id=8)))
+    path.with_name("schema-1").write_text(json.dumps(schema))
+    table = Catalog(str(tmp_path)).table("db.t")
+
+    assert "70000 nulls of a column need" in refuse(lambda: table.append(rows), memory=64 << 30)
+    assert "nulls of a column need" in refuse(lambda: rows_of(table), memory=64 << 30)
 
 
 def test_a_write_to_a_table_whose_newest_manifest_list_is_lost_is_refused(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from paimon_orch.files.nested_arrays import (
 )
 from paimon_orch.files.schema_evolution.cast import cast
 from paimon_orch.files.variant_text import has_variants
+from paimon_orch.format.arrays import build_nulls
 from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import (
     ArrayType,
@@ -83,7 +84,7 @@ def _evolve_fields(
     for field in new_fields:
         source = find_source_field(field, old_fields)
         if source is None:
-            children.append(pa.nulls(len(array), to_arrow_type(field.type)))
+            children.append(build_nulls(len(array), to_arrow_type(field.type)))
         else:
             children.append(evolve(array.field(source.name), source.type, field.type))
     return children

@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_orch.errors import InputError
+from paimon_orch.errors import DecodeLimitError, InputError
 from paimon_orch.files.arrow_conversion import build_constant_column, convert_to_arrow_type
 from paimon_orch.files.default_values import fill_default
 from paimon_orch.files.nested_arrays import find_nested_null
-from paimon_orch.format.arrays import Mask, to_arrow_array
+from paimon_orch.format.arrays import Mask, build_nulls, to_arrow_array
 from paimon_orch.format.options.core_options import SEQUENCE_FIELD
 from paimon_orch.format.row.row_kind import RowKind, is_retract, parse_row_kinds
 from paimon_orch.format.schema import VALUE_KIND, TableSchema
@@ -75,7 +75,11 @@ def add_missing_columns(rows: pa.Table, schema: TableSchema) -> pa.Table:
     for name in _list_optional_columns(schema):
         if name not in rows.column_names:
             target = to_arrow_type(schema.field(name).type)
-            rows = rows.append_column(name, pa.nulls(rows.num_rows, target))
+            try:
+                nulls = build_nulls(rows.num_rows, target)
+            except DecodeLimitError as error:
+                raise InputError(f"column {name!r}: {error}; write fewer rows at once") from error
+            rows = rows.append_column(name, nulls)
     return rows
 
 
