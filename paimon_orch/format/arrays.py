@@ -109,6 +109,6 @@ def _measure_value(target: pa.DataType) -> int:
     if isinstance(target, pa.StructType):
         return sum(_measure_value(field.type) for field in target)
     try:
-        return -(-target.bit_width // 8)
+        return int(-(-target.bit_width // 8))
     except ValueError:  # values of variable size
         return 0

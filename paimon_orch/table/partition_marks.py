@@ -194,13 +194,15 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 class _LimitedHttp(urllib.request.HTTPHandler):
     def do_open(self, http_class: Any, req: urllib.request.Request, **settings: Any) -> Any:
         """Send a request; its timeout is that of the whole answer."""
-        return super().do_open(limit_answers(http_class), req, **settings)
+        limited: Any = limit_answers(http_class)
+        return super().do_open(limited, req, **settings)
 
 
 class _LimitedHttps(urllib.request.HTTPSHandler):
     def do_open(self, http_class: Any, req: urllib.request.Request, **settings: Any) -> Any:
         """Send a request; its timeout is that of the whole answer."""
-        return super().do_open(limit_answers(http_class), req, **settings)
+        limited: Any = limit_answers(http_class)
+        return super().do_open(limited, req, **settings)
 
 
 def _send(request: urllib.request.Request, timeout: float) -> bytes:

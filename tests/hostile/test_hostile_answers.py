@@ -58,7 +58,8 @@ def slow_uri(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def connect_to_paimon(uri: str, _root: Path) -> object:
-    rest_client.READ_TIMEOUT, rest_client.CATALOG_REQUEST = SECONDS, SINGLE_ATTEMPT
+    rest_client.READ_TIMEOUT = SECONDS
+    vars(rest_client)["CATALOG_REQUEST"] = SINGLE_ATTEMPT
     return RestClient.connect({"metastore": "rest", "uri": uri, "token": "t"})
 
 

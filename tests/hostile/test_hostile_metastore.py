@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.limited_process import refuse
@@ -84,12 +85,8 @@ def metastore(request: pytest.FixtureRequest) -> Iterator[str]:
 @pytest.mark.parametrize("metastore", ATTACKS, indirect=True)
 def test_a_hostile_answer_is_an_error_of_the_catalog(tmp_path: Path, metastore: str) -> None:
     def list_databases() -> object:
-        catalog = Catalog(
-            metastore="hive",
-            warehouse=str(tmp_path),
-            uri=metastore,
-            **{"hive.metastore.client.socket.timeout": "500 ms"},
-        )
+        options: dict[str, Any] = {"hive.metastore.client.socket.timeout": "500 ms"}
+        catalog = Catalog(metastore="hive", warehouse=str(tmp_path), uri=metastore, **options)
         return list(catalog.databases())
 
     assert "127.0.0.1" in refuse(list_databases, seconds=30)
