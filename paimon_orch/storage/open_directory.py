@@ -94,11 +94,10 @@ def call_to_read(roots: Roots, path: str, call: InDirectory[T]) -> T:
     except LinkError:
         real = os.path.realpath(path)
     except OSError as error:
-        if (
-            error.errno == errno.ENAMETOOLONG
-        ):  # stored names may have any length, but no file has it
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from error
-        raise
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        # A stored name may have any length, but no file has such a name.
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from error
     try:
         return call_to_change(roots.resolve(), real, call)
     except LinkError as error:
