@@ -11,7 +11,13 @@ from itertools import groupby
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_orch.errors import CorruptFileError, InputError, PaimonError, raise_if_temporary
+from paimon_orch.errors import (
+    CorruptFileError,
+    InputError,
+    MissingFileError,
+    PaimonError,
+    raise_if_temporary,
+)
 from paimon_orch.files.data_file_reader import BucketFile, FileReader
 from paimon_orch.files.file_index_reader import open_indexes
 from paimon_orch.files.stats.collector import StatsCollector
@@ -76,6 +82,8 @@ class FileChecker:
     def _record_errors(self, check: Callable[[], None]) -> None:
         try:
             check()
+        except MissingFileError as error:  # the check of metadata has the same finding
+            self.findings.add("missing-file", "", f"{error.path} does not exist")
         except (PaimonError, OSError) as error:
             raise_if_temporary(error)
             self.findings.add("unreadable", "", str(error))

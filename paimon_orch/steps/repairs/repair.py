@@ -243,7 +243,7 @@ def _plan_unreadable_table(table: Table) -> _Repair | None:
 
 
 def _plan_unreadable_snapshots(table: Table) -> _Repair | None:
-    ids = find_unreadable_snapshots(table)
+    ids = [*find_unreadable_snapshots(table)]
     if not ids:
         return None
     return _Repair(

@@ -96,17 +96,21 @@ def is_readable(stores: TableStores, snapshot: Snapshot) -> bool:
 def can_read_lists(stores: TableStores, snapshot: Snapshot) -> bool:
     """Return whether the schema, the manifest lists and the index manifest can be read."""
     try:
-        stores.schemas.get(snapshot.schema_id)
-        stores.manifests.manifests(snapshot)
-        stores.manifests.read_index_entries(snapshot)
+        _read_lists(stores, snapshot)
     except (PaimonError, OSError) as error:
         raise_unless_damage(error)
         return False
     return True
 
 
-def find_unreadable_snapshots(table: Table) -> list[int]:
-    """Return the ids of snapshots before the newest one that cannot be read, ascending.
+def _read_lists(stores: TableStores, snapshot: Snapshot) -> None:
+    stores.schemas.get(snapshot.schema_id)
+    stores.manifests.manifests(snapshot)
+    stores.manifests.read_index_entries(snapshot)
+
+
+def find_unreadable_snapshots(table: Table) -> dict[int, Exception]:
+    """Return the errors of snapshots before the newest one that cannot be read, by ascending id.
 
     Reads all snapshot files, and the lists and manifests of the newest snapshots. Returns nothing if
     a catalog makes the commits, or if the newest snapshot cannot be read either.
@@ -114,23 +118,23 @@ def find_unreadable_snapshots(table: Table) -> list[int]:
     stores = table.stores.hold()
     store = stores.snapshots
     latest = None if store.catalog is not None else store.latest()
-    if latest is None or not _can_read(stores, latest.id, latest.id):  # that is repaired first
-        return []
-    return [
-        number
-        for number in store.list_retained_ids()
-        if number < latest.id and not _can_read(stores, number, latest.id)
-    ]
+    if latest is None or _find_error(stores, latest.id, latest.id):  # that is repaired first
+        return {}
+    older = [number for number in store.list_retained_ids() if number < latest.id]
+    errors = {number: _find_error(stores, number, latest.id) for number in older}
+    return {number: error for number, error in errors.items() if error is not None}
 
 
-def _can_read(stores: TableStores, number: int, newest: int) -> bool:
+def _find_error(stores: TableStores, number: int, newest: int) -> Exception | None:
+    """Return why a snapshot cannot be read; None if it can be, or has expired."""
     try:
         snapshot = stores.snapshots.find(number)
         if snapshot is None or number <= newest - MAX_SNAPSHOTS:
-            return True
+            return None
         for meta in stores.manifests.manifests(snapshot):
             stores.manifests.open(meta)
+        _read_lists(stores, snapshot)
     except (PaimonError, OSError) as error:
         raise_unless_damage(error)
-        return not stores.snapshots.exists(number)  # it may have expired since the listing
-    return can_read_lists(stores, snapshot)
+        return error if stores.snapshots.exists(number) else None
+    return None

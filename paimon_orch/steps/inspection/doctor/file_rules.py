@@ -1,7 +1,7 @@
 """Rules of files: missing, unreadable and damaged ones, and those of lost commits."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 
 from paimon_orch.errors import CorruptFileError
@@ -23,7 +23,6 @@ from paimon_orch.steps.inspection.doctor.rule_context import (
     RESTORE_OR_ROLL_BACK,
     RuleContext,
 )
-from paimon_orch.steps.inspection.snapshot_chain import MAX_SNAPSHOTS
 from paimon_orch.table.table_state import TableState
 
 _INDEX_FILE = re.compile(re.escape(INDEX_SUFFIX) + r"\b(?!/)")
@@ -66,10 +65,10 @@ def check_all_files(context: RuleContext, *, deep: bool) -> Iterator[DoctorFindi
     if not findings:
         return
     snapshots = find_unreadable_snapshots(context.table)
+    yield from _describe_snapshots(context, snapshots)
     for number in snapshots:
-        path = context.snapshots.path(number)
-        described |= {f"{path}:", f"snapshot {number}:", f"snapshot {number} "}
-    yield from _describe_old_snapshots(context, snapshots)
+        described |= {f"snapshot {number}:", f"snapshot {number} "}
+    described |= {f"{path}:" for path in context.reported}
     state = context.table.load()
     missing = find_missing_files(state)
     if missing:
@@ -102,13 +101,22 @@ def check_all_files(context: RuleContext, *, deep: bool) -> Iterator[DoctorFindi
         )
 
 
-def _describe_old_snapshots(context: RuleContext, unreadable: list[int]) -> Iterator[DoctorFinding]:
-    """Yield a finding for snapshots before the newest ones, which are always examined."""
-    first_examined = (context.snapshots.latest_id() or 0) - MAX_SNAPSHOTS + 1
-    old = [number for number in unreadable if number < first_examined]
-    if old:
-        count = format_count(len(old), "older snapshot")
-        yield context.describe_unreadable_snapshot(f"{count}, the first is {old[0]}")
+def _describe_snapshots(
+    context: RuleContext, unreadable: Mapping[int, Exception]
+) -> Iterator[DoctorFinding]:
+    """Yield a finding for snapshots whose damage was not found before."""
+    errors = {
+        number: error
+        for number, error in unreadable.items()
+        if not (isinstance(error, CorruptFileError) and error.path in context.reported)
+    }
+    if errors:
+        first, error = next(iter(errors.items()))
+        count = format_count(len(errors), "older snapshot")
+        yield context.describe_unreadable_snapshot(f"{count}, the first is {first}: {error}")
+    context.reported.update(
+        error.path for error in errors.values() if isinstance(error, CorruptFileError)
+    )
 
 
 def _describe_reference(context: RuleContext, error: CorruptFileError) -> DoctorFinding:

@@ -1,7 +1,8 @@
 """The table that the rules of the doctor examine, and the findings that they return."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from paimon_orch.errors import CorruptFileError
 from paimon_orch.steps.inspection.doctor.doctor_findings import DoctorFinding, DoctorRule, Severity
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 from paimon_orch.table.table import Table
@@ -27,6 +28,8 @@ class RuleContext:
     stores: TableStores
     now: float
     """The time in epoch seconds."""
+    reported: set[str] = field(default_factory=set)
+    """The paths of unreadable files of snapshots that have a finding."""
 
     @property
     def snapshots(self) -> SnapshotStore:
@@ -55,6 +58,8 @@ class RuleContext:
 
     def describe_unreadable_snapshot(self, error: Exception | str) -> DoctorFinding:
         """Return the finding of a retained snapshot that cannot be read."""
+        if isinstance(error, CorruptFileError):
+            self.reported.add(error.path)
         return self.find(
             DoctorRule.UNREADABLE_SNAPSHOT,
             Severity.ERROR,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from paimon_orch.errors import PaimonError, UnsupportedError, raise_if_temporary
+from paimon_orch.errors import CorruptFileError, PaimonError, UnsupportedError, raise_if_temporary
 from paimon_orch.format.display import format_count
 from paimon_orch.format.options.core_options import SNAPSHOT_EXPIRE_LIMIT
 from paimon_orch.format.snapshot import Snapshot
@@ -130,7 +130,7 @@ def check_chain(context: RuleContext, chain: SnapshotChain) -> Iterator[DoctorFi
         store = context.snapshots
         has_expired = store.catalog is None and not store.exists(chain.oldest.id)
         # the newest snapshot is read again, with a rule of its own
-        if not has_expired and _has_lists(context, chain.snapshots[-1]):
+        if not has_expired and not _is_of_snapshot(context, error, chain.snapshots[-1]):
             yield context.describe_unreadable_snapshot(error)
     for before, after in chain.find_backward_times(_CLOCK_TOLERANCE_SECONDS * 1000):
         seconds = (before.time_millis - after.time_millis) / 1000
@@ -144,14 +144,15 @@ def check_chain(context: RuleContext, chain: SnapshotChain) -> Iterator[DoctorFi
         )
 
 
-def _has_lists(context: RuleContext, snapshot: Snapshot) -> bool:
-    """Return whether the manifest lists of a snapshot can be read."""
+def _is_of_snapshot(context: RuleContext, error: Exception, snapshot: Snapshot) -> bool:
+    """Return whether a snapshot cannot be read because of its lists, or of an error in a manifest."""
     try:
-        context.stores.manifests.manifests(snapshot)
-    except (PaimonError, OSError) as error:
-        raise_if_temporary(error)
-        return False
-    return True
+        manifests = context.stores.manifests.manifests(snapshot)
+    except (PaimonError, OSError) as other:
+        raise_if_temporary(other)
+        return True
+    name = error.path.rpartition("/")[2] if isinstance(error, CorruptFileError) else ""
+    return any(meta.file_name == name for meta in manifests)
 
 
 def check_retention(context: RuleContext, state: TableState) -> Iterator[DoctorFinding]:

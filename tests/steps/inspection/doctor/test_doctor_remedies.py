@@ -16,11 +16,15 @@ from paimon_orch import Catalog
 from paimon_orch.decode_limits import LIMIT_FACTOR_VARIABLE, build_limit_error
 from paimon_orch.errors import AccessDeniedError
 from paimon_orch.files.parquet import page_check
+from paimon_orch.steps import compact_manifests
 from paimon_orch.steps.cleanup.quarantine import Quarantine
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact
+from paimon_orch.steps.inspection import snapshot_chain
+from paimon_orch.steps.inspection.check_table import check
+from paimon_orch.steps.inspection.damage import way_back
 from paimon_orch.steps.inspection.doctor.doctor import examine_table
-from paimon_orch.steps.inspection.doctor.doctor_findings import DoctorFinding, DoctorRule
+from paimon_orch.steps.inspection.doctor.doctor_findings import DoctorFinding, DoctorRule, Severity
 from paimon_orch.steps.repairs.repair import RepairRequest, plan
 from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.table import Table
@@ -192,6 +196,74 @@ def test_each_truncated_file_is_found_and_healed(run: Run, tmp_path: Path, kind:
     table.upsert(table_of("k v", [(99, "new")]))
     compact(table, InProcessExecutor(), strategy="full")
     assert (99, "new") in rows_of(table)
+
+
+def write_merged_manifests(root: Path) -> Table:
+    """Return a table whose snapshots 7 to 9 need no manifest and no index file of those before."""
+    table = write_deletes(root)
+    table.upsert(table_of("k v", [(20, "b")]))
+    compact(table, InProcessExecutor(), strategy="full")
+    compact_manifests(table)
+    for number in range(2):
+        table.upsert(table_of("k v", [(30 + number, "c")]))
+    return table
+
+
+def name_manifest(table: Table, snapshot: int) -> str:
+    """Return the name of the last manifest of a snapshot."""
+    stores = table.stores
+    return stores.manifests.manifests(stores.snapshots.get(snapshot))[-1].file_name
+
+
+SHARED: dict[str, tuple[Callable[[Table], str | None], DoctorRule]] = {
+    "manifest of all older snapshots": (
+        lambda table: name_manifest(table, 1),
+        DoctorRule.UNREADABLE_SNAPSHOT,
+    ),
+    "manifest of two older snapshots": (
+        lambda table: name_manifest(table, 5),
+        DoctorRule.UNREADABLE_SNAPSHOT,
+    ),
+    "index manifest of older snapshots": (
+        lambda table: table.stores.snapshots.get(4).index_manifest,
+        DoctorRule.UNREADABLE_SNAPSHOT,
+    ),
+    "manifest of the newest snapshots": (
+        lambda table: name_manifest(table, 7),
+        DoctorRule.MISSING_MANIFESTS,
+    ),
+}
+"""Files of metadata that several snapshots need, and the rule that finds their damage."""
+
+
+@pytest.mark.parametrize("examined", [5, 20])
+@pytest.mark.parametrize("kind", SHARED)
+def test_a_damaged_file_that_several_snapshots_need_is_one_finding_with_a_repair(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, examined: int
+) -> None:
+    for module in (snapshot_chain, way_back):
+        monkeypatch.setattr(module, "MAX_SNAPSHOTS", examined)
+    find_name, rule = SHARED[kind]
+    table = write_merged_manifests(tmp_path)
+    sound = examine(table)
+    truncate(f"{table.paths.manifest_dir}/{find_name(table)}")
+
+    findings = [each for each in examine(table) if each.severity is Severity.ERROR]
+
+    assert [(each.rule, each.command) for each in findings] == [(rule, "repair")]
+    rest = {finding.rule for finding in heal(run, table, sound)}
+    assert rest <= LEFT_IN_HISTORY
+
+
+def test_a_lost_data_file_is_one_finding_of_a_check(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    table.upsert(table_of("k v", [(1, "a")]))
+    [path] = data_files(table)
+    path.unlink()
+
+    [finding] = check(table, deep=True).findings
+
+    assert (finding.rule, finding.text) == ("missing-file", f"{path} does not exist")
 
 
 def test_the_truncated_newest_snapshot_is_kept_in_the_quarantine(run: Run, tmp_path: Path) -> None:
