@@ -75,12 +75,13 @@ class SparkAttributes(Attributes):
 
     def build_resource(self) -> SparkSessionResource:
         """Return the resource; components with equal attributes share one."""
-        key = _build_key(self, SparkAttributes)
+        values = self.model_dump() | {"config": _to_texts(self.config)}
+        key = json.dumps(values, sort_keys=True)
         if key not in _sessions:
             _sessions[key] = SparkSessionResource(
                 master=self.master,
                 remote=self.remote,
-                spark_config={name: _to_text(value) for name, value in self.config.items()},
+                spark_config=values["config"],
                 ship_package=self.ship_package,
                 executor=ExecutorChoice(self.executor),
             )
@@ -143,22 +144,24 @@ class CatalogAttributes(Attributes):
         """Return the resources of the catalog, or no resources if the project defines them."""
         if not self.has_catalog:
             return {}
-        key, prefix = _build_key(self, CatalogAttributes), self.resource_prefix
+        prefix, stored = self.resource_prefix, self._list_catalog_options()
+        storage_options = _to_texts(self.storage_options)
+        key = json.dumps([self.catalog, self.warehouse, stored, storage_options], sort_keys=True)
         if key not in _catalogs:
-            _catalogs[key] = self._build_catalog()
+            options = {
+                name: dg.EnvVar(value["env"]) if isinstance(value, dict) else value
+                for name, value in stored.items()
+            }
+            _catalogs[key] = PaimonCatalogResource(
+                catalog=self.catalog,
+                warehouse=self.warehouse,
+                metastore=options.pop("metastore", None),
+                uri=options.pop("uri", None),
+                token=options.pop("token", None),
+                catalog_options=options,
+                storage_options=storage_options,
+            )
         return {f"{prefix}paimon": _catalogs[key], f"{prefix}spark": self.spark.build_resource()}
-
-    def _build_catalog(self) -> PaimonCatalogResource:
-        options = self._list_catalog_options()
-        return PaimonCatalogResource(
-            catalog=self.catalog,
-            warehouse=self.warehouse,
-            metastore=options.pop("metastore", None),
-            uri=options.pop("uri", None),
-            token=options.pop("token", None),
-            catalog_options=options,
-            storage_options={k: _to_text(value) for k, value in self.storage_options.items()},
-        )
 
     @property
     def has_catalog(self) -> bool:
@@ -175,13 +178,13 @@ class CatalogAttributes(Attributes):
         parts = self.catalog, self.metastore, uri, self.warehouse
         return ":".join(part for part in parts if part is not None)
 
-    def _list_catalog_options(self) -> dict[str, str]:
-        """Return the options of the catalog except its warehouse."""
+    def _list_catalog_options(self) -> dict[str, str | dict[str, str]]:
+        """Return the options of the catalog except its warehouse: text, or ``{env: NAME}``."""
         fields = {"metastore": self.metastore, "uri": self.uri, "token": self.token}
         options = merge_catalog_options(fields, self.catalog_options)
         check_catalog_fields(name=self.catalog, warehouse=self.warehouse, options=options)
         return {
-            name: _parse_variable(name, value) if isinstance(value, dict) else _to_text(value)
+            name: _check_variable(name, value) if isinstance(value, dict) else _to_text(value)
             for name, value in options.items()
         }
 
@@ -360,23 +363,19 @@ class TableAttributes(CatalogAttributes):
 
 _catalogs: dict[str, PaimonCatalogResource] = {}
 _sessions: dict[str, SparkSessionResource] = {}
-"""The resources by the attributes that define them: Dagster only merges identical resources."""
+"""The resources by the values that define them: Dagster only merges identical resources."""
 
 
-def _build_key(attributes: Attributes, of_class: type[Attributes]) -> str:
-    """Return a text that is the same for equal values of the attributes of a class."""
-    values = attributes.model_dump(
-        include=of_class.model_fields.keys() - {"resource_prefix", "spark"}
-    )
-    return json.dumps(values, sort_keys=True)
+def _to_texts(options: Mapping[str, _YamlScalar]) -> dict[str, str]:
+    return {name: _to_text(value) for name, value in options.items()}
 
 
 def _to_text(value: _YamlScalar) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _parse_variable(name: str, value: Mapping[str, str]) -> dg.EnvVar:
-    """Return the variable of ``{env: NAME}``."""
+def _check_variable(name: str, value: dict[str, str]) -> dict[str, str]:
+    """Return ``{env: NAME}``."""
     if set(value) != {"env"} or not value["env"]:
         raise InputError(f"{name}: a mapping must be {{env: NAME}}, the name of a variable")
-    return dg.EnvVar(value["env"])
+    return value

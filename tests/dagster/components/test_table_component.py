@@ -540,6 +540,25 @@ def test_components_of_one_warehouse_share_resources() -> None:
     assert load(warehouse=None).resources == {}
 
 
+@pytest.mark.parametrize(
+    ("attributes", "others"),
+    [
+        ({"storage_options": {"anon": True}}, {"storage_options": {"anon": "true"}}),
+        (
+            {"metastore": "rest", "uri": "http://h", "token": {"env": "T"}},
+            {"catalog_options": {"metastore": "rest", "uri": "http://h", "token": {"env": "T"}}},
+        ),
+    ],
+    ids=["flag", "options by their names"],
+)
+def test_components_whose_attributes_mean_the_same_share_resources(
+    attributes: dict[str, Any], others: dict[str, Any]
+) -> None:
+    defs = dg.Definitions.merge(load(**attributes), load(table="lake.items", **others))
+
+    dg.Definitions.validate_loadable(defs)
+
+
 def test_option_values_of_other_types_are_converted_to_text() -> None:
     spark = {"config": {"a.b": 8}, "ship_package": True}
     defs = load(storage_options={"key": "12345", "anon": True}, spark=spark)
