@@ -1,3 +1,4 @@
+import ast
 import re
 import shutil
 import subprocess
@@ -10,11 +11,25 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
+from support.syntax_trees import nodes_by_module
 
 import paimon_orch
 
 HOSTS = [".".join(parts) for parts in (("pypi", "org"), ("pythonhosted", "org"), ("npmjs", "org"))]
 FIRST_RELEASES = ["3.11.0", "3.12.0", "3.13.0"]
+INSTALLED_BY_OTHERS = {
+    "aiohttp",  # s3fs
+    "airflow",  # apache-airflow
+    "annotated_types",  # pydantic
+    "azure",  # adlfs
+    "botocore",  # s3fs
+    "dagster_pipes",  # dagster
+    "grpc",  # pyspark-client
+    "openlineage",  # openlineage-python
+    "pydantic",  # dagster
+    "yaml",  # pyyaml
+}
+"""Packages that are imported, and the dependency that installs them."""
 MACHINE_PATHS = [f"/{name}/" for name in ("work", "root")]
 
 
@@ -44,6 +59,21 @@ def test_each_dependency_is_bounded_above_and_pinned_within_its_bounds(
     for requirement in requirements(repository):
         assert "<" in str(requirement.specifier), requirement
         assert pins[canonicalize_name(requirement.name)] in requirement.specifier, requirement
+
+
+@pytest.mark.xdist_group("syntax")
+def test_each_package_that_is_imported_is_a_dependency(repository: Path) -> None:
+    imported = set[str]()
+    for nodes in nodes_by_module().values():
+        for node in nodes:
+            if isinstance(node, ast.Import):
+                imported |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                imported.add(str(node.module).partition(".")[0])
+    declared = {each.name.replace("-", "_") for each in requirements(repository)}
+
+    own = {"paimon_orch", "pyspark_paimon", "_typeshed"}
+    assert imported - sys.stdlib_module_names - own - declared == INSTALLED_BY_OTHERS
 
 
 def test_each_pin_can_be_installed_on_the_first_release_of_each_python(
