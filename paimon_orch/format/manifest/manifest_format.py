@@ -37,10 +37,11 @@ def find_format(head: bytes) -> str:
 
 AVRO_CODECS = ("null", "deflate", "snappy", "bzip2", "xz", "zstandard")
 """The compressions of Avro files of metadata."""
+_ARROW_NAMES = ("null", "uncompressed", "deflate", "gzip", "snappy", "lz4", "zstandard")
 _CODECS = {
     "avro": AVRO_CODECS,
-    "orc": ("null", "deflate", "gzip", "zlib", "snappy", "lz4", "zstandard"),
-    "parquet": ("null", "deflate", "gzip", "snappy", "lz4", "brotli", "zstandard"),
+    "orc": (*_ARROW_NAMES, "zlib"),
+    "parquet": (*_ARROW_NAMES, "lz4_raw", "brotli"),
 }
 
 
@@ -162,7 +163,12 @@ _ARROW_TYPES = {
     "float": pa.float32(),
     "double": pa.float64(),
 }
-_ARROW_CODECS = {"zstandard": "zstd", "null": "none", "deflate": "gzip"}
+_ARROW_CODECS = {
+    "zstandard": "zstd",
+    "null": "none",
+    "uncompressed": "none",
+    "deflate": "gzip",
+}
 _ORC_CODECS = {"none": "uncompressed", "gzip": "zlib"}
 
 

@@ -30,12 +30,14 @@ from paimon_orch.format.manifest.manifest_format import (
     AVRO_CODECS,
     ManifestEncoding,
     decode_records,
+    find_format,
 )
 from paimon_orch.format.manifest.manifest_list import (
     ManifestFileMeta,
     decode_manifest_list,
     encode_manifest_list,
 )
+from paimon_orch.format.options import Options
 from paimon_orch.format.row.simple_stats import SimpleStats
 
 STATS = SimpleStats(b"\1\2", b"\3\4", (None, 0, 5))
@@ -147,9 +149,20 @@ def test_the_manifest_format_is_detected_by_its_first_bytes(kind: str) -> None:
     assert decode_index_manifest(indexes, "index-manifest-0") == INDEXES
 
 
-@pytest.mark.parametrize("codec", AVRO_CODECS)
-def test_manifests_of_all_compressions_are_read(codec: str) -> None:
-    data = encode_manifest(ENTRIES, ManifestEncoding(codec=codec))
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        *(("avro", codec) for codec in AVRO_CODECS),
+        *((kind, name) for kind in ("orc", "parquet") for name in ("uncompressed", "GZIP", "lz4")),
+        ("orc", "zlib"),
+        ("parquet", "lz4_raw"),
+        ("parquet", "brotli"),
+    ],
+)
+def test_manifests_of_all_compressions_are_read(kind: str, name: str) -> None:
+    options = Options({"manifest.format": kind, "manifest.compression": name})
+    data = encode_manifest(ENTRIES, ManifestEncoding.of(options))
+    assert find_format(data) == kind
     assert decode_manifest(data, "manifest-0") == ENTRIES
 
 
