@@ -367,7 +367,7 @@ class _ActionFinder:
 
     def _find_manifest_compaction(self) -> Iterator[MaintenanceDecision]:
         kind = ActionKind.MANIFEST_COMPACTION
-        planned = compact_manifests.plan(self.table, EmptyRequest())
+        planned = compact_manifests.plan(self.table, EmptyRequest(), state=self.state)
         target = self.schema.typed_options.get(MANIFEST_TARGET_FILE_SIZE)
         remaining = max(1, -(-planned.bytes // target))
         saved = max(0, planned.manifests - remaining)

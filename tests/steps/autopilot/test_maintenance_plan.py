@@ -20,6 +20,8 @@ from paimon_orch.steps.autopilot.maintenance_plan import MaintenancePlan, plan_m
 from paimon_orch.steps.autopilot.maintenance_request import MaintenanceRequest
 from paimon_orch.steps.autopilot.run_maintenance import run_maintenance
 from paimon_orch.steps.compaction.policy import CompactionPolicy
+from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import TableState
 
 DAY = timedelta(days=1)
 
@@ -50,6 +52,22 @@ def create_daily_table(catalog: Catalog, *days: str, files: int = 9, **options: 
     )
     for _ in range(files):
         table.append(table_of("dt k", [(day, 1) for day in days]))
+
+
+def test_the_plan_of_a_table_loads_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    create_daily_table(Catalog(str(tmp_path)), "2026-01-01")
+    loaded, load = list[str](), Table.load
+
+    def count(table: Table) -> TableState:
+        loaded.append(table.identifier)
+        return load(table)
+
+    monkeypatch.setattr(Table, "load", count)
+
+    plan = plan_of(Catalog(str(tmp_path)), history_table=None)
+
+    assert ("db.daily", ActionKind.MANIFEST_COMPACTION) in actions_of(plan)
+    assert loaded == ["db.daily"]
 
 
 def test_actions_are_ordered_by_saved_read_cost_for_a_rewritten_byte(lake: Catalog) -> None:
