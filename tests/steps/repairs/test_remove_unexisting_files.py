@@ -221,7 +221,7 @@ def test_deletion_vectors_of_missing_files_are_removed(tmp_path: Path) -> None:
     assert rows_of(table) == [(3, "new")]
     newest = table.stores.snapshots.latest_id()
     findings = check(table, deep=True).findings
-    assert {finding.rule for finding in findings} == {"missing-file", "unreadable"}
+    assert {finding.rule for finding in findings} == {"missing-file"}
     assert not [finding for finding in findings if finding.where == f"snapshot {newest}"]
 
 
