@@ -22,6 +22,7 @@ ADVICE = re.compile(
 SAFE = ""
 REVIEWED = {
     "blob-as-descriptor": "also in other readers of the table",
+    "compaction.force-rewrite-all-files": SAFE,  # a compaction keeps the rows
     "deletion-vectors.bitmap64": "cannot read the table",
     "dlf.region": SAFE,
     "fields.{self.column}.nested-key-null-strategy": "to drop these rows",

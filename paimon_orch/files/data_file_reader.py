@@ -4,6 +4,7 @@ See docs/format/data-files.md.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cache, partial
 from typing import IO
@@ -239,14 +240,20 @@ class FileReader:
 
         Merges and writers handle dictionary arrays of these columns faster than their values.
         """
-        path = self.path(bucket_file)
-        with wrap_decode_errors(path), self.open_input(path, bucket_file.file) as source:
-            reader = self._open(bucket_file, path, source)
-            if not isinstance(reader, ParquetFileReader):
+        with self.open_parquet(bucket_file) as reader:
+            if reader is None:
                 return []
             stored = set(reader.find_dictionary_columns())
             columns = self._columns(bucket_file, self.schema.fields, reader.names)
             return [column.field.name for column in columns if column.physical in stored]
+
+    @contextmanager
+    def open_parquet(self, bucket_file: BucketFile) -> Iterator[ParquetFileReader | None]:
+        """Open a Parquet file; yield None for a file of another format."""
+        path = self.path(bucket_file)
+        with wrap_decode_errors(path), self.open_input(path, bucket_file.file) as source:
+            reader = self._open(bucket_file, path, source)
+            yield reader if isinstance(reader, ParquetFileReader) else None
 
     def row_groups(
         self, bucket_file: BucketFile, key: Field, deletions: DeletionVector | None = None

@@ -17,6 +17,7 @@ from paimon_orch.files.stats.stored_stats import StoredStatsDecoder
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.deletion_vector import DeletionVector
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
+from paimon_orch.format.options.core_options import COMPACTION_FORCE_REWRITE_ALL_FILES
 from paimon_orch.format.paths import parse_file_format
 from paimon_orch.format.row.simple_stats import ColumnStats
 from paimon_orch.format.row.stats_mode import StatsMode
@@ -45,6 +46,8 @@ class CopyableFiles:
             and self._has_same_columns[file.schema_id]
             and parse_file_format(file.file_name) == "parquet"
             and self._layout is not None
+            # It repairs the statistics of row groups, which a copy keeps.
+            and not self.reader.schema.typed_options.get(COMPACTION_FORCE_REWRITE_ALL_FILES)
         )
 
     def _writes_same_columns(self, schema: TableSchema) -> bool:

@@ -274,7 +274,8 @@ class BucketCompaction:
             )
         else:
             key_filter = None
-            if keys is not None:
+            # A forced rewrite repairs wrong statistics, by which the filter would lose rows.
+            if keys is not None and not self._options.get(COMPACTION_FORCE_REWRITE_ALL_FILES):
                 key_filter = build_first_key_predicate(keys.low, keys.high, self._key_fields[0])
             batches = self._reader.read(
                 bucket_file,

@@ -20,7 +20,6 @@ from paimon_orch.errors import (
 )
 from paimon_orch.files.data_file_reader import BucketFile, FileReader
 from paimon_orch.files.file_index_reader import open_indexes
-from paimon_orch.files.stats.collector import StatsCollector
 from paimon_orch.files.stats.file_stats import FileStats
 from paimon_orch.format.bucket.bucket_function import compute_buckets
 from paimon_orch.format.deletion_vector import DeletionVector
@@ -28,15 +27,18 @@ from paimon_orch.format.display import format_count
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, ManifestEntry
 from paimon_orch.format.options.core_options import BUCKET_FUNCTION_TYPE
 from paimon_orch.format.paths import POSTPONE_BUCKET, TablePaths
-from paimon_orch.format.row.simple_stats import ColumnStats
 from paimon_orch.format.schema import SEQUENCE_NUMBER, VALUE_KIND, TableSchema
 from paimon_orch.format.snapshot import CommitKind
-from paimon_orch.format.types.data_types import AtomicType, DataType
 from paimon_orch.merge.compact.bucket_deletion_vectors import read_deletion_vectors
-from paimon_orch.merge.sort.key_order import KeyColumns, decode_key_bounds, to_comparable_value
+from paimon_orch.merge.sort.key_order import KeyColumns, decode_key_bounds
 from paimon_orch.merge.tree.levels import build_bucket_runs
 from paimon_orch.steps.inspection.check_global_indexes import GlobalIndexChecker
 from paimon_orch.steps.inspection.check_metadata import SnapshotContents
+from paimon_orch.steps.inspection.check_row_groups import (
+    REWRITE,
+    find_difference,
+    find_wrong_row_groups,
+)
 from paimon_orch.steps.inspection.duplicate_keys import ComparedBucket, DuplicateKeyFinder
 from paimon_orch.steps.inspection.findings import Findings
 from paimon_orch.storage import FileIO
@@ -106,7 +108,7 @@ class FileChecker:
             return
         if schema.key_fields:
             self._check_keys(file, rows, schema)
-        self._check_statistics(entry, rows, schema)
+        self._check_statistics(bucket_file, reader, rows)
         self._check_bucket_hash(entry, rows, schema)
 
     def _check_index(self, entry: ManifestEntry) -> None:
@@ -162,17 +164,23 @@ class FileChecker:
             )
             self.findings.add("delete-rows", "", text)
 
-    def _check_statistics(self, entry: ManifestEntry, rows: pa.Table, schema: TableSchema) -> None:
-        stats_of = FileStats(schema, self.schemas.get).of(entry.partition, entry.file)
+    def _check_statistics(
+        self, bucket_file: BucketFile, reader: FileReader, rows: pa.Table
+    ) -> None:
+        schema, file = reader.schema, bucket_file.file
+        stats_of = FileStats(schema, self.schemas.get).of(bucket_file.partition, file)
         fields = [f for f in schema.fields if f.name not in schema.partition_keys]
-        collector = StatsCollector(fields)
-        collector.update(rows.select([f.name for f in fields]))
         for column in fields:
-            expected, actual = stats_of(column.name), collector.column(column.name)
-            if not _covers_statistics(expected, actual, column.type):
-                name = entry.file.file_name
-                text = f"{name}: column {column.name} has {actual}, but its metadata has {expected}"
-                self.findings.add("statistics", "", text)
+            stated = stats_of(column.name)
+            actual = find_difference(stated, rows[column.name], column.type)
+            if actual is not None:
+                text = f"column {column.name} has {actual}, but its metadata has {stated}"
+                self._add_wrong_statistics(file, text)
+        for text in find_wrong_row_groups(reader, bucket_file, fields, rows):
+            self._add_wrong_statistics(file, text)
+
+    def _add_wrong_statistics(self, file: DataFileMeta, text: str) -> None:
+        self.findings.add("statistics", "", f"{file.file_name}: {text}; {REWRITE}")
 
     def _check_bucket_hash(self, entry: ManifestEntry, rows: pa.Table, schema: TableSchema) -> None:
         fields = schema.bucket_key_fields
@@ -295,22 +303,3 @@ def _group_entries(state: SnapshotContents) -> Iterator[list[ManifestEntry]]:
     )
     for _, group in groupby(ordered, key=get_group):
         yield list(group)
-
-
-def _covers_statistics(expected: ColumnStats, actual: ColumnStats, column_type: DataType) -> bool:
-    if expected.null_count is not None and expected.null_count != actual.null_count:
-        return False
-    if not isinstance(column_type, AtomicType):
-        return True
-    lower, upper, minimum, maximum = (
-        None if value is None else to_comparable_value(_normalize_zero(value), column_type)
-        for value in (expected.min, expected.max, actual.min, actual.max)
-    )
-    if lower is not None and minimum is not None and minimum < lower:
-        return False
-    return upper is None or maximum is None or maximum <= upper
-
-
-def _normalize_zero(value: object) -> object:
-    """Return 0.0 for -0.0: writers use different signs of zero in bounds."""
-    return 0.0 if isinstance(value, float) and value == 0 else value

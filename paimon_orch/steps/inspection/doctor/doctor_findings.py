@@ -30,6 +30,7 @@ class DoctorRule(StrEnum):
     UNREADABLE_FILES = "unreadable-files"
     UNREADABLE_REFERENCES = "unreadable-references"
     DAMAGED_FILES = "damaged-files"
+    WRONG_STATISTICS = "wrong-statistics"
     OVERLAPPING_FILES = "overlapping-files"
     DUPLICATE_KEYS = "duplicate-keys"
     OVERWRITTEN_SNAPSHOT = "overwritten-snapshot"

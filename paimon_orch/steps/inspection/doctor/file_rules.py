@@ -23,6 +23,7 @@ from paimon_orch.steps.inspection.doctor.rule_context import (
     RESTORE_OR_ROLL_BACK,
     RuleContext,
 )
+from paimon_orch.steps.inspection.findings import Finding
 from paimon_orch.table.table_state import TableState
 
 _INDEX_FILE = re.compile(re.escape(INDEX_SUFFIX) + r"\b(?!/)")
@@ -53,6 +54,7 @@ def _check_lost_commits(context: RuleContext) -> Iterator[DoctorFinding]:
 
 def check_all_files(context: RuleContext, *, deep: bool) -> Iterator[DoctorFinding]:
     """Verify that all referenced files exist, and with ``deep`` read them."""
+    from paimon_orch.steps.inspection.check_row_groups import REWRITE
     from paimon_orch.steps.inspection.check_table import check
     from paimon_orch.steps.repairs.remove_unexisting_files import find_missing_files
 
@@ -90,6 +92,10 @@ def check_all_files(context: RuleContext, *, deep: bool) -> Iterator[DoctorFindi
     if indexes:
         yield _describe_indexes(context, state, indexes)
     others = [finding for finding in others if str(finding) not in indexes]
+    statistics = [finding for finding in others if finding.text.endswith(REWRITE)]
+    if statistics:
+        yield _describe_statistics(context, statistics)
+    others = [finding for finding in others if finding not in statistics]
     if others:
         yield context.find(
             DoctorRule.DAMAGED_FILES,
@@ -167,6 +173,19 @@ def _describe_indexes(
         f"missing or damaged, so filters read these data files whole; the first: {named[0]}",
         "rewrite-file-index",
         files=len(named),
+    )
+
+
+def _describe_statistics(context: RuleContext, findings: list[Finding]) -> DoctorFinding:
+    return context.find(
+        DoctorRule.WRONG_STATISTICS,
+        Severity.ERROR,
+        f"{format_count(len(findings), 'finding')} of statistics that exclude stored values, so that "
+        f"filters lose rows; the first: {findings[0]}",
+        advice="set the table option 'compaction.force-rewrite-all-files' to true, run "
+        "`paimon-orch compact --strategy full`, and remove it again. Older snapshots, tags and "
+        "branches have the finding until they expire or are deleted",
+        findings=len(findings),
     )
 
 
