@@ -176,18 +176,29 @@ def check_nesting(depth: int) -> None:
         raise ValueError(f"more than {MAX_NESTING} types or values are nested in each other")
 
 
-def check_nulls(rows: int, value_bytes: int) -> None:
-    """Raise ``ValueError`` for nulls of a column that need too much memory.
+def check_nulls(rows: int, row_bytes: int) -> None:
+    """Raise ``ValueError`` for the nulls of columns that need too much memory.
 
-    ``value_bytes`` is the size of a value, which is stored for nulls too if all values have one
+    ``row_bytes`` is the size of their values, which is stored for nulls too if all values have one
     size: a VECTOR of any length is a few bytes of a schema.
     """
     limit = int(_read_factor() * _MAX_NULL_BYTES)
-    if rows * value_bytes > limit:
+    if rows * row_bytes > limit:
         raise DecodeLimitError(
-            f"{rows} nulls of a column need {value_bytes} bytes each, but at most {limit} bytes are "
+            f"the columns that {rows} rows lack need {row_bytes} bytes for each row, but at most {limit} bytes are "
             f"used; the environment variable {LIMIT_FACTOR_VARIABLE} multiplies this limit"
         )
+
+
+def fit_null_rows(batch_rows: int, row_bytes: int) -> int:
+    """Return how many rows to read at once if the nulls of a row need ``row_bytes``.
+
+    Raises ``ValueError`` if the nulls of a small batch need too much memory.
+    """
+    rows = int(_read_factor() * _MAX_NULL_BYTES) // max(1, row_bytes)
+    rows = min(batch_rows, max(_MIN_BATCH_ROWS, rows))
+    check_nulls(rows, row_bytes)
+    return rows
 
 
 def check_names(count: int) -> None:

@@ -12,6 +12,7 @@ from typing import IO
 import numpy as np
 import pyarrow as pa
 
+from paimon_orch.decode_limits import fit_null_rows
 from paimon_orch.errors import CorruptFileError, NotFoundError, UnsupportedError, wrap_decode_errors
 from paimon_orch.files.batch_sizes import DEFAULT_BATCH_SIZES, BatchSizes
 from paimon_orch.files.blob.blob_file import read_blob_lengths
@@ -35,7 +36,7 @@ from paimon_orch.files.stats.column_bounds import (
 )
 from paimon_orch.files.stats.file_stats import FileStats
 from paimon_orch.files.stats.stats_evaluator import may_match
-from paimon_orch.format.arrays import Int64Array, Positions, to_arrow_array
+from paimon_orch.format.arrays import Int64Array, Positions, measure_value, to_arrow_array
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.deleted_row_mask import DeletedRowMask
 from paimon_orch.format.deletion_vector import DeletionVector
@@ -45,7 +46,12 @@ from paimon_orch.format.options.core_options import ORC_LEGACY_INSTANTS
 from paimon_orch.format.paths import TablePaths, is_blob_file, parse_file_format
 from paimon_orch.format.row.simple_stats import ColumnStats
 from paimon_orch.format.schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, TableSchema
-from paimon_orch.format.types.arrow import NumberedBatch, build_record_batch, number_batches
+from paimon_orch.format.types.arrow import (
+    NumberedBatch,
+    build_record_batch,
+    number_batches,
+    to_arrow_type,
+)
 from paimon_orch.format.types.data_types import Field, TypeRoot, has_atom
 from paimon_orch.format.types.predicate import (
     Predicate,
@@ -281,7 +287,7 @@ class FileReader:
                     physical_names = list(
                         dict.fromkeys(c.physical for c in columns if c.physical is not None)
                     )
-                    size = self.batch_sizes.batch_rows
+                    size = _fit_null_rows(self.batch_sizes.batch_rows, columns)
                     batches = reader.batches(physical_names, size, [group])
                     for numbers, batch in number_batches(reader.row_group_starts[group], batches):
                         arrays = [*(c.read(batch) for c in columns), to_arrow_array(numbers)]
@@ -369,6 +375,7 @@ class FileReader:
         with wrap_decode_errors(path), self.open_input(path, bucket_file.file) as source:
             reader = self._open(bucket_file, path, source)
             columns = self._columns(bucket_file, fields, reader.names)
+            batch_rows = _fit_null_rows(batch_rows, columns)
             names, count = [field.name for field in fields], 0
             self._keep_dictionaries(reader, columns)
             partial_columns = self._find_partial_columns(reader, columns, selected)
@@ -503,6 +510,12 @@ class FileReader:
                 "only for tables that were created with it"
             )
         return bucket_file.file.file_source == FileSource.APPEND
+
+
+def _fit_null_rows(batch_rows: int, columns: Sequence[ColumnSource]) -> int:
+    """Return how many rows to read at once; fewer than usual if the file lacks wide columns."""
+    missing = (c.field.type for c in columns if c.physical is None and c.constant is None)
+    return fit_null_rows(batch_rows, sum(measure_value(to_arrow_type(each)) for each in missing))
 
 
 def _check_row_count(path: str, row_count: int, file: DataFileMeta) -> None:

@@ -98,16 +98,16 @@ def to_one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 def build_nulls(length: int, target: pa.DataType) -> pa.Array:
     """Return nulls; raises ``ValueError`` if the type is so wide that they need too much memory."""
-    check_nulls(length, _measure_value(target))
+    check_nulls(length, measure_value(target))
     return pa.nulls(length, target)
 
 
-def _measure_value(target: pa.DataType) -> int:
+def measure_value(target: pa.DataType) -> int:
     """Return the bytes of a value that do not depend on its content."""
     if isinstance(target, pa.FixedSizeListType):
-        return int(target.list_size) * _measure_value(target.value_type)
+        return int(target.list_size) * measure_value(target.value_type)
     if isinstance(target, pa.StructType):
-        return sum(_measure_value(field.type) for field in target)
+        return sum(measure_value(field.type) for field in target)
     try:
         return int(-(-target.bit_width // 8))
     except ValueError:  # values of variable size

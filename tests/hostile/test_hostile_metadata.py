@@ -12,7 +12,7 @@ import pytest
 from support.damage import edit_delta, edit_files, edit_index, edit_snapshot, store_option
 from support.limited_process import refuse, run_limited
 from support.special_files import SPECIAL_FILES
-from support.tables import new_table, rows_of, table_of
+from support.tables import catalog_of, new_table, rows_of, table_of
 from support.tables_with_deletion_vectors import EXECUTOR
 
 from paimon_orch import Catalog
@@ -319,19 +319,76 @@ def test_a_stored_directory_with_a_longer_name_than_a_file_can_have_is_missing(
     assert check(table, deep=True).findings
 
 
-@pytest.mark.parametrize("kind", ["VECTOR<FLOAT, 2147483647>", "ROW<a VECTOR<DOUBLE, 100000>>"])
-def test_nulls_of_a_wide_column_do_not_take_all_memory(tmp_path: Path, kind: str) -> None:
+WIDE = {
+    "VECTOR<FLOAT, 2147483647>": 1,
+    "ROW<a VECTOR<DOUBLE, 1000000>>": 1,
+    "VECTOR<FLOAT, 16000>": 100,
+}
+
+
+def add_stored_columns(table: Table, kind: str, count: int) -> Table:
+    """Return a table to whose schema columns are added that its files do not have."""
+    path = Path(table.paths.schema_dir) / "schema-0"
+    schema = json.loads(path.read_bytes()) | {"id": 1, "highestFieldId": 999}
+    [field] = parse_columns(f"w {kind}")
+    schema["fields"] += [
+        field_to_json(replace(field, id=100 + number, name=f"w{number}")) for number in range(count)
+    ]
+    path.with_name("schema-1").write_text(json.dumps(schema))
+    return catalog_of(table).table("db.t")
+
+
+@pytest.mark.parametrize("kind", WIDE)
+def test_nulls_of_wide_columns_do_not_take_all_memory(tmp_path: Path, kind: str) -> None:
     table = new_table(tmp_path, key=(), bucket="-1")
     rows = pa.table({"k": range(70_000), "v": ["a"] * 70_000})
     table.append(rows)
-    path = Path(table.paths.schema_dir) / "schema-0"
-    schema = json.loads(path.read_bytes()) | {"id": 1, "highestFieldId": 9}
-    schema["fields"].append(field_to_json(replace(parse_columns(f"w {kind}")[0], id=8)))
-    path.with_name("schema-1").write_text(json.dumps(schema))
-    table = Catalog(str(tmp_path)).table("db.t")
+    table = add_stored_columns(table, kind, WIDE[kind])
 
-    assert "70000 nulls of a column need" in refuse(lambda: table.append(rows), memory=64 << 30)
-    assert "nulls of a column need" in refuse(lambda: rows_of(table), memory=64 << 30)
+    assert "that 70000 rows lack need" in refuse(lambda: table.append(rows), memory=64 << 30)
+    assert "that 1024 rows lack need" in refuse(lambda: rows_of(table), memory=64 << 30)
+
+
+def test_fewer_rows_are_read_at_once_if_a_file_lacks_wide_columns(tmp_path: Path) -> None:
+    table = new_table(tmp_path, key=(), bucket="-1")
+    table.append(pa.table({"k": range(70_000), "v": ["a"] * 70_000}))
+    table = add_stored_columns(table, "VECTOR<FLOAT, 100000>", 1)
+
+    assert next(iter(table.scan().to_batches())).num_rows < 20_000
+
+
+@pytest.mark.parametrize("columns", [1, 50])
+def test_defaults_that_need_too_much_memory_in_all_rows_are_refused(
+    tmp_path: Path, columns: int
+) -> None:
+    names = [f"c{number}" for number in range(columns)]
+    kinds = ", ".join(f"{name} STRING" for name in names)
+    table = new_table(tmp_path, f"k BIGINT, {kinds}", key=(), bucket="-1")
+    path = Path(table.paths.schema_dir) / "schema-0"
+    schema = json.loads(path.read_bytes())
+    for field in schema["fields"][1:]:
+        field["defaultValue"] = "x" * ((10 << 20) // columns)
+    path.write_text(json.dumps(schema))
+    table = catalog_of(table).table("db.t")
+
+    text = refuse(lambda: table.append(pa.table({"k": range(70_000)})), memory=8 << 30)
+
+    assert "the defaults of the columns need" in text
+    assert table.load().snapshot is None
+    assert not list(Path(table.paths.root).rglob("data-*"))
+
+
+def test_a_long_delimiter_that_a_merge_stores_for_each_row_is_refused(tmp_path: Path) -> None:
+    options = {"merge_engine": "aggregation", "fields__v__aggregate_function": "listagg"}
+    table = new_table(tmp_path, **options)
+    more = table_of("k v", [(1, "a")])
+    table.upsert(more)
+    table.upsert(more)
+    table = store_option(table, "fields.v.list-agg-delimiter", "d" * (1 << 20))
+
+    for action in (lambda: table.upsert(more), lambda: rows_of(table)):
+        assert "'fields.v.list-agg-delimiter' has 1048576 bytes" in refuse(action)
+    assert table.stores.snapshots.latest_id() == 2
 
 
 def test_a_write_to_a_table_whose_newest_manifest_list_is_lost_is_refused(tmp_path: Path) -> None:

@@ -7,9 +7,8 @@ from paimon_orch.format.text import is_blank
 from paimon_orch.merge.aggregate.python_aggregator import CombineFunction
 
 
-def listagg(separator: str, *, distinct: bool) -> CombineFunction:
+def listagg(delimiter: bytes, *, distinct: bool) -> CombineFunction:
     """Return the function that concatenates UTF-8 strings and skips blank strings."""
-    delimiter = separator.encode()
     split_at = delimiter or b" "
 
     def combine(old: bytes | None, new: bytes | None) -> bytes | None:

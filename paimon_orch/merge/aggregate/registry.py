@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from paimon_orch.errors import InputError
+from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.format.options.core_options import (
     FIELD_AGGREGATE_FUNCTION,
     FIELD_COUNT_LIMIT,
@@ -22,6 +22,7 @@ from paimon_orch.format.options.core_options import (
 )
 from paimon_orch.format.options.table_option import TableOption
 from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.text import encode_text
 from paimon_orch.format.types.data_types import (
     MAX_LENGTH,
     ArrayType,
@@ -52,6 +53,7 @@ from paimon_orch.optional_packages import require_package
 
 AggregatorFactory = Callable[[str, ColumnOfGroups, int], FieldAggregator]
 _UNLIMITED = 2**31 - 1
+_MAX_DELIMITER_BYTES = 1_024
 
 
 def find_aggregate_function(schema: TableSchema, column: str) -> str | None:
@@ -165,7 +167,13 @@ def _listagg_factory(schema: TableSchema, name: str, data_type: DataType) -> Agg
     if data_type.with_nullable(True) != AtomicType(True, TypeRoot.VARCHAR, (MAX_LENGTH,)):
         raise _type_mismatch_error(name, "listagg", "STRING", data_type)
     options = schema.typed_options
-    delimiter = options.get(FIELD_LIST_AGG_DELIMITER.named(name))
+    option = FIELD_LIST_AGG_DELIMITER.named(name)
+    delimiter = encode_text(options.get(option))
+    if len(delimiter) > _MAX_DELIMITER_BYTES:  # a merge stores it for each row
+        raise UnsupportedError(
+            f"{option.key!r} has {len(delimiter)} bytes; delimiters of more than "
+            f"{_MAX_DELIMITER_BYTES} bytes are not supported"
+        )
     distinct = options.get(FIELD_DISTINCT.named(name))
     return partial(PythonAggregator, combine=listagg(delimiter, distinct=distinct))
 

@@ -9,14 +9,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from paimon_orch.decode_limits import check_nulls
 from paimon_orch.errors import DecodeLimitError, InputError
 from paimon_orch.files.arrow_conversion import build_constant_column, convert_to_arrow_type
 from paimon_orch.files.default_values import fill_default
 from paimon_orch.files.nested_arrays import find_nested_null
-from paimon_orch.format.arrays import Mask, build_nulls, to_arrow_array
+from paimon_orch.format.arrays import Mask, build_nulls, measure_value, to_arrow_array
 from paimon_orch.format.options.core_options import SEQUENCE_FIELD
 from paimon_orch.format.row.row_kind import RowKind, is_retract, parse_row_kinds
 from paimon_orch.format.schema import VALUE_KIND, TableSchema
+from paimon_orch.format.text import encode_text
 from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import Field, type_to_sql
 from paimon_orch.safe_text import clean_line
@@ -24,6 +26,7 @@ from paimon_orch.table.write.bucket_routing import add_bucket_column
 
 _REFUSED = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError)
 _MAX_SHOWN_LETTERS = 100
+_MAX_DEFAULT_BYTES = 1 << 30
 
 
 def convert_rows(
@@ -41,6 +44,8 @@ def convert_rows(
     new keep their nulls in columns with a default. Raises :class:`InputError` for values that
     cannot be cast, for nulls in a NOT NULL column, and for keys to delete that would be rounded.
     """
+    if are_new:
+        _check_defaults(rows, schema)
     columns = {field.name: _convert_column(rows, field, are_new=are_new) for field in schema.fields}
     kinds = None if row_kind is None else parse_row_kinds(rows.column(row_kind).combine_chunks())
     if VALUE_KIND in schema.system_fields:
@@ -72,14 +77,14 @@ def _list_optional_columns(schema: TableSchema) -> list[str]:
 
 def add_missing_columns(rows: pa.Table, schema: TableSchema) -> pa.Table:
     """Add the optional columns that rows do not have: null, which becomes the column's default."""
-    for name in _list_optional_columns(schema):
-        if name not in rows.column_names:
-            target = to_arrow_type(schema.field(name).type)
-            try:
-                nulls = build_nulls(rows.num_rows, target)
-            except DecodeLimitError as error:
-                raise InputError(f"column {name!r}: {error}; write fewer rows at once") from error
-            rows = rows.append_column(name, nulls)
+    names = [name for name in _list_optional_columns(schema) if name not in rows.column_names]
+    types = {name: to_arrow_type(schema.field(name).type) for name in names}
+    try:
+        check_nulls(rows.num_rows, sum(map(measure_value, types.values())))
+    except DecodeLimitError as error:
+        raise InputError(f"{error}; write fewer rows at once, or more columns") from error
+    for name, target in types.items():
+        rows = rows.append_column(name, build_nulls(rows.num_rows, target))
     return rows
 
 
@@ -137,6 +142,22 @@ def _convert_column(rows: pa.Table, field: Field, *, are_new: bool) -> pa.Array:
         _check_utf8(array, field)
     _check_not_null(array, field)
     return array
+
+
+def _check_defaults(rows: pa.Table, schema: TableSchema) -> None:
+    """Refuse defaults that rows cannot store: a schema has a long text once, but each row a copy."""
+    sizes = {
+        field.name: rows.column(field.name).null_count * len(encode_text(field.default_value))
+        for field in schema.fields
+        if field.default_value is not None
+    }
+    if sum(sizes.values()) > _MAX_DEFAULT_BYTES:
+        name = max(sizes, key=lambda name: sizes[name])
+        raise InputError(
+            f"the defaults of the columns need {sum(sizes.values())} bytes in {rows.num_rows} rows, "
+            f"most of them that of column {name!r}, but at most {_MAX_DEFAULT_BYTES} bytes are "
+            "stored at once; write fewer rows at once, or change the default. Nothing was written"
+        )
 
 
 def _explain_refusal(array: pa.Array, target: pa.DataType, reason: str) -> str:
