@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import time
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -20,10 +21,13 @@ from support.tables_with_deletion_vectors import EXECUTOR
 from paimon_orch.decode_limits import DecodeBudget, check_row_count
 from paimon_orch.errors import CorruptFileError, DecodeLimitError, wrap_decode_errors
 from paimon_orch.files.parquet.thrift_compact import STRUCT, ValueSpan, find_values
+from paimon_orch.format.bytes.roaring_union import union_bitmaps_32
 from paimon_orch.format.bytes.varint import encode_varint
 from paimon_orch.format.deletion_vector import (
+    MAGIC_32,
     DeletionVector,
     decode_deletion_vector_file,
+    decode_deletion_vector_payload,
     encode_deletion_vector_file,
 )
 from paimon_orch.format.file_index.batch_evaluation import evaluate_batch
@@ -101,6 +105,31 @@ def test_a_deletion_vector_of_more_rows_than_the_file_is_refused(tmp_path: Path,
     findings = run_limited(lambda: [f.text for f in check(table, deep=True).findings])
     assert isinstance(findings, list)
     assert any("deletes row" in text for text in findings)
+
+
+def test_containers_of_bitmaps_are_not_counted_one_by_one() -> None:
+    """A full bitmap has 65,536 containers, and compresses well."""
+    full = FULL.copy()
+    full.run_optimize()
+    data = bytes(full.serialize())
+    vector = struct.pack(">I", MAGIC_32) + data
+
+    start = time.process_time()
+    for _ in range(20):
+        assert union_bitmaps_32(data, data) == data
+        assert decode_deletion_vector_payload(vector, FILE).cardinality == 1 << 32
+
+    assert time.process_time() - start < 2.5
+
+
+@pytest.mark.parametrize("size", range(40))
+def test_truncated_bitmaps_are_refused(size: int) -> None:
+    data = bytes(BitMap(range(0, 1 << 20, 50_000)).serialize())
+
+    with pytest.raises(ValueError):
+        union_bitmaps_32(data[:size], data)
+    with pytest.raises(CorruptFileError):
+        decode_deletion_vector_payload(struct.pack(">I", MAGIC_32) + data[:size], FILE)
 
 
 def test_more_deleted_rows_than_rows_are_not_counted(tmp_path: Path) -> None:

@@ -216,9 +216,9 @@ def read_serialized_size(data: bytes, position: int) -> int:
 
 def deserialize_bitmap(data: bytes, limit: int) -> BitMap:
     """Return a stored bitmap. Raises ``ValueError`` for positions of ``limit`` and above."""
-    if read_serialized_size(data, 0) > len(data):
-        raise ValueError("a bitmap is truncated")
-    bitmap = BitMap.deserialize(data)
+    if not data:  # for which pyroaring raises IndexError
+        raise ValueError("a bitmap is empty")
+    bitmap = BitMap.deserialize(data)  # raises ValueError for damage
     if bitmap and bitmap.max() >= limit:
         raise ValueError(f"a bitmap contains position {bitmap.max()}, but there are {limit} rows")
     return bitmap
