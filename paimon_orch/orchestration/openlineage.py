@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import paimon_orch
 from paimon_orch.optional_packages import require_package
-from paimon_orch.safe_text import clean_line, get_logger
+from paimon_orch.safe_text import clean_line, get_logger, mask_secrets
 from paimon_orch.stores import find_store
 
 if TYPE_CHECKING:
@@ -206,8 +206,8 @@ def _name_files(paths: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def _name_location(location: str) -> tuple[str, str]:
-    """Return the namespace and the name of a path or URI."""
-    scheme, separator, rest = location.partition("://")
+    """Return the namespace and the name of a path or URI, without the secrets of a URI."""
+    scheme, separator, rest = mask_secrets(location).partition("://")
     if not separator or scheme == "file":
         return "file", rest or location
     authority, _, path = rest.partition("/")

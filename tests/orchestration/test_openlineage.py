@@ -133,6 +133,16 @@ def test_an_ingest_has_the_files_that_it_loads_as_inputs(
     ]
 
 
+def test_secrets_of_the_addresses_of_files_are_not_sent(orders: Table, receiver: Receiver) -> None:
+    ingest(orders, ["s3://AKIA:hush-hush@bucket/a.csv", "https://h/b.csv?token=hush-hush"])
+
+    assert "hush-hush" not in str(receiver.events)
+    assert list_inputs(receiver) == [
+        ("s3://***@bucket", "a.csv"),
+        ("https://h", "/b.csv?token=***"),
+    ]
+
+
 def test_many_files_are_named_by_their_directories(orders: Table, receiver: Receiver) -> None:
     ingest(orders, [f"s3://bucket/raw/dt={n % 2}/{n}.csv" for n in range(101)])
 
