@@ -126,7 +126,7 @@ def test_containers_of_bitmaps_are_not_counted_one_by_one() -> None:
 def test_truncated_bitmaps_are_refused(size: int) -> None:
     data = bytes(BitMap(range(0, 1 << 20, 50_000)).serialize())
 
-    with pytest.raises(ValueError, match="bitmap|deserializ|buffer"):
+    with pytest.raises(ValueError, match=r"bitmap|deserializ|buffer"):
         union_bitmaps_32(data[:size], data)
     with pytest.raises(CorruptFileError):
         decode_deletion_vector_payload(struct.pack(">I", MAGIC_32) + data[:size], FILE)

@@ -7,6 +7,7 @@ See docs/format/statistics.md#statistics-of-row-groups.
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -50,9 +51,9 @@ def find_wrong_row_groups(
         variants = [each.name for each in fields if isinstance(each.type, VariantType)]
         for group in range(parquet.num_row_groups):
             start, end = parquet.row_group_starts[group : group + 2]
-            values = [(name, kind, column[start:end]) for name, kind, column in columns]
-            values += _read_shredded_values(parquet, group, stored.intersection(variants))
-            for name, kind, column in values:
+            values = ((name, kind, column[start:end]) for name, kind, column in columns)
+            shredded = _read_shredded_values(parquet, group, stored.intersection(variants))
+            for name, kind, column in chain(values, shredded):
                 footer = parquet.row_group_statistics(group, name)
                 stated = convert_footer_stats(footer, kind, kind)
                 actual = find_difference(stated, column, kind)
@@ -103,10 +104,10 @@ def find_difference(
 
     NaN is ignored, as it is by the bounds of writers.
     """
-    bounds: list[object] = [None, None]
+    low, high = None, None
     if (stated.min, stated.max) != (None, None) and isinstance(column_type, AtomicType):
-        bounds = [to_internal_value(bound) for bound in pc.min_max(column).values()]
-    actual = ColumnStats(*bounds, column.null_count)
+        low, high = map(to_internal_value, pc.min_max(column).values())
+    actual = ColumnStats(low, high, column.null_count)
     if stated.null_count not in (None, actual.null_count):
         return actual
     lower, upper, minimum, maximum = (
