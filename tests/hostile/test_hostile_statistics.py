@@ -89,6 +89,31 @@ def force_rewrites(table: Table) -> Table:
     return catalog.table("db.t")
 
 
+ALONE = {
+    **KINDS,
+    "data evolution": {
+        "key": (),
+        "bucket": "-1",
+        "row_tracking__enabled": "true",
+        "data_evolution__enabled": "true",
+    },
+}
+
+
+@pytest.mark.parametrize("kind", ALONE)
+def test_a_forced_full_compaction_rewrites_a_file_that_is_alone(tmp_path: Path, kind: str) -> None:
+    table = small_batches(new_table(tmp_path, **ALONE[kind]), 100)  # type: ignore[arg-type]
+    write = table.upsert if table.load().schema.primary_keys else table.append
+    write(table_of("k v", [(k, "v") for k in range(FIRST, FIRST + ROWS, 2)]))
+    lower_maxima(data_files(table), FIRST)
+    assert find_statistics(table)
+
+    compact(small_batches(force_rewrites(table), 100), InProcessExecutor(), strategy="full")
+
+    expire_snapshots(table, retain_max=1, retain_min=1)
+    assert find_statistics(table) == []
+
+
 HIDING = {
     "DOUBLE": ([0.5, math.nan, 7.5], struct.pack("<d", 7.5), struct.pack("<d", 0.5)),
     "BYTES": ([b"aa", None, b"zz"], b"zz", b"aa"),

@@ -21,6 +21,7 @@ from paimon_orch.format.arrays import (
 from paimon_orch.format.manifest.live_files import UNKNOWN, LiveFiles
 from paimon_orch.format.options import Options
 from paimon_orch.format.options.core_options import (
+    COMPACTION_FORCE_REWRITE_ALL_FILES,
     COMPACTION_MIN_FILE_NUM,
     SOURCE_SPLIT_OPEN_FILE_COST,
 )
@@ -33,6 +34,8 @@ class RowRangeStrategy:
 
     target_size: int
     min_files: int
+    min_files_of_full: int
+    """The number of files that a full compaction joins; 1 rewrites files that are alone."""
     open_file_cost: int
 
     @classmethod
@@ -41,16 +44,22 @@ class RowRangeStrategy:
         return cls(
             target_size=options.target_file_size(primary_key=False),
             min_files=max(2, options.get(COMPACTION_MIN_FILE_NUM)),
+            min_files_of_full=1 if options.get(COMPACTION_FORCE_REWRITE_ALL_FILES) else 2,
             open_file_cost=options.get(SOURCE_SPLIT_OPEN_FILE_COST),
         )
 
     def select(self, files: LiveFiles, rows: Indices, *, full: bool) -> list[Indices]:
         """Return the files of each bin, ordered by row id; ``rows`` are the files to choose from.
 
-        ``full`` selects all bins with at least two files. Files without row ids are never selected.
+        ``full`` selects all bins with at least two files, or all bins if each file must be
+        rewritten. Files without row ids are never selected.
         Raises :class:`UnsupportedError` if files have only a part of their rows in common.
         """
-        return self.pack(files, rows, min_files=2 if full else self.min_files)
+        return self.pack(files, rows, min_files=self.get_min_files(full=full))
+
+    def get_min_files(self, *, full: bool) -> int:
+        """Return the number of files that a compaction joins at least."""
+        return self.min_files_of_full if full else self.min_files
 
     def pack(self, files: LiveFiles, rows: Indices, *, min_files: int = 1) -> list[Indices]:
         """Return the files of each bin with enough files, ordered by row id; no BLOB files."""

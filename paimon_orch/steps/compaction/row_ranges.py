@@ -143,8 +143,8 @@ def _split_by_blobs(
     if not len(blob_rows):
         yield from build_entries_of_bins(buckets, bins)
         return
-    min_files = RowRangeStrategy.of(buckets.schema.typed_options).min_files
-    min_files = 2 if strategy == "full" else min_files
+    ranges = RowRangeStrategy.of(buckets.schema.typed_options)
+    min_files = ranges.get_min_files(full=strategy == "full")
     assert files.first_row_ids is not None
     with_blobs = []
     for of_bin in bins:

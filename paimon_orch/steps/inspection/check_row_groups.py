@@ -21,6 +21,7 @@ from paimon_orch.format.row.simple_stats import ColumnStats
 from paimon_orch.format.schema import KEY_PREFIX
 from paimon_orch.format.types.arrow import to_paimon_type
 from paimon_orch.format.types.data_types import AtomicType, DataType, Field, VariantType
+from paimon_orch.format.variant.shredding import TYPED_VALUE
 from paimon_orch.merge.sort.key_order import to_comparable_value
 
 REWRITE = (
@@ -51,6 +52,8 @@ def find_wrong_row_groups(
         variants = [each.name for each in fields if isinstance(each.type, VariantType)]
         for group in range(parquet.num_row_groups):
             start, end = parquet.row_group_starts[group : group + 2]
+            if start == end:
+                continue
             values = ((name, kind, column[start:end]) for name, kind, column in columns)
             shredded = _read_shredded_values(parquet, group, stored.intersection(variants))
             for name, kind, column in chain(values, shredded):
@@ -70,7 +73,7 @@ def _read_shredded_values(
     """Yield the path, type and values of the typed columns of VARIANT columns."""
     for name in sorted(names):
         paths = list(_find_leaves([name], parquet.find_arrow_type(name)))
-        if len(paths) <= 2:  # metadata and value: the column is not shredded
+        if not any(TYPED_VALUE in path for path, _ in paths):
             continue
         batches = parquet.batches([name], parquet.row_group_rows(group), [group])
         column = pa.Table.from_batches(batches)[name]
