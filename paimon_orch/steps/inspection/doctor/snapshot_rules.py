@@ -177,8 +177,8 @@ def check_retention(context: RuleContext, state: TableState) -> Iterator[DoctorF
         yield context.find(
             DoctorRule.EXPIRED_SNAPSHOTS,
             Severity.WARNING,
-            f"{format_count(expired, 'snapshot')} expired by the table's options, and their "
-            "files are still stored",
+            f"files of {format_count(expired, 'snapshot')} that expired by the table's options are "
+            "still stored",
             f"expire-snapshots{more}",
             snapshots=expired,
         )

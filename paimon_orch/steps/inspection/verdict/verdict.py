@@ -242,7 +242,7 @@ class Judge:
         if max(healed):
             return remedies[healed.index(max(healed))]
         saved = [self.now.requests - each.after.requests for each in remedies]
-        enough = _ENOUGH * max(saved)
+        enough = min(max(saved), _ENOUGH * max(saved))  # small target files add requests
         return next((r for r, each in zip(remedies, saved, strict=True) if each >= enough), None)
 
     def _count_healed(self, remedy: Remedy) -> int:

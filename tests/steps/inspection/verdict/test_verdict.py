@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from support.commands import Run
+from support.golden import GOLDEN, copy_warehouse
 from support.tables import catalog_of, new_table, table_of
 
 from paimon_orch.catalog.catalog import Catalog
@@ -325,6 +326,18 @@ def test_a_compaction_that_saves_too_little_is_advice(tmp_path: Path) -> None:
     assert not planned.actions
 
 
+def test_a_compaction_to_several_small_files_is_named_for_the_sorted_runs_that_it_merges(
+    tmp_path: Path,
+) -> None:
+    warehouse = copy_warehouse(GOLDEN / "java-0.9" / "pk_multi_file_runs", tmp_path / "lake")
+    table = Catalog(str(warehouse)).table("db.t")  # target-file-size = 3 kb
+
+    [finding] = examine_opened_table(table)
+    assert (finding.rule, finding.command) == (DoctorRule.NO_COMPACTION, "compact --strategy full")
+    compact(table, strategy="full")
+    assert examine_opened_table(table) == []
+
+
 def test_the_expiration_that_doctor_names_ends_its_finding(run: Run, tmp_path: Path) -> None:
     retained = {"snapshot__num_retained__min": "1", "snapshot__num_retained__max": "1"}
     table = new_table(tmp_path, **retained, snapshot__expire__limit="2")
@@ -334,6 +347,8 @@ def test_the_expiration_that_doctor_names_ends_its_finding(run: Run, tmp_path: P
     [finding] = examine_opened_table(table)
 
     assert finding.command == "expire-snapshots --max-deletes 5"
+    text = "files of 5 snapshots that expired by the table's options are still stored"
+    assert finding.text == text
     assert [each.description for each in evaluate_health(table, {"snapshot_count": 1})] == [
         "To fix this, run expire_snapshots."
     ]
