@@ -2,7 +2,7 @@
 
 import re
 import time
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from operator import index
 from typing import Any, SupportsIndex
 
@@ -15,6 +15,18 @@ _DURATION = re.compile(r"\s*\d+\s*[A-Za-z]+\s*")
 
 TimeArgument = int | str | date | None
 """Epoch milliseconds, ISO 8601, a date or a datetime; local times without a zone."""
+
+
+def format_time(millis: int) -> str:
+    """Return epoch milliseconds for a message: ``2026-01-31 12:00:00.000 UTC``.
+
+    A number that is no time of the years 1 to 9999, perhaps of a damaged file, is shown as it is.
+    """
+    try:
+        moment = datetime.fromtimestamp(millis / 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return f"{millis} ms"
+    return f"{moment.replace(tzinfo=None).isoformat(' ', 'milliseconds')} UTC"
 
 
 def parse_duration(name: str, value: object) -> timedelta:

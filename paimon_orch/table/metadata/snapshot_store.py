@@ -266,7 +266,9 @@ class SnapshotStore:
 
     def _build_not_found_error(self, snapshot_id: int) -> NotFoundError:
         ids = self.ids()
-        existing = f"{ids[0]} to {ids[-1]}" if ids else "none"
+        existing = (
+            "none" if not ids else f"only {ids[0]}" if len(ids) == 1 else f"{ids[0]} to {ids[-1]}"
+        )
         return NotFoundError(f"{self.paths.root} has no snapshot {snapshot_id}; it has {existing}")
 
     def find(self, snapshot_id: int) -> Snapshot | None:

@@ -9,7 +9,7 @@ from operator import attrgetter
 
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.format.snapshot import Snapshot
-from paimon_orch.format.times import TimeArgument, to_epoch_millis
+from paimon_orch.format.times import TimeArgument, format_time, to_epoch_millis
 from paimon_orch.table.metadata.snapshot_store import SnapshotStore
 
 NO_WATERMARK = -(2**63)
@@ -72,10 +72,14 @@ class SnapshotSelector:
 
 def find_at_time(snapshots: SnapshotStore, time_millis: int) -> Snapshot:
     """Return the newest snapshot committed at or before a time in epoch milliseconds."""
+    existing = "it has none"
     for snapshot in snapshots.walk_back():
         if snapshot.time_millis <= time_millis:
             return snapshot
-    raise NotFoundError(f"{snapshots.paths.root} has no snapshot at or before {time_millis} ms")
+        existing = f"the oldest, {snapshot.id}, is of {format_time(snapshot.time_millis)}"
+    raise NotFoundError(
+        f"{snapshots.paths.root} has no snapshot at or before {format_time(time_millis)}; {existing}"
+    )
 
 
 def _find_at_watermark(snapshots: SnapshotStore, watermark: int) -> Snapshot:
@@ -108,7 +112,7 @@ def find_first_since_time(snapshots: SnapshotStore, time_millis: int) -> Snapsho
     found = _find_first_reaching(snapshots, time_millis, attrgetter("time_millis"))
     if found is None:
         raise NotFoundError(
-            f"{snapshots.paths.root} has no snapshot or tag at or after {time_millis} ms"
+            f"{snapshots.paths.root} has no snapshot or tag at or after {format_time(time_millis)}"
         )
     return found
 

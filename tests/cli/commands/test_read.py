@@ -100,11 +100,11 @@ def test_older_snapshots_are_read(run: Run, table: Table, warehouse: Path) -> No
         (["db.t", "--columns", "nope"], "no column 'nope'; the columns are id, v, price"),
         (["db.t", "--where", "id ="], "is not a valid SQL condition"),
         (["db.t", "--where", "price = 'x'"], "not a value of column 'price'"),
-        (["db.t", "--snapshot", "9"], "has no snapshot 9; it has 1 to 1"),
+        (["db.t", "--snapshot", "9"], "has no snapshot 9; it has only 1"),
         (["db.t", "--tag", "x"], "has no tag 'x'; it has none"),
         (["db.t", "--branch", "x"], "has no branch 'x'"),
         (["db.t", "--timestamp", "yesterday-ish"], "is not a point in time"),
-        (["db.t", "--timestamp", "0"], "no snapshot at or before 0 ms"),
+        (["db.t", "--timestamp", "0"], "no snapshot at or before 1970-01-01 00:00:00.000 UTC"),
         (["db.t", "--snapshot", "1", "--tag", "x"], "cannot be combined"),
     ],
 )

@@ -75,5 +75,11 @@ def test_two_selectors_cannot_be_combined(table: Table) -> None:
 def test_a_timestamp_selects_the_newest_snapshot_up_to_that_time(table: Table) -> None:
     snapshots, times = table.stores.snapshots, (1000, 1999, 2000, 3000, 9999)
     assert [find_at_time(snapshots, time).id for time in times] == [1, 1, 2, 3, 6]
-    with pytest.raises(NotFoundError, match="no snapshot at or before 999 ms"):
+    message = (
+        "no snapshot at or before 1970-01-01 00:00:00.999 UTC; "
+        "the oldest, 1, is of 1970-01-01 00:00:01.000 UTC"
+    )
+    with pytest.raises(NotFoundError, match=message):
         find_at_time(snapshots, 999)
+    with pytest.raises(NotFoundError, match=f"no snapshot at or before {-(2**62)} ms;"):
+        find_at_time(snapshots, -(2**62))

@@ -103,7 +103,7 @@ def test_a_missing_snapshot_is_reported(table: Table, missing: int) -> None:
 
 
 def test_a_time_before_the_first_snapshot_is_reported(table: Table) -> None:
-    with pytest.raises(NotFoundError, match="no snapshot at or before 0 ms"):
+    with pytest.raises(NotFoundError, match="no snapshot at or before 1970-01-01"):
         table.scan(timestamp=0)
 
 
