@@ -8,6 +8,7 @@ lines (:func:`get_logger`), the command line, Dagster, and HTML.
 import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from threading import Lock
 from typing import Any
 
@@ -58,6 +59,7 @@ _CUT = " ... (a part of this text is left out) ... "
 _MIN_SECRET_LENGTH = 4  # masking shorter values would mask ordinary words
 _MIN_NOTED_LENGTH = 8  # noted values are masked everywhere, also where no secret is expected
 _MAX_NOTED = 1000
+_MAX_SIMILAR = 20  # names in a message
 _noted: dict[str, None] = {}
 _noted_lock = Lock()
 
@@ -143,6 +145,14 @@ def escape_markdown(text: str) -> str:
 def format_names(names: Iterable[str]) -> str:
     """Return a list of names for a message, or ``none``."""
     return ", ".join(map(escape_name, names)) or "none"
+
+
+def format_similar_names(name: str, names: Sequence[str]) -> str:
+    """Return a list of names for a message, or ``none``; of many, those most similar to ``name``."""
+    if len(names) <= _MAX_SIMILAR:
+        return format_names(names)
+    similar = get_close_matches(name, names, _MAX_SIMILAR, cutoff=0)
+    return f"{format_names(similar)} and {len(names) - len(similar):,} more"
 
 
 def is_secret_name(name: str) -> bool:

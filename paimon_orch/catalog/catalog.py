@@ -37,7 +37,7 @@ from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.text import select_names
 from paimon_orch.format.types.arrow import to_paimon_fields
 from paimon_orch.format.types.data_types import parse_columns
-from paimon_orch.safe_text import format_names, get_logger
+from paimon_orch.safe_text import format_names, format_similar_names, get_logger
 from paimon_orch.storage import FileIO
 from paimon_orch.table.catalog_environment import SnapshotsNotServedError
 from paimon_orch.table.iceberg.iceberg_settings import (
@@ -276,7 +276,7 @@ class Catalog:
                 f"there is no table {name} in {self.uri}: no database {database!r} "
                 f"(databases: {format_names(databases)}){hint}"
             )
-        existing = format_names(self.tables(database))
+        existing = format_similar_names(identifier.table, self.tables(database))
         return f"there is no table {name} in {self.uri} (tables of {database}: {existing})"
 
     def create_table(

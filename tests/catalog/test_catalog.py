@@ -52,6 +52,11 @@ def test_the_error_for_a_missing_table_lists_existing_tables(catalog: Catalog) -
         catalog.table("b.b")
     with pytest.raises(NotFoundError, match=r"no table a\.two .*\(tables of a: one\)"):
         catalog.table("a.two")
+    for number in range(30):
+        (Path(catalog.uri) / "a.db" / f"t{number}" / "schema").mkdir(parents=True)
+        (Path(catalog.uri) / "a.db" / f"t{number}" / "schema" / "schema-0").write_text("{}")
+    with pytest.raises(NotFoundError, match=r"\(tables of a: one, .* and 11 more\)"):
+        catalog.table("a.onee")
     with pytest.raises(NotFoundError, match="has no database 'z'; it has a"):
         catalog.tables("z")
     with pytest.raises(NotFoundError, match=r"table a\.one has no branch 'dev'"):
