@@ -2,9 +2,11 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
+import click
 import dagster as dg
 from pydantic import BaseModel, Field
 
@@ -54,10 +56,11 @@ class PaimonTableScaffolder(dg.Scaffolder[TableScaffoldParams]):
     def scaffold(self, request: dg.ScaffoldRequest[TableScaffoldParams]) -> None:
         """Write the YAML, with ``from_warehouse`` with one document for each table."""
         params = request.params
-        if not params.from_warehouse:
-            dg.scaffold_component(request, _build_table_attributes(params))
-            return
-        _scaffold_all(request, _read_tables(params.from_warehouse))
+        with _report_errors(request):
+            if params.from_warehouse:
+                _scaffold_all(request, _read_tables(params.from_warehouse))
+            else:
+                dg.scaffold_component(request, _build_table_attributes(params))
 
 
 class PaimonDatabaseScaffolder(dg.Scaffolder[DatabaseScaffoldParams]):
@@ -70,13 +73,26 @@ class PaimonDatabaseScaffolder(dg.Scaffolder[DatabaseScaffoldParams]):
 
     def scaffold(self, request: dg.ScaffoldRequest[DatabaseScaffoldParams]) -> None:
         """Write the YAML, with ``from_warehouse`` with one document for each database."""
-        if not request.params.from_warehouse:
-            attributes = _build_database_attributes(request.params.database, _WAREHOUSE)
-            dg.scaffold_component(request, attributes)
-            return
-        catalog, place = _open(request.params.from_warehouse)
-        databases = dict.fromkeys(split_table_name(table)[0] for table in _find_tables(catalog))
-        _scaffold_all(request, (_build_database_attributes(name, place) for name in databases))
+        with _report_errors(request):
+            if request.params.from_warehouse:
+                _scaffold_all(request, _read_databases(request.params.from_warehouse))
+            else:
+                attributes = _build_database_attributes(request.params.database, _WAREHOUSE)
+                dg.scaffold_component(request, attributes)
+
+
+@contextmanager
+def _report_errors(request: dg.ScaffoldRequest[Any]) -> Iterator[None]:
+    """Raise errors as those of the command, which prints them without a stack trace.
+
+    Removes the empty folder that Dagster created, because it refuses to scaffold into it again.
+    """
+    try:
+        yield
+    except (PaimonError, OSError) as error:
+        with suppress(OSError):  # it is not empty
+            request.target_path.rmdir()
+        raise click.ClickException(str(error)) from error
 
 
 def _build_database_attributes(database: str, place: Mapping[str, str]) -> dict[str, Any]:
@@ -138,6 +154,12 @@ def _read_tables(location: str) -> Iterator[dict[str, Any]]:
             yield _read_table(catalog, table, place)
         except PaimonError as error:  # one table must not stop the others
             logger.warning("%s has no component: %s", table, error)
+
+
+def _read_databases(location: str) -> Iterator[dict[str, Any]]:
+    catalog, place = _open(location)
+    for name in dict.fromkeys(split_table_name(table)[0] for table in _find_tables(catalog)):
+        yield _build_database_attributes(name, place)
 
 
 def _scaffold_all(

@@ -8,6 +8,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+import click
 import dagster as dg
 import pyarrow as pa
 import pytest
@@ -16,7 +17,7 @@ from dagster.components.testing import create_defs_folder_sandbox
 
 from paimon_orch import Catalog
 from paimon_orch.dagster import PaimonDatabaseComponent, PaimonTableComponent
-from paimon_orch.errors import InputError, NotFoundError
+from paimon_orch.errors import InputError
 
 # Dagster's code that loads YAML causes these warnings.
 ignore_dagster_warnings = pytest.mark.filterwarnings(
@@ -96,7 +97,7 @@ def test_a_table_that_cannot_be_read_fails_only_if_its_warehouse_is_given(
             component_cls=PaimonTableComponent, scaffold_params=params
         )
         written = yaml.safe_load((path / "defs.yaml").read_text())["attributes"]
-        with pytest.raises(NotFoundError, match=r"lake\.order"):
+        with pytest.raises(click.ClickException, match=r"lake\.order"):
             sandbox.scaffold_component(
                 component_cls=PaimonTableComponent,
                 scaffold_params={**params, "warehouse": str(tmp_path)},
@@ -146,13 +147,14 @@ def test_each_database_of_a_warehouse_gets_a_component(tmp_path: Path) -> None:
 @ignore_dagster_warnings
 @pytest.mark.parametrize("component", [PaimonTableComponent, PaimonDatabaseComponent])
 def test_a_lost_warehouse_has_no_components(tmp_path: Path, component: type[dg.Component]) -> None:
-    with (
-        create_defs_folder_sandbox() as sandbox,
-        pytest.raises(NotFoundError, match="lost"),
-    ):
-        sandbox.scaffold_component(
-            component_cls=component, scaffold_params={"from_warehouse": str(tmp_path / "lost")}
-        )
+    with create_defs_folder_sandbox() as sandbox:
+        with pytest.raises(click.ClickException, match="lost"):
+            sandbox.scaffold_component(
+                component_cls=component,
+                defs_path="lake",
+                scaffold_params={"from_warehouse": str(tmp_path / "lost")},
+            )
+        assert not (sandbox.defs_folder_path / "lake").exists()  # a second attempt is not refused
 
 
 @ignore_dagster_warnings
