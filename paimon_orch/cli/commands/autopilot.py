@@ -210,9 +210,12 @@ def _print_result(result: MaintenanceResult) -> None:
     counts = ", ".join(f"{kind}: {result.count(kind)}" for kind in OutcomeKind)
     cost = f"; cost {result.cost:,.2f}" if result.cost else ""
     tables = format_count(len(result.plan.tables), "table")
+    budgets = result.plan.request.budgets
+    is_open = budgets.is_open(datetime.now().astimezone().hour)
     print_lines(
         f"{tables}; {counts}; {format_size(result.bytes_read)} read, "
         f"{format_size(result.bytes_written)} written{cost}"
+        + ("" if is_open else f"; it is outside of the hours {budgets.hours}")
     )
 
 

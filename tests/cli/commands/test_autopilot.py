@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from datetime import datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -88,6 +89,17 @@ def test_json_has_the_outcomes_and_the_history_rows(lake: str) -> None:
         action["action"] for action in result["actions"] if action["table"] == "web.events"
     ]
     assert {row["run_id"] for row in rows} == {result["run_id"]}
+
+
+def test_a_run_outside_of_the_hours_says_why_it_skips_all_actions(lake: str) -> None:
+    hour = datetime.now().astimezone().hour
+    closed = f"{(hour + 2) % 24}-{(hour + 4) % 24}"
+
+    answer = invoke("autopilot", lake, "--hours", closed).stdout
+
+    assert "done: 0," in answer
+    assert answer.endswith(f"; it is outside of the hours {closed}\n")
+    assert "hours" not in invoke("autopilot", lake, "--hours", "0-24").stdout
 
 
 def test_a_failed_action_sets_the_exit_status(lake: str) -> None:
