@@ -352,7 +352,7 @@ def test_postponed_rows_are_moved(tmp_path: Path) -> None:
         ("x", "the step is not JSON"),
         ("[]", "the step is not a JSON object"),
         ("{}", "missing arguments: step, table"),
-        ('{"step": "compact", "catalog": "c", "table": "t", "executor": "x"}', "auto or local or"),
+        ('{"step": "compact", "catalog": "c", "table": "t", "executor": "x"}', "auto, local or"),
         (
             '{"step": "compact", "catalog": "c", "table": "t", "storage_options": {"a": 1}}',
             r"storage_options\['a'\] is 1, but must be a text",

@@ -12,6 +12,7 @@ from paimon_orch.dagster.names import check_table_name, definition_name, table_a
 from paimon_orch.dagster.op_specs import TableSettings, describe_op, take_settings
 from paimon_orch.dagster.resources import get_catalog
 from paimon_orch.errors import InputError
+from paimon_orch.format.display import format_count
 from paimon_orch.safe_text import escape_markdown
 
 if TYPE_CHECKING:  # runs import the library
@@ -103,9 +104,9 @@ def _build_result(
 
 def _describe(outcome: "RuleOutcome") -> str:
     if outcome.is_proved:
-        return f"The metadata of {outcome.all_files:,} files proves it."
+        return f"The metadata of {format_count(outcome.all_files, 'file')} proves it."
     text = (
-        f"{outcome.files:,} of {outcome.all_files:,} files may have such rows, or had them before "
+        f"{outcome.files:,} of {format_count(outcome.all_files, 'file')} may have such rows, or had them before "
         f"they were deleted or replaced. To see them, read the table with the filter "
         f"{outcome.filter}; if there are none, run the compaction with strategy: full."
     )

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from paimon_orch.format.display import format_count
 from paimon_orch.steps.compaction.policy import CompactionDecision, CompactionMetrics
 
 COMPACTION = "compaction"
@@ -34,7 +35,7 @@ class PlannedRun:
         first, others = self.decisions[0], len(self.decisions) - 1
         if len(self.keys) == 1 or not (others or first.partition):
             return first
-        suffix = f", and {others} other partitions" if others else ""
+        suffix = f", and {format_count(others, 'other partition')}" if others else ""
         return CompactionDecision(
             partition="",
             compact=True,

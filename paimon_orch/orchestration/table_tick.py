@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from paimon_orch.catalog.catalog import Catalog
 from paimon_orch.errors import UnsupportedError
+from paimon_orch.format.display import format_count
 from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import Snapshot
@@ -106,7 +107,7 @@ def explain_no_run(table: Table, changes: ChangesSinceCursor) -> str:
     )
     parts = [message, *reasons[:_MAX_DECISIONS_IN_REASON]]
     if len(reasons) > _MAX_DECISIONS_IN_REASON:
-        parts.append(f"and {len(reasons) - _MAX_DECISIONS_IN_REASON} others")
+        parts.append(f"and {format_count(len(reasons) - _MAX_DECISIONS_IN_REASON, 'other')}")
     if changes.whole_table_reason is not None:  # there are decisions about all partitions
         problems = find_problems_of(sum_metrics([each.metrics for each in changes.decisions]))
         if problems:

@@ -45,6 +45,8 @@ def test_the_decision_of_several_partitions_names_the_first_and_counts_the_other
 
     assert run.decision.partition == ""
     assert run.decision.reason == "dt=a: level-0 files: 9, and 2 other partitions"
+    two = PlannedRun(("a", "b"), run.decisions[:2])
+    assert two.decision.reason == "dt=a: level-0 files: 9, and 1 other partition"
 
 
 def test_the_decision_of_one_partition_is_unchanged() -> None:

@@ -280,7 +280,8 @@ def _describe(hint: Any) -> str:
         kinds = (_describe(each) for each in arguments if each is not NoneType)
         return " or ".join(dict.fromkeys(kinds))
     if origin is Literal:
-        return " or ".join(map(str, arguments))
+        *names, last = map(str, arguments)
+        return f"{', '.join(names)} or {last}" if names else last
     if is_list(hint):
         return f"a list, each of {_describe(arguments[0])}"
     return _KINDS.get(hint, "an object")

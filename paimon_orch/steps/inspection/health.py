@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 
 from paimon_orch.errors import CorruptFileError
-from paimon_orch.format.display import Displayable, format_size
+from paimon_orch.format.display import Displayable, format_count, format_size
 from paimon_orch.format.options.core_options import DATA_EVOLUTION_ENABLED
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import Snapshot
@@ -56,7 +56,7 @@ class TableHealth(Displayable):
         """Return the metrics as one line of text."""
         covered = "" if self.index_coverage is None else f", indexed {self.index_coverage:.0%}"
         return (
-            f"at most {self.max_sorted_runs} sorted runs, "
+            f"at most {format_count(self.max_sorted_runs, 'sorted run')}, "
             f"level 0 {format_size(self.level0_bytes)}, "
             f"deleted rows {self.deleted_ratio:.0%}, bucket skew {self.bucket_skew:.1f}{covered}; "
             f"snapshots {self.snapshots} (oldest {self.oldest_snapshot_age / 3600:,.1f} h), "

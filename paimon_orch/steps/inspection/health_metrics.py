@@ -91,7 +91,7 @@ HEALTH_METRICS: Mapping[str, HealthMetric] = {
     ),
     "file_index_coverage": HealthMetric(
         description="Share of files that have a file index, if the table's options configure one.",
-        text="only {:.0%} of the files have the file indexes of the table's options",
+        text="{:.0%} of the files have the file indexes of the table's options",
         read=lambda h: h.index_coverage,
         default_limit=0.9,
         commands=(REWRITE_FILE_INDEX,),

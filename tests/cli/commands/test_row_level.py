@@ -75,6 +75,10 @@ def test_a_table_is_sorted(spark: SparkSession, root: str, table: Table) -> None
         (["--order-strategy", "zorder"], "order_strategy zorder requires order_by"),
         (["--order-by", " , "], "order_by has no columns"),
         (["--order-by", "id", "--strategy", "minor"], "cannot be combined"),
+        (
+            ["--order-by", "id", "--order-strategy", "z"],
+            "--order-strategy is 'z', but must be order, zorder or hilbert",
+        ),
     ],
 )
 def test_contradicting_sort_options_are_refused(

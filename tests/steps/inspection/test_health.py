@@ -156,7 +156,7 @@ def test_the_text_line_includes_the_health(tmp_path: Path) -> None:
 
     size = format_size(table.files()[0].files[0].file_size)
     assert line.startswith(
-        f"at most 1 sorted runs, level 0 {size}, deleted rows 0%, bucket skew 1.0"
+        f"at most 1 sorted run, level 0 {size}, deleted rows 0%, bucket skew 1.0"
     )
     assert "; snapshots 1 (oldest 0.0 h), tags 0, branches 0; manifests 1 (" in line
 
