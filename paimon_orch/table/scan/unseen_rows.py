@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from paimon_orch.format.arrays import Indices
+from paimon_orch.format.display import format_count
 from paimon_orch.format.manifest.columnar_manifest import Manifest
 from paimon_orch.format.manifest.file_fields import build_file_fields
 from paimon_orch.format.manifest.manifest_entry import FileKind, ManifestEntry
@@ -105,15 +106,17 @@ class Visibility:
 
 def describe_unseen_rows_after_write(label: TableLabel, rows: int) -> str:
     """Return the warning after a write of rows that batch readers cannot see yet."""
+    verb = "is" if rows == 1 else "are"
     return (
-        f"{rows:,} of the records written to {label.identifier} are not visible to batch readers before "
-        f"a compaction; run `{label.format_command('compact')}`"
+        f"{rows:,} of the records written to {label.identifier} {verb} not visible to batch readers "
+        f"before a compaction; run `{label.format_command('compact')}`"
     )
 
 
 def describe_unseen_rows_in_scan(label: TableLabel, rows: int, merge: str | None = None) -> str:
     """Return the warning of a read; ``merge`` names the option that includes the records."""
+    verb = "is" if rows == 1 else "are"
     return (
-        f"{rows:,} records of {label.identifier} are not compacted yet and are left out; run "
+        f"{format_count(rows, 'record')} of {label.identifier} {verb} not compacted yet and {verb} left out; run "
         f"`{label.format_command('compact')}`"
     ) + (f", or read them with {merge}" if merge else "")
