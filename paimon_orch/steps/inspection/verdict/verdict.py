@@ -204,7 +204,7 @@ class Judge:
         costs = [
             compute_read_cost(
                 np.array([cost.bytes], np.float64),
-                np.array([cost.requests], np.float64),
+                np.array([cost.files], np.float64),
                 np.array([cost.max_sorted_runs], np.float64),
                 options.get(SOURCE_SPLIT_OPEN_FILE_COST),
             )

@@ -338,6 +338,17 @@ def test_a_compaction_to_several_small_files_is_named_for_the_sorted_runs_that_i
     assert examine_opened_table(table) == []
 
 
+def test_doctor_and_the_autopilot_score_a_compaction_alike(tmp_path: Path) -> None:
+    warehouse = copy_warehouse(GOLDEN / "java-0.9" / "alltypes_pk", tmp_path / "lake")
+    catalog = Catalog(str(warehouse))
+
+    [finding] = examine_opened_table(catalog.table("db.t"))
+    planned = plan_maintenance(catalog, MaintenanceRequest(history_table=None))
+
+    assert (finding.rule, finding.severity) == (DoctorRule.NO_COMPACTION, Severity.WARNING)
+    assert ActionKind.FULL_COMPACTION in {action.action for action in planned.actions}
+
+
 def test_the_expiration_that_doctor_names_ends_its_finding(run: Run, tmp_path: Path) -> None:
     retained = {"snapshot__num_retained__min": "1", "snapshot__num_retained__max": "1"}
     table = new_table(tmp_path, **retained, snapshot__expire__limit="2")
