@@ -91,18 +91,23 @@ def compact_database(call: CompactDatabaseCall) -> None:
 def _format_report(name: str, report: Mapping[str, object], *, dry_run: bool) -> str:
     if "error" in report:
         return f"{escape_name(name)}: failed: {report['error']}"
-    if not dry_run and report["snapshot_id"] is not None and "files_before" in report:
-        return (
-            f"{name}: snapshot {report['snapshot_id']}, {report['files_before']} files to "
-            f"{report['files_after']}"
-        )
-    if dry_run and report["files"]:
-        files, buckets = (
-            format_count(report["files"], "file"),
-            format_count(report["buckets"], "bucket"),
-        )
-        return f"{name}: would compact {files} of {buckets}"
-    return f"{name}: {NOTHING_TO_COMPACT}"
+    parts = []
+    if dry_run:
+        postponed = report.get("postponed")
+        if isinstance(postponed, Mapping):
+            rows = format_count(postponed["rows"], "row")
+            parts.append(f"would move {rows} from postpone buckets")
+        if report["files"]:
+            files = format_count(report["files"], "file")
+            parts.append(f"would compact {files} of {format_count(report['buckets'], 'bucket')}")
+    elif "files_before" in report:
+        if report["moved_rows"]:
+            rows = format_count(report["moved_rows"], "row")
+            parts.append(f"moved {rows} from postpone buckets")
+        if report["snapshot_id"] is not None:
+            files = format_count(report["files_before"], "file")
+            parts.append(f"snapshot {report['snapshot_id']}, {files} to {report['files_after']}")
+    return f"{name}: {'; '.join(parts) or NOTHING_TO_COMPACT}"
 
 
 def _simulate(table: Table, request: CompactRequest, output: Output) -> None:

@@ -287,6 +287,7 @@ class CompactionPlan(Displayable):
             "files": len(self.inputs),
             "bytes": self.bytes,
             "units": [unit.to_dict() for unit in self.units],
+            **({} if not self.postponed else {"postponed": self.postponed.to_dict()}),
             **(
                 {}
                 if self.decisions is None
@@ -403,11 +404,12 @@ class CompactionResult(StepOutcome):
     def describe(self) -> list[str]:
         """Return the figures in one line, or what was done without a compaction."""
         if self.snapshot is None and self.moved_rows:
-            return [f"rows in postpone buckets were moved; {NOTHING_TO_COMPACT}"]
+            rows = format_count(self.moved_rows, "row")
+            return [f"moved {rows} from postpone buckets; {NOTHING_TO_COMPACT}"]
         return StepOutcome.describe(self)
 
 
-_NOT_METRICS = ("plan", "snapshot", "duration_seconds", "attempts", "moved_rows")
+_NOT_METRICS = ("plan", "snapshot", "duration_seconds", "attempts")
 
 
 def collect_work(

@@ -210,7 +210,9 @@ def test_compact_moves_postponed_rows(root: str) -> None:
     table = Catalog(root).table("db.t")
     table.upsert(table_of("id", [(1,), (2,)]))
 
-    assert "were moved; nothing to compact" in run_command("compact", root, "db.t")
+    assert "moved 2 rows from postpone buckets; nothing to compact" in run_command(
+        "compact", root, "db.t"
+    )
     assert rows_of(table) == [(1,), (2,)]
 
 

@@ -225,9 +225,17 @@ def test_a_dry_run_shows_the_postponed_rows_that_a_run_moves(run: Run, tmp_path:
     shown = run(*command, "--dry-run").out
 
     assert "would move 2 rows of 1 partition of db.t; nothing was changed" in shown
+    assert run(*command, "--dry-run", "--json").json["postponed"]["rows"] == 2
+    shown = run("compact-database", tmp_path, "--dry-run").out
+    assert "db.t: would move 2 rows from postpone buckets\n" in shown
     moved = run(*command).out
-    assert moved == "rows in postpone buckets were moved; nothing to compact\n"
+    assert moved == "moved 2 rows from postpone buckets; nothing to compact\n"
     assert rows_of(table) == [(1, "a"), (2, "b")]
+    table.upsert(table_of("k v", [(3, "c")]))
+    moved = run("compact-database", tmp_path).out
+    assert "db.t: moved 1 row from postpone buckets\n" in moved
+    table.upsert(table_of("k v", [(4, "d")]))
+    assert run(*command, "--json").json["moved_rows"] == 1
 
 
 def test_sorted_runs_up_to_a_level_are_merged(run: Run, tmp_path: Path) -> None:
