@@ -24,6 +24,7 @@ from paimon_orch.steps import (
     rewrite_file_index,
 )
 from paimon_orch.storage import LocalFileIO
+from paimon_orch.table.cleanup.safe_delete import SafeDeleter
 from paimon_orch.table.table import Table
 
 DIRECTORIES = "branch bucket-0 changelog consumer index manifest schema snapshot statistics tag"
@@ -243,6 +244,15 @@ def test_a_directory_that_was_replaced_by_a_link_after_its_listing_is_not_entere
     with pytest.raises(NotAllowedError, match="symbolic link"):
         confined.delete(listed.path)
     assert not confined.delete_empty_dir(str(inner))
+
+
+def test_a_file_in_place_of_a_directory_is_not_deleted(tmp_path: Path) -> None:
+    """Nor is a link that is replaced by a directory again, after it was not followed."""
+    (tmp_path / "bucket-0").write_bytes(b"own")
+    deleter = SafeDeleter(io=LocalFileIO(), roots=(str(tmp_path),))
+
+    assert not deleter.delete(f"{tmp_path}/bucket-0/data-1.parquet")
+    assert deleter.refused == [f"{tmp_path}/bucket-0/data-1.parquet"]
 
 
 def test_a_link_that_stays_in_the_roots_is_followed_to_read(

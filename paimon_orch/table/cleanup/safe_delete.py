@@ -16,6 +16,9 @@ from paimon_orch.storage import FileIO
 
 logger = get_logger(__name__)
 
+_REFUSED = (NotAllowedError, CorruptFileError, IsADirectoryError, NotADirectoryError)
+"""The errors for a link, a directory, and a file in place of a directory or a link that is gone."""
+
 
 def list_data_roots(paths: TablePaths, schema: TableSchema) -> tuple[str, ...]:
     """Return the directories of a table's data files: its own, and its external paths."""
@@ -72,7 +75,7 @@ class SafeDeleter:
         try:
             if allowed:
                 action()
-        except (NotAllowedError, CorruptFileError, IsADirectoryError):  # a link or a directory
+        except _REFUSED:
             allowed = False
         except PermissionError as error:  # some systems raise this error for a directory
             siblings = self.io.list_dir(path.rpartition("/")[0])
