@@ -23,6 +23,7 @@ INSTALLED_BY_OTHERS = {
     "annotated_types",  # pydantic
     "azure",  # adlfs
     "botocore",  # s3fs
+    "click",  # dagster
     "dagster_pipes",  # dagster
     "grpc",  # pyspark-client
     "openlineage",  # openlineage-python
