@@ -106,8 +106,8 @@ def _describe(outcome: "RuleOutcome") -> str:
     if outcome.is_proved:
         return f"The metadata of {format_count(outcome.all_files, 'file')} proves it."
     text = (
-        f"{outcome.files:,} of {format_count(outcome.all_files, 'file')} may have such rows, or had them before "
-        f"they were deleted or replaced. To see them, read the table with the filter "
+        f"{outcome.files:,} of {format_count(outcome.all_files, 'file')} may have such rows, or had "
+        "them before they were deleted or replaced. To see them, read the table with the filter "
         f"{outcome.filter}; if there are none, run the compaction with strategy: full."
     )
     return escape_markdown(text)
