@@ -39,7 +39,7 @@ WORKER_SITE = REPOSITORY / "tests" / "support" / "spark" / "worker_site"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    run_times.add_option(parser)
+    run_times.add_options(parser)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -49,8 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
     print_like_to_a_pipe()
     reach_this_machine_without_a_proxy()
     use_writable_cache(REPOSITORY)
-    if config.getoption(run_times.OPTION) is not None:
-        config.pluginmanager.register(run_times.RunTimes())
+    run_times.register_plugins(config)
 
 
 # The hooks of xdist and of the option `-m` read the marks, so this hook must run before them.

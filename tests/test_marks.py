@@ -12,11 +12,10 @@ from support import run_times
 from support.marks import mark_items, start_longest_first
 
 def pytest_addoption(parser):
-    run_times.add_option(parser)
+    run_times.add_options(parser)
 
 def pytest_configure(config):
-    if config.getoption(run_times.OPTION) is not None:
-        config.pluginmanager.register(run_times.RunTimes())
+    run_times.register_plugins(config)
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
@@ -110,3 +109,20 @@ def test_the_times_of_folders_and_the_cpu_time_are_printed(run: pytest.Pytester)
 
     assert any(re.fullmatch(r" +\d\.\ds +1 tests  table", line) for line in lines)
     assert any(re.fullmatch(r" +[\d,]+s CPU time of a budget of 700s", line) for line in lines)
+
+
+def test_tests_that_begin_after_the_limit_are_skipped_before_their_fixtures(
+    run: pytest.Pytester,
+) -> None:
+    run.makepyfile("""
+import pytest
+
+@pytest.fixture
+def slow_server():
+    raise AssertionError("started")
+
+def test_one(slow_server): pass
+""")
+
+    run.runpytest("--skip-after", "0").assert_outcomes(skipped=1)
+    run.runpytest("--skip-after", "600").assert_outcomes(errors=1)
