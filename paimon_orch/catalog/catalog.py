@@ -5,7 +5,7 @@ See docs/format/catalogs.md.
 
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +38,8 @@ from paimon_orch.format.text import select_names
 from paimon_orch.format.types.arrow import to_paimon_fields
 from paimon_orch.format.types.data_types import parse_columns
 from paimon_orch.safe_text import format_names, format_similar_names, get_logger
-from paimon_orch.storage import FileIO
+from paimon_orch.storage import FileInfo, FileIO
+from paimon_orch.storage.concurrency import map_concurrently
 from paimon_orch.table.catalog_environment import SnapshotsNotServedError
 from paimon_orch.table.iceberg.iceberg_settings import (
     find_external_directory,
@@ -47,6 +48,7 @@ from paimon_orch.table.iceberg.iceberg_settings import (
 from paimon_orch.table.permissions import find_directory_requests
 from paimon_orch.table.step_gate import require_external_systems, warn_of_options
 from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import build_table_state
 
 if TYPE_CHECKING:
     from paimon_orch.catalog.catalog_tables import CatalogSystemTable
@@ -429,14 +431,8 @@ class Catalog:
             table = self.table(identifier)
         except LostTableError as error:
             table = self._open_table(TableIdentifier.parse(identifier), error.table)
-        count, size, directories = 0, 0, [table.paths.root]
-        while directories:
-            for info in table.io.list_dir(directories.pop()):
-                if info.is_dir:
-                    directories.append(info.path)
-                else:
-                    count, size = count + 1, size + info.size
-        return count, size
+        sizes = [info.size for info in _list_files(table.io, table.paths.root)]
+        return len(sizes), sum(sizes)
 
     def rename_table(self, identifier: str, to: str) -> Table:
         """Rename a table, or move it to another existing database; return the renamed table.
@@ -498,15 +494,15 @@ class Catalog:
             path: Any = getattr(change, "column", "")
             if not isinstance(path, str):
                 check_names("a path of a column", path)
-        table.stores.check_step(StepKind.ALTER)
-        check_deletion_vectors_change(table, changes)
-        check_no_index_of_changed_columns(table, changes)
-        check_files_have_readable_types(table, changes)
-        older = table.stores.get_schema()
+        state = table.load()
+        state.check_step(StepKind.ALTER)
+        check_deletion_vectors_change(state, changes)
+        check_no_index_of_changed_columns(state, changes)
+        check_files_have_readable_types(state, changes)
         schema = self.backend.alter_table(TableIdentifier.parse(identifier), table, changes)
-        for effect in describe_changed_rows(table, older, schema):
+        for effect in describe_changed_rows(state, state.schema, schema):
             logger.warning("readers of %s see other rows now: the change of %s", identifier, effect)
-        table.stores.publish_iceberg_metadata()
+        build_table_state(state, schema, state.snapshot).publish_iceberg_metadata()
         altered = {change.key for change in changes if isinstance(change, SetOption)}
         warn_of_options(
             identifier,
@@ -514,6 +510,18 @@ class Catalog:
             has_service=table.environment.is_service,
         )
         return schema
+
+
+def _list_files(io: FileIO, root: str) -> Iterator[FileInfo]:
+    """Yield all files below a directory; lists many directories at the same time."""
+    tree = io.list_tree(root)
+    yield from tree or ()
+    directories = [root] if tree is None else []
+    while directories:
+        listings = map_concurrently(io, lambda path: list(io.list_dir(path)), directories)
+        entries = [info for listing in listings for info in listing]
+        yield from (info for info in entries if not info.is_dir)
+        directories = [info.path for info in entries if info.is_dir]
 
 
 def _parse_main(identifier: str) -> TableIdentifier:

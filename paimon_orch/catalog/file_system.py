@@ -16,6 +16,7 @@ from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.storage import FileIO
+from paimon_orch.storage.concurrency import map_concurrently
 from paimon_orch.table.metadata.schema_store import SchemaStore
 from paimon_orch.table.metadata.snapshot_store import LATEST, LatestHint, read_hint
 from paimon_orch.table.table import Table
@@ -76,7 +77,10 @@ class FileSystemBackend:
     def list_tables(self, database: str) -> list[str]:
         """Return the names of the directories that have schemas."""
         entries = self.io.list_dir(self._get_database_root(database))
-        return [i.name for i in entries if i.is_dir and self.io.exists(f"{i.path}/schema")]
+        folders = [info for info in entries if info.is_dir]
+        paths = (f"{info.path}/schema" for info in folders)
+        are_tables = map_concurrently(self.io, self.io.exists, paths)
+        return [i.name for i, is_table in zip(folders, are_tables, strict=True) if is_table]
 
     def load_table(self, identifier: TableIdentifier) -> CatalogTable | None:
         """Return a table or branch that has a schema."""

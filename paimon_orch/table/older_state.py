@@ -138,8 +138,8 @@ def describe_changed_merge(
     """Describe how a newer schema changes the merge of files that are not compacted, or None."""
     names = [f"option {key!r}" for key in _find_changed_options(older, newer)]
     names += [f"the type of column {name!r}" for name in _find_retyped_columns(older, newer)]
-    latest = stores.snapshots.latest()
-    if not names or latest is None:
+    latest = stores.get_snapshot() if names else None
+    if latest is None:
         return None
     bucket = find_bucket_to_merge(stores.files(latest), older, stores.paths.root)
     if bucket is None:

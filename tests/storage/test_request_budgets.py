@@ -22,6 +22,7 @@ from support.request_operations import (
 )
 from support.seaweedfs import find_weed
 
+from paimon_orch import Catalog
 from paimon_orch.format.snapshot import CommitKind
 
 _SECONDS_OF_DELAY = 0.02
@@ -98,6 +99,18 @@ def test_a_dagster_run_that_compacts_one_bucket_keeps_its_budget(tmp_path: Path)
         for number, (kind, _, key) in enumerate(call.partition(" ") for call in trips.files)
     ]
     assert_in_budget(requests, DAGSTER_RUN_BUDGET)
+
+
+def test_the_tables_of_a_database_are_looked_for_at_the_same_time() -> None:
+    schemas = {f"bench/lake/db.db/t{number}/schema/schema-0": b"" for number in range(40)}
+    with mock.patch.dict(os.environ, build_environment(OPTIONS)), run_memory_s3() as store:
+        catalog = Catalog("s3://bench/lake")
+        store.objects |= schemas
+        store.requests.clear()
+
+        assert len(catalog.tables("db")) == 40
+
+    assert count_requests(store.requests).depth <= 10
 
 
 def assert_in_budget(requests: Sequence[Request], budget: Budget) -> None:

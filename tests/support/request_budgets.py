@@ -64,6 +64,13 @@ BUDGETS = {
     # The hint, one listing, the schema, 30 snapshots, and 30 manifests and 2 lists that name all
     # files: none can be left out, as each snapshot names lists, and each manifest names files.
     "orphan files, dry run": Budget((60, 2, 15), today=(65, 0, 8)),
+    # It plans, then asks before it loses values, and loads the table again. The schema that it
+    # changes, and whether there are rows, are read under the lock of the catalog.
+    "alter": Budget(today=(12, 4, 9)),
+    # Most walks end after a few snapshots, so the first ones are read alone.
+    "history": Budget(today=(35, 1, 10)),
+    # Each repair is planned from a state of its own: it must not rely on what was read before.
+    "repair, dry run": Budget(today=(434, 296, 71)),
 }
 NO_DEPTH = 1_000
 """On a local disk, one operation follows the other."""

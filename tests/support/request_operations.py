@@ -160,11 +160,8 @@ def _write_file(warehouse: Warehouse) -> None:
 
 
 def _ingest(warehouse: Warehouse, _: Any) -> None:
-    from support.commands import invoke
-
     source = str(warehouse.folder / "rows.parquet")
-    result = invoke("ingest", warehouse.root, NAME, "--from", source, "--executor", "local")
-    assert result.exit_code == 0, result.output
+    _run_command(warehouse, "ingest", "--from", source, "--executor", "local")
 
 
 def _upsert_once(warehouse: Warehouse) -> Table:
@@ -271,6 +268,25 @@ def _expire(warehouse: Warehouse, _: Any) -> None:
     assert result.snapshots == 10
 
 
+def _alter(warehouse: Warehouse, _: Any) -> None:
+    _run_command(warehouse, "alter", "--set", "num-sorted-run.compaction-trigger=9")
+
+
+def _print_history(warehouse: Warehouse, _: Any) -> None:
+    _run_command(warehouse, "history")
+
+
+def _plan_repair(warehouse: Warehouse, _: Any) -> None:
+    _run_command(warehouse, "repair", "--dry-run")
+
+
+def _run_command(warehouse: Warehouse, name: str, *arguments: str) -> None:
+    from support.commands import invoke
+
+    result = invoke(name, warehouse.root, NAME, *arguments)
+    assert result.exit_code == 0, result.output
+
+
 def _find_orphans(warehouse: Warehouse, _: Any) -> None:
     from paimon_orch.steps.cleanup.remove_orphan_files import RemoveOrphanFilesRequest, plan
 
@@ -330,6 +346,9 @@ OPERATIONS = {
     "check": Operation(run=_check),
     "expire 10 snapshots": Operation(run=_expire, writes=True),
     "orphan files, dry run": Operation(run=_find_orphans),
+    "alter": Operation(run=_alter, writes=True),
+    "history": Operation(run=_print_history),
+    "repair, dry run": Operation(run=_plan_repair),
     "plan with 300 manifests": Operation(
         run=_plan_compaction, build=build_table_with_many_manifests
     ),

@@ -132,7 +132,8 @@ def read_bytes_of_last_hour(catalog: Catalog, name: str | None, now: datetime | 
 
 
 def _check_columns(table: Table) -> None:
-    missing = [name for name in HISTORY_SCHEMA.names if name not in table.stores.get_schema().names]
+    names = table.stores.get_schema().names
+    missing = [name for name in HISTORY_SCHEMA.names if name not in names]
     if missing:
         raise InputError(
             f"{table.identifier} cannot be the history of maintenance: it has no column "

@@ -37,7 +37,7 @@ from paimon_orch.table.schema_change.schema_changes import (
     UpdateNullability,
     UpdateType,
 )
-from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import TableState
 
 Texts = Sequence[str] | None
 TextByName = Mapping[str, str] | None
@@ -181,16 +181,16 @@ def plan(entry: CatalogEntry, request: AlterRequest) -> ChangePlan:
     Raises :class:`InputError` for changes that are invalid, and if there are none.
     """
     table = entry.catalog.table(entry.identifier)
-    schema = table.stores.get_schema()
-    changes = list(request.list_changes(schema))
+    state = table.load()
+    changes = list(request.list_changes(state.schema))
     if not changes:
         raise InputError("alter has nothing to change; see paimon-orch alter --help")
-    table.stores.check_step(StepKind.ALTER)
-    planned = _compute_schema(table, schema, changes)
-    effects = describe_changed_rows(table, schema, planned)
-    losses = _describe_losses(table, request.drop or (), effects)
-    notes = _note_other_buckets(table, schema, planned)
-    change = AlterResult(old=schema, new=planned, effects=effects, notes=notes)
+    state.check_step(StepKind.ALTER)
+    planned = _compute_schema(state, changes)
+    effects = describe_changed_rows(state, state.schema, planned)
+    losses = _describe_losses(state, request.drop or (), effects)
+    notes = _note_other_buckets(state, planned)
+    change = AlterResult(old=state.schema, new=planned, effects=effects, notes=notes)
 
     def apply() -> AlterResult:
         return replace(change, new=entry.catalog.alter_table(entry.identifier, changes))
@@ -208,30 +208,28 @@ def plan(entry: CatalogEntry, request: AlterRequest) -> ChangePlan:
     )
 
 
-def _compute_schema(
-    table: Table, schema: TableSchema, changes: Sequence[SchemaChange]
-) -> TableSchema:
-    check_deletion_vectors_change(table, changes)
-    has_snapshots, now = table.stores.snapshots.latest_id() is not None, int(time.time() * 1000)
-    return apply_schema_changes(schema, changes, has_snapshots=has_snapshots, time_millis=now)
+def _compute_schema(state: TableState, changes: Sequence[SchemaChange]) -> TableSchema:
+    check_deletion_vectors_change(state, changes)
+    has_snapshots, now = state.snapshot is not None, int(time.time() * 1000)
+    return apply_schema_changes(state.schema, changes, has_snapshots=has_snapshots, time_millis=now)
 
 
-def _note_other_buckets(table: Table, old: TableSchema, new: TableSchema) -> list[str]:
+def _note_other_buckets(state: TableState, new: TableSchema) -> list[str]:
     """Say that files keep their buckets, which writers then refuse."""
-    before, after = old.typed_options.bucket, new.typed_options.bucket
-    if before == after or min(before, after) < 1 or not table.stores.snapshots.latest_id():
+    before, after = state.schema.typed_options.bucket, new.typed_options.bucket
+    if before == after or min(before, after) < 1 or state.snapshot is None:
         return []
     note = (
         "files that exist keep their buckets, and writes to their partitions are refused until they "
-        f"have {after}; to rewrite them, run {table.stores.label.format_command('rescale')}"
+        f"have {after}; to rewrite them, run {state.label.format_command('rescale')}"
     )
     return [note]
 
 
-def _describe_losses(table: Table, drop: Sequence[str], effects: Sequence[str]) -> list[str]:
+def _describe_losses(state: TableState, drop: Sequence[str], effects: Sequence[str]) -> list[str]:
     """Say which values are dropped, and which rows readers see with other values."""
     losses = []
-    if drop and (rows := sum(split.row_count for split in table.files())):
+    if drop and (rows := sum(split.row_count for split in state.newest_files())):
         losses.append(f"drop the values of column {', '.join(drop)} in {format_count(rows, 'row')}")
     if effects:
         losses.append(f"change {' and '.join(effects)}")

@@ -4,10 +4,12 @@
 See docs/format/snapshot.md#hint-files.
 """
 
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
@@ -23,7 +25,12 @@ from paimon_orch.format.paths import TablePaths
 from paimon_orch.format.snapshot import MAX_LONG, Snapshot
 from paimon_orch.safe_text import format_names
 from paimon_orch.storage import FileInfo, FileIO
-from paimon_orch.storage.concurrency import map_concurrently, start_call
+from paimon_orch.storage.concurrency import (
+    can_overlap,
+    map_concurrently,
+    read_concurrency,
+    start_call,
+)
 from paimon_orch.table.catalog_environment import CatalogSnapshots, SnapshotsNotServedError
 from paimon_orch.table.metadata.metadata_io import (
     list_metadata_directory,
@@ -369,8 +376,7 @@ class SnapshotStore:
         earliest = self.earliest_id()
         if earliest is None:
             return
-        for snapshot_id in range(latest.id - 1, earliest - 1, -1):
-            snapshot = self.find(snapshot_id)
+        for snapshot_id, snapshot in self._find_in_turn(range(latest.id - 1, earliest - 1, -1)):
             if snapshot is None:
                 yield from self._walk_listed(earliest, snapshot_id)
                 return
@@ -378,11 +384,23 @@ class SnapshotStore:
 
     def _walk_listed(self, earliest: int, end: int) -> Iterator[Snapshot]:
         """Yield the snapshots before a gap, which may be of any length, newest first."""
-        for snapshot_id in reversed(self.ids()):
-            if earliest <= snapshot_id < end:
-                snapshot = self.find(snapshot_id)
-                if snapshot is not None:
-                    yield snapshot
+        ids = (number for number in reversed(self.ids()) if earliest <= number < end)
+        yield from (found for _, found in self._find_in_turn(ids) if found is not None)
+
+    def _find_in_turn(self, ids: Iterable[int]) -> Iterator[tuple[int, Snapshot | None]]:
+        """Yield the result of :meth:`find` for each id; reads ahead, at first one snapshot only.
+
+        Most walks end after a few snapshots. The error of one is raised when it is its turn.
+        """
+        remaining, pending, ahead = iter(ids), deque[tuple[int, Callable[[], Snapshot | None]]](), 1
+        while True:
+            for number in islice(remaining, ahead - len(pending)):
+                pending.append((number, start_call(self.io, partial(self.find, number))))
+            if not pending:
+                return
+            number, find = pending.popleft()
+            yield number, find()
+            ahead = min(2 * ahead, read_concurrency()) if can_overlap(self.io) else 1
 
     def tag(self, name: str) -> Snapshot:
         """Read the snapshot of a tag; raises :class:`NotFoundError`."""

@@ -12,14 +12,14 @@ from collections.abc import Iterable
 from paimon_orch.errors import InputError
 from paimon_orch.table.older_state import find_bucket_to_merge
 from paimon_orch.table.schema_change.schema_changes import ResetOption, SchemaChange, SetOption
-from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import TableState
 
 _DELETION_VECTORS_OPTION = "deletion-vectors.enabled"
 
 
-def check_deletion_vectors_change(table: Table, changes: Iterable[SchemaChange]) -> None:
+def check_deletion_vectors_change(state: TableState, changes: Iterable[SchemaChange]) -> None:
     """Raise :class:`InputError` while a bucket has rows to merge or deletion vectors."""
-    schema = table.stores.get_schema()
+    schema = state.schema
     is_enabled_after = schema.typed_options.has_deletion_vectors
     for change in changes:
         if isinstance(change, SetOption) and change.key == _DELETION_VECTORS_OPTION:
@@ -28,7 +28,7 @@ def check_deletion_vectors_change(table: Table, changes: Iterable[SchemaChange])
             is_enabled_after = False
     if is_enabled_after == schema.typed_options.has_deletion_vectors:
         return
-    bucket = find_bucket_to_merge(table.files(), schema, table.identifier)
+    bucket = find_bucket_to_merge(state.newest_files(), schema, state.identifier)
     if bucket is not None:
         raise InputError(
             f"option {_DELETION_VECTORS_OPTION!r} can only change after a full compaction of the "

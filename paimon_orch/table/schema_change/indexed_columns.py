@@ -16,14 +16,12 @@ from paimon_orch.table.schema_change.schema_changes import (
     SchemaChange,
     UpdateType,
 )
-from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import TableState
 
 
-def check_no_index_of_changed_columns(table: Table, changes: Iterable[SchemaChange]) -> None:
+def check_no_index_of_changed_columns(state: TableState, changes: Iterable[SchemaChange]) -> None:
     """Raise :class:`InputError` if a column with a global index is dropped or gets another type."""
-    stores = table.stores
-    schema = stores.get_schema()
-    ids = {field.name: field.id for field in schema.fields}
+    ids = {field.name: field.id for field in state.schema.fields}
     changed = dict[int, str]()
     for change in changes:
         if not isinstance(change, DropColumn | RenameColumn | UpdateType):
@@ -36,12 +34,12 @@ def check_no_index_of_changed_columns(table: Table, changes: Iterable[SchemaChan
             changed[ids[name]] = name
     if not changed:
         return
-    for entry in stores.manifests.read_index_entries(stores.get_snapshot()):
+    for entry in state.manifests.read_index_entries(state.snapshot):
         index = entry.global_index
         for field_id in () if index is None or covers_data_files(entry) else index.field_ids:
             if field_id in changed:
                 raise InputError(
-                    f"column {changed[field_id]!r} of {table.identifier} has a {entry.index_type} "
+                    f"column {changed[field_id]!r} of {state.identifier} has a {entry.index_type} "
                     "index and cannot be dropped or change its type; drop the index first with "
                     "drop-global-index"
                 )

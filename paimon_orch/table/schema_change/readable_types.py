@@ -11,19 +11,17 @@ from paimon_orch.errors import InputError
 from paimon_orch.table.older_state import describe_unreadable_files
 from paimon_orch.table.schema_change.apply_schema_changes import apply_schema_changes
 from paimon_orch.table.schema_change.schema_changes import SchemaChange, UpdateType
-from paimon_orch.table.table import Table
+from paimon_orch.table.table_state import TableState
 
 
-def check_files_have_readable_types(table: Table, changes: Sequence[SchemaChange]) -> None:
+def check_files_have_readable_types(state: TableState, changes: Sequence[SchemaChange]) -> None:
     """Raise :class:`InputError` for a type that values of a live file cannot be cast to."""
-    stores = table.stores
-    snapshot = stores.snapshots.latest()
-    if snapshot is None or not any(isinstance(change, UpdateType) for change in changes):
+    if state.snapshot is None or not any(isinstance(change, UpdateType) for change in changes):
         return
-    newest = stores.get_schema()
+    newest = state.schema
     changed = apply_schema_changes(newest, changes, has_snapshots=True, time_millis=0)
     types = {field.id: field.type for field in newest.fields}
     retyped = [field for field in changed.fields if types.get(field.id, field.type) != field.type]
-    unreadable = describe_unreadable_files(stores, snapshot, retyped)
+    unreadable = describe_unreadable_files(state, state.snapshot, retyped)
     if unreadable is not None:
         raise InputError(f"{unreadable}; add a column of the new type instead")

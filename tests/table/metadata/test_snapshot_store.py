@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from itertools import islice
 from pathlib import Path
 
 import pytest
+from support.flat_store import FlatFileIO
 from support.histories import CountingFileIO
 from support.tables import new_table, rows_of, table_of
 
@@ -116,6 +118,32 @@ def test_gaps_between_snapshots_are_skipped(table: Table) -> None:
 
     assert [snapshot.id for snapshot in table.stores.snapshots.walk_back()] == [3, 1]
     assert table.stores.snapshots.latest_id() == 3
+
+
+@pytest.mark.parametrize("missing", [(), (4,), (2, 3)])
+def test_a_walk_in_a_slow_store_reads_ahead_but_little_at_first(
+    tmp_path: Path, missing: tuple[int, ...]
+) -> None:
+    table = new_table(tmp_path)
+    for number in range(1, 13):
+        table.upsert(table_of("k v", [(number, "x")]))
+    for number in missing:
+        snapshot_file(table, f"snapshot-{number}").unlink()
+    snapshot_file(table, "snapshot-8").write_text("damaged")
+    io = FlatFileIO()
+    walk = SnapshotStore(io, table.paths).walk_back()
+
+    assert [snapshot.id for snapshot in islice(walk, 4)] == [12, 11, 10, 9]
+    with pytest.raises(CorruptFileError, match="snapshot-8"):
+        next(walk)
+    snapshot_file(table, "snapshot-8").unlink()
+    io.reads.clear()
+    walk = SnapshotStore(io, table.paths).walk_back()
+
+    assert [snapshot.id for snapshot in islice(walk, 2)] == [12, 11]
+    assert "snapshot-10" not in io.names_read()
+    expected = [number for number in range(10, 0, -1) if number not in (8, *missing)]
+    assert [snapshot.id for snapshot in walk] == expected
 
 
 def test_an_empty_table_has_no_snapshot(tmp_path: Path) -> None:

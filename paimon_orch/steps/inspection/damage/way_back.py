@@ -4,14 +4,18 @@ See docs/doctor.md#repair.
 """
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from paimon_orch.errors import PaimonError, raise_if_temporary, raise_unless_damage
+from paimon_orch.format.manifest.manifest_list import ManifestFileMeta
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.steps.inspection.index_damage import find_index_damage
 from paimon_orch.steps.inspection.inspect import inspect_snapshot
 from paimon_orch.steps.inspection.snapshot_chain import MAX_SNAPSHOTS
+from paimon_orch.storage.concurrency import map_concurrently, read_ahead
 from paimon_orch.table.metadata.time_travel import SnapshotSelector
 from paimon_orch.table.table import Table
 from paimon_orch.table.table_state import build_table_state
@@ -70,16 +74,25 @@ def try_to_find_way_back(table: Table) -> WayBack | None:
 
 def _list_candidates(stores: TableStores) -> Iterator[WayBack]:
     store = stores.snapshots
-    for number in store.list_retained_ids():
-        try:
-            yield WayBack(snapshot=store.get(number))
-        except PaimonError as error:
-            raise_if_temporary(error)
-    for name in store.tags():
-        try:
-            yield WayBack(snapshot=store.tag(name), tag=name)
-        except PaimonError as error:
-            raise_if_temporary(error)
+
+    def read_snapshot(number: int) -> WayBack:
+        return WayBack(snapshot=store.get(number))
+
+    def read_tag(name: str) -> WayBack:
+        return WayBack(snapshot=store.tag(name), tag=name)
+
+    reads = [partial(read_snapshot, number) for number in store.list_retained_ids()]
+    reads += [partial(read_tag, name) for name in store.tags()]
+    found = map_concurrently(stores.io, _try_read, reads)
+    return (each for each in found if each is not None)
+
+
+def _try_read(read: Callable[[], WayBack]) -> WayBack | None:
+    try:
+        return read()
+    except PaimonError as error:
+        raise_if_temporary(error)
+        return None
 
 
 def is_readable(stores: TableStores, snapshot: Snapshot) -> bool:
@@ -118,11 +131,29 @@ def find_unreadable_snapshots(table: Table) -> dict[int, Exception]:
     stores = table.stores.hold()
     store = stores.snapshots
     latest = None if store.catalog is not None else store.latest()
-    if latest is None or _find_error(stores, latest.id, latest.id):  # that is repaired first
+    if latest is None:
+        return {}
+    _read_manifests_ahead(stores, [latest.id])
+    if _find_error(stores, latest.id, latest.id):  # that is repaired first
         return {}
     older = [number for number in store.list_retained_ids() if number < latest.id]
+    read_ahead(stores.io, (partial(store.find, number) for number in older))
+    _read_manifests_ahead(stores, (each for each in older if each > latest.id - MAX_SNAPSHOTS))
     errors = {number: _find_error(stores, number, latest.id) for number in older}
     return {number: error for number, error in errors.items() if error is not None}
+
+
+def _read_manifests_ahead(stores: TableStores, numbers: Iterable[int]) -> None:
+    """Read the lists and manifests of snapshots, several at the same time, if they can be read."""
+    snapshots, manifests = list[Snapshot](), dict[str, ManifestFileMeta]()
+    for number in numbers:
+        with suppress(PaimonError):
+            snapshots += filter(None, [stores.snapshots.find(number)])
+    stores.manifests.read_lists_ahead(snapshots)
+    for snapshot in snapshots:
+        with suppress(PaimonError):
+            manifests |= {meta.file_name: meta for meta in stores.manifests.manifests(snapshot)}
+    read_ahead(stores.io, (partial(stores.manifests.open, meta) for meta in manifests.values()))
 
 
 def _find_error(stores: TableStores, number: int, newest: int) -> Exception | None:
