@@ -5,9 +5,9 @@ See docs/format/catalogs.md.
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
@@ -39,7 +39,7 @@ from paimon_orch.format.types.arrow import to_paimon_fields
 from paimon_orch.format.types.data_types import parse_columns
 from paimon_orch.safe_text import format_names, format_similar_names, get_logger
 from paimon_orch.storage import FileInfo, FileIO
-from paimon_orch.storage.concurrency import map_concurrently
+from paimon_orch.storage.concurrency import map_concurrently, overlap_operations
 from paimon_orch.table.catalog_environment import SnapshotsNotServedError
 from paimon_orch.table.iceberg.iceberg_settings import (
     find_external_directory,
@@ -54,6 +54,8 @@ if TYPE_CHECKING:
     from paimon_orch.catalog.catalog_tables import CatalogSystemTable
     from paimon_orch.table.schema_change.schema_changes import SchemaChange
     from paimon_orch.table.system_table import SystemTable
+
+T = TypeVar("T")
 
 logger = get_logger(__name__)
 
@@ -133,6 +135,10 @@ class Catalog:
         if isinstance(self.backend, FileSystemBackend):
             return self.backend.io.capabilities.has_slow_requests
         return True
+
+    def examine_each(self, examine: Callable[[str], T], names: Iterable[str]) -> Iterator[T]:
+        """Yield ``examine(name)`` for each table; a few at the same time if the catalog is remote."""
+        return (overlap_operations if self.waits_for_network else map)(examine, names)
 
     def require_exists(self) -> None:
         """Raise :class:`NotFoundError` if the location of the catalog does not exist."""

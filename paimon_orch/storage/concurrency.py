@@ -17,6 +17,7 @@ from paimon_orch.storage.store_operation import continue_operation
 CONCURRENCY_VARIABLE = "PAIMON_ORCH_CONCURRENT_REQUESTS"
 """The environment variable with the number of requests that a process sends at the same time."""
 _DEFAULT_CONCURRENCY = 16
+_MAX_OPERATIONS = 4
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -80,7 +81,22 @@ def overlap_calls(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]
     The function itself sends its requests one after the other. Close the iterator to start no
     further calls.
     """
-    pool, limit = _pool.get(), read_concurrency()
+    yield from _overlap(_pool.get(), read_concurrency(), function, items)
+
+
+def overlap_operations(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+    """Yield ``function(item)`` as :func:`overlap_calls` does, for calls that use this module again.
+
+    A few run at the same time, in threads of their own, as each may need much memory. Together they
+    send no more requests than one of them.
+    """
+    with ThreadPoolExecutor(_MAX_OPERATIONS, "paimon-orch-operation") as threads:
+        yield from _overlap(threads, _MAX_OPERATIONS, function, items)
+
+
+def _overlap(
+    pool: ThreadPoolExecutor, limit: int, function: Callable[[T], R], items: Iterable[T]
+) -> Iterator[R]:
     pending = deque[Future[R]]()
     try:
         for item in items:

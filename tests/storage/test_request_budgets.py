@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
 from pathlib import Path
 from unittest import mock
 
+import pyarrow as pa
 import pytest
 from support.catalogs.round_trips import count_round_trips
 from support.memory_s3 import OPTIONS, run_memory_s3
@@ -24,6 +26,10 @@ from support.seaweedfs import find_weed
 
 from paimon_orch import Catalog
 from paimon_orch.format.snapshot import CommitKind
+from paimon_orch.steps import expire_tags
+from paimon_orch.steps.autopilot.maintenance_plan import plan_maintenance
+from paimon_orch.steps.autopilot.maintenance_request import MaintenanceRequest
+from paimon_orch.steps.inspection.doctor.doctor import examine_catalog
 
 _SECONDS_OF_DELAY = 0.02
 # One worker builds the table and imports Dagster.
@@ -111,6 +117,45 @@ def test_the_tables_of_a_database_are_looked_for_at_the_same_time() -> None:
         assert len(catalog.tables("db")) == 40
 
     assert count_requests(store.requests).depth <= 10
+
+
+def count_depth(lake: Path, run: Callable[[Catalog], object]) -> int:
+    """The longest chain of requests of a function, for a copy of a lake in a store."""
+    with mock.patch.dict(os.environ, build_environment(OPTIONS)), run_memory_s3() as store:
+        catalog = Catalog(store.copy_directory(lake, "bench/lake"))
+        store.forget_metadata()
+        store.requests.clear()
+        run(catalog)
+        return count_requests(store.requests).depth
+
+
+def plan_all(catalog: Catalog) -> None:
+    assert len(plan_maintenance(catalog, MaintenanceRequest()).tables) == 8
+
+
+def examine_all(catalog: Catalog) -> None:
+    assert len(examine_catalog(catalog, catalog.find_tables()).tables) == 8
+
+
+@pytest.mark.parametrize("examine", [examine_all, plan_all])
+def test_several_tables_are_examined_at_the_same_time(
+    examine: Callable[[Catalog], None], tmp_path: Path
+) -> None:
+    for number in range(8):
+        table = Catalog(str(tmp_path)).create_table(f"db.t{number}", "id INT")
+        table.append(pa.table({"id": pa.array([number], pa.int32())}))
+    one = count_depth(tmp_path, lambda catalog: examine_catalog(catalog, ["db.t0"]))
+
+    assert count_depth(tmp_path, examine) <= 5 * one
+
+
+def test_the_tags_of_a_table_are_read_at_the_same_time(tmp_path: Path) -> None:
+    table = Catalog(str(tmp_path)).create_table("db.t", "id INT")
+    table.append(pa.table({"id": pa.array([1], pa.int32())}))
+    for number in range(30):
+        table.tags.create(f"t{number}", time_retained=timedelta(days=1))
+
+    assert count_depth(tmp_path, lambda catalog: expire_tags(catalog.table("db.t"))) <= 8
 
 
 def assert_in_budget(requests: Sequence[Request], budget: Budget) -> None:

@@ -143,18 +143,20 @@ def _examine_all(
     """Return the decisions about all tables."""
     decisions: list[MaintenanceDecision] = []
     outages: list[Exception] = []
-    for number, table in enumerate(tables, 1):
+
+    def decide(table: str) -> list[MaintenanceDecision]:
         try:
-            decisions += find_actions(catalog.table(table), request, executor)
+            return find_actions(catalog.table(table), request, executor)
         except CancelledError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever is stored in it, the others are maintained
             if is_temporary(error):
                 outages.append(error)
             refused = DecisionState.REFUSED
-            decisions.append(
-                MaintenanceDecision(table=table, state=refused, reason=describe_error(error))
-            )
+            return [MaintenanceDecision(table=table, state=refused, reason=describe_error(error))]
+
+    for number, found in enumerate(catalog.examine_each(decide, tables), 1):
+        decisions += found
         advance(number, len(tables))
     if outages and len(outages) == len(tables):
         raise_if_temporary(outages[0])

@@ -118,12 +118,12 @@ def plan(table: Table, request: EmptyRequest) -> PurgePlan:
 
 def commit(table: Table, plan: PurgePlan) -> PurgeResult:
     """Delete branches, tags, consumers, rows, changelogs, old snapshots and unreferenced files."""
-    stores = table.stores
+    stores, state = table.stores, table.load()
     for name in plan.branches:
-        table.branches.delete(name)
+        state.branches.delete(name)
     for name in plan.tags:
-        table.tags.delete(name)
-    stores.open_consumers().delete(plan.consumers)
+        state.tags.delete(name)
+    state.open_consumers().delete(plan.consumers)
     table.truncate()
     compact_manifests(table)  # otherwise manifests still name the files, which keeps them
     stores.prepare_deletion()

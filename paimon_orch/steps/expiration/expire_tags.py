@@ -5,10 +5,12 @@ See docs/format/tags-branches-consumers.md#tags.
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Annotated
 
-from paimon_orch.errors import CommitConflictError, wrap_decode_errors
+from paimon_orch.errors import CommitConflictError, NotFoundError, wrap_decode_errors
 from paimon_orch.format.options.table_option import StepKind
+from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.text import parse_json_object
 from paimon_orch.format.times import parse_cutoff
 from paimon_orch.safe_text import format_names
@@ -17,6 +19,8 @@ from paimon_orch.steps.common.step import PlanOutcome, build_metadata_step, plan
 from paimon_orch.steps.common.step_declaration import declare_step, take_fields
 from paimon_orch.steps.common.step_report import PlanReport, describe_loss
 from paimon_orch.steps.expiration.delete_tag import delete_tag
+from paimon_orch.storage.concurrency import map_concurrently
+from paimon_orch.table.metadata.metadata_io import read_metadata_file
 from paimon_orch.table.metadata.tags import parse_tag_time
 from paimon_orch.table.table import Table
 
@@ -97,9 +101,13 @@ class TagTimes:
 def read_tag_times(table: Table, name: str) -> TagTimes:
     """Read the times of a tag; both are None for a tag that never expires."""
     path = table.tags.path(name)
-    table.tags.get(name)
+    try:
+        data = read_metadata_file(table.io, path)
+    except FileNotFoundError:
+        raise NotFoundError(f"{table.identifier}: tag {name!r} was deleted meanwhile") from None
+    Snapshot.from_json(data, path)  # a tag that cannot be read is not deleted
     with wrap_decode_errors(path):
-        value = parse_json_object(table.io.read_bytes(path))
+        value = parse_json_object(data)
         retained = value.get("tagTimeRetained")
         seconds = _parse_seconds(retained)
         created = parse_tag_time(value.get("tagCreateTime"))
@@ -124,10 +132,10 @@ def plan(table: Table, request: ExpireTagsRequest) -> TagExpirationPlan:
     current_time = datetime.now() if request.now is None else request.now
     modified = _read_modification_times(table)
     expired = []
-    for name in table.tags.names():
-        if name not in modified:
-            continue  # another process created the tag after the listing
-        times = read_tag_times(table, name)
+    # another process may have created others after the listing
+    names = [name for name in table.tags.names() if name in modified]
+    read_times = map_concurrently(table.io, partial(read_tag_times, table), names)
+    for name, times in zip(names, read_times, strict=True):
         created = times.created or datetime.fromtimestamp(modified[name])  # noqa: DTZ006 - local
         has_times = times.created is not None and times.retained is not None
         is_over = has_times and current_time - created > (times.retained or timedelta(0))

@@ -213,9 +213,10 @@ class RetainedSnapshotStore:
             lambda paths: (self._find_newest_schema(paths), self._list_branch(listings, paths)),
             others,
         )
-        for paths, (schema, listed) in zip(others, list(branches), strict=True):
-            newest_schemas[paths.branch] = schema
-            versions += self._read_all(listed, known, vanished)
+        found = list(branches)  # all are listed before one of them is read
+        newest_schemas |= {paths.branch: each[0] for paths, each in zip(others, found, strict=True)}
+        listed = [version for _, of_branch in found for version in of_branch]
+        versions += self._read_all(listed, known, vanished)
         return RetainedVersions(
             branches=(main, *others),
             by_path={version.path: version for version in versions},
@@ -306,7 +307,7 @@ class RetainedSnapshotStore:
         known: Mapping[str, RetainedSnapshot],
         vanished: list[str],
     ) -> list[RetainedSnapshot]:
-        """Read the versions of one branch; reports the errors of files that cannot be decoded."""
+        """Read versions; reports the errors of files that cannot be decoded."""
         versions = list[RetainedSnapshot]()
         unchanged = [self._find_unchanged(known, each) for each in listed]
         read = map_concurrently(
@@ -324,7 +325,7 @@ class RetainedSnapshotStore:
                 raise version
             else:
                 self.on_error(version)
-        tagged = {v.snapshot.id for v in versions if v.kind is RetainedSnapshotKind.TAG}
+        tagged = {(v.branch, v.snapshot.id) for v in versions if v.kind is RetainedSnapshotKind.TAG}
         return [_decide_changelog(version, tagged) for version in versions]
 
     def _find_unchanged(
@@ -381,11 +382,14 @@ def _number(
     ]
 
 
-def _decide_changelog(version: RetainedSnapshot, tagged: Container[int]) -> RetainedSnapshot:
+def _decide_changelog(
+    version: RetainedSnapshot, tagged: Container[tuple[str, int]]
+) -> RetainedSnapshot:
     """Set whether the changelog files of a version still exist."""
     keeps_changelog = version.is_complete
     if version.kind is RetainedSnapshotKind.TAG:
         keeps_changelog = False
     elif version.kind is RetainedSnapshotKind.SNAPSHOT:
-        keeps_changelog &= version.branch == MAIN_BRANCH and version.snapshot.id not in tagged
+        is_tagged = (version.branch, version.snapshot.id) in tagged
+        keeps_changelog &= version.branch == MAIN_BRANCH and not is_tagged
     return replace(version, keeps_changelog=keeps_changelog)
