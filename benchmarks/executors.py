@@ -22,7 +22,7 @@ from paimon_orch.demo.flights import (
 )
 
 MONTH = "2013-01"
-PROGRAM = [sys.executable, "-m", "paimon_orch.cli"]
+PROGRAM = [sys.executable, "-m", "paimon_orch"]
 
 
 def main() -> None:

@@ -201,7 +201,7 @@ def _compact(warehouse: Path, table: Table, strategy: str) -> ProcessUsage:
 
 def _run_command(*arguments: str) -> ProcessUsage:
     # inspect and check exit with 1 if they find something
-    command = [sys.executable, "-m", "paimon_orch.cli", *arguments]
+    command = [sys.executable, "-m", "paimon_orch", *arguments]
     return measure_process(command, exit_codes=(0, 1))
 
 

@@ -39,7 +39,7 @@ for name, action in ACTIONS.items():
     except MissingPackageError as error:
         messages[name] = str(error)
 skipped = ("airflow", "spark", "dagster", "demo", "catalog.jdbc", "table.iceberg.rest_updates",
-    "table.iceberg.confined_rest_catalog", "metastore.hive_stream", "cli.__main__")
+    "table.iceberg.confined_rest_catalog", "metastore.hive_stream", "__main__")
 prefixes = tuple(f"paimon_orch.{name}" for name in skipped)
 for module in pkgutil.walk_packages(paimon_orch.__path__, "paimon_orch.", lambda name: None):
     if not module.name.startswith(prefixes):
@@ -62,7 +62,7 @@ def run(python: Path, *arguments: str) -> str:
 
 
 def run_command(python: Path, *arguments: str) -> str:
-    return run(python, "-m", "paimon_orch.cli", *arguments)
+    return run(python, "-m", "paimon_orch", *arguments)
 
 
 def test_an_installation_without_extras_has_neither_pandas_nor_spark_nor_dagster() -> None:

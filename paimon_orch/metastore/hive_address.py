@@ -59,11 +59,18 @@ def build_address(uris: str, options: Options, *, option: str) -> MetastoreAddre
     """Return the address of a metastore; ``option`` is the key of the URIs in messages."""
     return MetastoreAddress(
         uris=tuple(_parse_uris(uris, option)),
-        socket_timeout=options.get(SOCKET_TIMEOUT).total_seconds(),
+        socket_timeout=_get_timeout(options),
         user=os.environ.get("HADOOP_USER_NAME") or _get_user_name(),
         principal=_get_principal(options),
         uses_tls=options.get(USE_SSL),
     )
+
+
+def _get_timeout(options: Options) -> float:
+    seconds: float = options.get(SOCKET_TIMEOUT).total_seconds()
+    if seconds <= 0:  # Hive waits without an end for 0
+        raise InputError(f"{SOCKET_TIMEOUT.key} must be more than 0, such as 600 s")
+    return seconds
 
 
 def _get_principal(options: Options) -> str | None:

@@ -420,7 +420,7 @@ SPARK = "org.apache.spark.deploy.SparkSubmit"
 def start_compaction(warehouse: Path, mark: str) -> subprocess.Popen[str]:
     """Start a compaction with Spark, whose processes have an environment variable."""
     name, _, value = mark.partition("=")
-    command = [sys.executable, "-m", "paimon_orch.cli", "compact", str(warehouse), "db.t"]
+    command = [sys.executable, "-m", "paimon_orch", "compact", str(warehouse), "db.t"]
     return subprocess.Popen(
         [*command, "--strategy", "full", "--executor", "spark", "--master", "local[1]"],
         env=os.environ | {name: value},

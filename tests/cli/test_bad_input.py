@@ -285,7 +285,7 @@ def test_invalid_arguments_are_refused_in_one_paragraph(
 @pytest.mark.slow
 def test_failed_processes_print_no_traceback(sound: Path) -> None:
     """Run processes with a file name that is not UTF-8, a closed pipe, and a file as warehouse."""
-    command = [sys.executable, "-m", "paimon_orch.cli"]
+    command = [sys.executable, "-m", "paimon_orch"]
     table = [str(sound), TABLE]
     for arguments in (
         ["read", os.fsdecode(b"/nowhere/\xff"), TABLE],
@@ -296,7 +296,7 @@ def test_failed_processes_print_no_traceback(sound: Path) -> None:
         assert process.returncode == 1, process
         assert process.stderr.startswith(b"error: "), process
         assert b"Traceback" not in process.stderr
-    piped = f"{sys.executable} -m paimon_orch.cli read {sound} {TABLE} --format jsonl | true"
+    piped = f"{sys.executable} -m paimon_orch read {sound} {TABLE} --format jsonl | true"
     process = subprocess.run(["sh", "-c", piped], capture_output=True, check=False)
     assert b"Traceback" not in process.stderr
     assert b"Exception" not in process.stderr

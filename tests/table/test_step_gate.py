@@ -236,7 +236,7 @@ def test_create_warns_about_options_that_block_steps_and_misspelled_options(
 
 
 def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "paimon_orch.cli", *arguments]
+    command = [sys.executable, "-m", "paimon_orch", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 

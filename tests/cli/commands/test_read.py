@@ -76,7 +76,7 @@ def test_floats_are_printed_with_the_digits_that_identify_them(
 
 @pytest.mark.slow
 def test_rows_are_written_as_parquet(warehouse: Path) -> None:
-    command = [sys.executable, "-m", "paimon_orch.cli", "read", str(warehouse), "db.t"]
+    command = [sys.executable, "-m", "paimon_orch", "read", str(warehouse), "db.t"]
     process = subprocess.run([*command, "--format", "parquet"], capture_output=True, check=True)
 
     assert pq.read_table(pa.BufferReader(process.stdout)).num_rows == 3

@@ -110,10 +110,10 @@ def test_a_new_file_is_a_command_with_help_a_dry_run_a_question_and_json(
     new_table(tmp_path).upsert(table_of("k v", [(1, "a")]))
 
     def run(*arguments: object) -> Any:
-        return run_module("paimon_orch.cli", "count-columns", tmp_path, "db.t", *arguments)
+        return run_module("paimon_orch", "count-columns", tmp_path, "db.t", *arguments)
 
-    overview = run_module("paimon_orch.cli", "--help").stdout
-    page = run_module("paimon_orch.cli", "count-columns", "--help").stdout
+    overview = run_module("paimon_orch", "--help").stdout
+    page = run_module("paimon_orch", "count-columns", "--help").stdout
     assert "count-columns            Count the columns of a table." in overview
     assert "Only in tests." in page
     assert "--at-most N" in page

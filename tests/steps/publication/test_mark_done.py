@@ -93,7 +93,7 @@ def test_a_partition_whose_rows_were_deleted_is_marked(table: Table) -> None:
 
 @pytest.mark.slow
 def test_the_command_marks_partitions(table: Table, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "paimon_orch.cli", "mark-done", str(tmp_path), "db.t"]
+    command = [sys.executable, "-m", "paimon_orch", "mark-done", str(tmp_path), "db.t"]
     command += ["--partitions", "dt=a/hr=1; dt=a/hr=2"]
     shown = subprocess.run([*command, "--dry-run"], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == (

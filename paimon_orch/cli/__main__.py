@@ -1,5 +1,0 @@
-"""Run the command line as ``python -m paimon_orch.cli``."""
-
-from paimon_orch.cli.app import main
-
-main()
