@@ -9,6 +9,7 @@ from operator import index
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from paimon_orch.errors import CorruptFileError, InputError, NotFoundError
 from paimon_orch.files.data_file_reader import FileReader
@@ -17,6 +18,7 @@ from paimon_orch.format.options.core_options import (
     INCREMENTAL_BETWEEN_SCAN_MODE,
     INCREMENTAL_BETWEEN_TAG_TO_SNAPSHOT,
 )
+from paimon_orch.format.row.row_kind import ROW_KIND_SYMBOLS
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.format.types.arrow import to_arrow_schema
@@ -35,6 +37,7 @@ from paimon_orch.table.scan.snapshot_diff import DiffSide, diff_bucket, find_cha
 from paimon_orch.table.scan.unseen_rows import Visibility
 from paimon_orch.table.table_state import TableState, build_table_state
 
+*_, _DELETE = ROW_KIND_SYMBOLS
 INCREMENTAL_MODES = ("auto", "delta", "changelog", "diff")
 _SCAN_MODE_OPTION = "incremental-between-scan-mode"
 
@@ -180,7 +183,10 @@ class IncrementalScan(BaseScan):
         return to_arrow_schema([ROW_KIND, *self.fields])
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the changes, ordered by snapshot and bucket; of a diff, by bucket."""
+        """Yield the changes, ordered by snapshot and bucket; of a diff, by bucket.
+
+        A diff of dynamic buckets begins with all deletes, because keys may have moved.
+        """
         if self.snapshot_range.mode == "diff":
             return filter_batches(self._read_diff(), self.predicate, self.arrow_schema)
         return (batch for split in self.plan() for batch in self.read_split(split))
@@ -255,18 +261,31 @@ class IncrementalScan(BaseScan):
             self._plan_end(end) for end in (self.snapshot_range.before, self.snapshot_range.after)
         )
         pruner, merges_equally = self._build_pruner(), before.state.schema == after.state.schema
-        for old, new in find_changed_buckets(
-            before.splits, after.splits, self.schema, includes_same_files=not merges_equally
-        ):
-            split = old or new
-            if pruner is None or (
-                split is not None and pruner.select_partitions([split.partition])
-            ):
-                sides = (
-                    DiffSide(_build_reader(end.state, split), split)
-                    for end, split in ((before, old), (after, new))
+        pairs = [
+            (old, new)
+            for old, new in find_changed_buckets(
+                before.splits, after.splits, self.schema, includes_same_files=not merges_equally
+            )
+            if pruner is None
+            or (
+                (split := old or new) is not None and pruner.select_partitions([split.partition])
+            )
+        ]
+
+        def read_changes() -> Iterator[pa.RecordBatch]:
+            for old, new in pairs:
+                yield from diff_bucket(
+                    DiffSide(_build_reader(before.state, old), old),
+                    DiffSide(_build_reader(after.state, new), new),
                 )
-                yield from diff_bucket(*sides)
+
+        if self.schema.is_bucket_dynamic and len(pairs) > 1:
+            # An overwrite may have moved keys to other buckets. Who applies the changes in their
+            # order must delete the old row of a key before adding the new row.
+            yield from _filter_deletes(read_changes(), is_delete=True)
+            yield from _filter_deletes(read_changes(), is_delete=False)
+        else:
+            yield from read_changes()
 
     def _plan_end(self, snapshot: Snapshot | None) -> "_DiffEnd":
         schema = self.schema
@@ -285,6 +304,15 @@ class _DiffEnd:
     state: TableState
     """The snapshot; its schema has the newest columns, with the options of the snapshot."""
     splits: Sequence[BucketSplit]
+
+
+def _filter_deletes(
+    batches: Iterator[pa.RecordBatch], *, is_delete: bool
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of the kind ``-D``, or those of the other kinds."""
+    for batch in batches:
+        is_selected = pc.equal(batch[ROW_KIND.name], _DELETE)
+        yield batch.filter(is_selected if is_delete else pc.invert(is_selected))
 
 
 def _build_reader(state: TableState, split: BucketSplit | None) -> FileReader:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -150,3 +153,19 @@ def test_steps_report_the_size_of_their_work(tmp_path: Path) -> None:
     compact.run_compaction(table, planned, Recorder())
     assert sizes == [planned.bytes]
     assert planned.bytes > 0
+
+
+def test_spark_is_started_once_for_tables_that_need_it_at_the_same_time() -> None:
+    started: list[Elsewhere] = []
+
+    @cache
+    def start() -> Elsewhere:
+        time.sleep(0.05)
+        started.append(Elsewhere())
+        return started[-1]
+
+    executor = ChoosingExecutor(make_spark=start, kind=ExecutorKind.SPARK)
+    with ThreadPoolExecutor(4) as threads:
+        chosen = list(threads.map(lambda _: executor.choose_executor(1, None), range(4)))
+
+    assert started == [chosen[0]]
