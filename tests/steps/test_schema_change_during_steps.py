@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -82,7 +83,10 @@ STEPS: dict[str, tuple[Callable[[Table], object], Callable[[Rows], Rows]]] = {
 }
 
 
-def build_table(root: Path) -> Table:
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake with the table, which each run of a step copies."""
+    root = tmp_path_factory.mktemp("lake")
     table = new_table(
         root,
         "p STRING, k BIGINT, v INT, u INT",
@@ -93,7 +97,12 @@ def build_table(root: Path) -> Table:
     for number in range(3):
         rows = [(p, k, 10 * number + k, 0) for p in ("a", "b") for k in range(number, number + 3)]
         table.upsert(table_of("p k v u", rows))
-    return table
+    return root
+
+
+def copy_table(lake: Path, root: Path) -> Table:
+    shutil.copytree(lake, root)
+    return Catalog(str(root)).table("db.t")
 
 
 def read_rows(table: Table) -> Rows:
@@ -113,14 +122,14 @@ def spread(count: int, most: int) -> Sequence[int]:
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("step", STEPS)
 def test_a_step_with_a_schema_change_at_any_moment_loses_no_row(
-    step: str, change: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    step: str, change: str, lake: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.CRITICAL)
     action, expect = STEPS[step]
-    total = count_operations(action, tmp_path / "counted")
+    total = count_operations(action, copy_table(lake, tmp_path / "counted"))
     outcomes = set[str]()
     for at in spread(total, 10):
-        table = build_table(tmp_path / str(at))
+        table = copy_table(lake, tmp_path / str(at))
         before, catalog = read_rows(table), Catalog(str(tmp_path / str(at)))
         io = InterruptingFileIO(at, lambda: catalog.alter_table("db.t", CHANGES[change]))  # noqa: B023
         try:
@@ -140,8 +149,8 @@ def test_a_step_with_a_schema_change_at_any_moment_loses_no_row(
     assert "done" in outcomes
 
 
-def count_operations(action: Callable[[Table], Any], root: Path) -> int:
+def count_operations(action: Callable[[Table], Any], table: Table) -> int:
     """Return how many operations an action needs."""
-    table, io = build_table(root), InterruptingFileIO(0, list)
+    io = InterruptingFileIO(0, list)
     action(Table(table.identifier, io, table.paths))
     return io.count

@@ -267,9 +267,7 @@ class IncrementalScan(BaseScan):
                 before.splits, after.splits, self.schema, includes_same_files=not merges_equally
             )
             if pruner is None
-            or (
-                (split := old or new) is not None and pruner.select_partitions([split.partition])
-            )
+            or ((split := old or new) is not None and pruner.select_partitions([split.partition]))
         ]
 
         def read_changes() -> Iterator[pa.RecordBatch]:
