@@ -36,7 +36,7 @@ from paimon_orch.format.schema import TableSchema, build_table_schema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.text import select_names
 from paimon_orch.format.types.arrow import to_paimon_fields
-from paimon_orch.format.types.data_types import parse_columns
+from paimon_orch.format.types.data_types import Field, parse_columns
 from paimon_orch.safe_text import format_names, format_similar_names, get_logger
 from paimon_orch.storage import FileInfo, FileIO
 from paimon_orch.storage.concurrency import map_concurrently, overlap_operations
@@ -308,14 +308,9 @@ class Catalog:
         """
         check_names("primary_key", primary_key)
         check_names("partition_by", partition_by)
-        if not isinstance(columns, str | pa.Schema):
-            raise InputError(
-                "columns must be text, such as 'id BIGINT NOT NULL, v DOUBLE', or an Arrow schema, "
-                f"not {columns!r}"
-            )
+        fields = _parse_fields(columns)
         values = {**self._table_defaults, **to_option_texts(options or {})}
         location = values.pop(_LOCATION_OPTION, None)
-        fields = parse_columns(columns) if isinstance(columns, str) else to_paimon_fields(columns)
         schema = build_table_schema(
             fields,
             primary_key=primary_key,
@@ -528,6 +523,17 @@ def _list_files(io: FileIO, root: str) -> Iterator[FileInfo]:
         entries = [info for listing in listings for info in listing]
         yield from (info for info in entries if not info.is_dir)
         directories = [info.path for info in entries if info.is_dir]
+
+
+def _parse_fields(columns: str | pa.Schema) -> list[Field]:
+    if isinstance(columns, str):
+        return parse_columns(columns)
+    if isinstance(columns, pa.Schema):
+        return to_paimon_fields(columns)
+    raise InputError(
+        "columns must be text, such as 'id BIGINT NOT NULL, v DOUBLE', or an Arrow schema, "
+        f"not {columns!r}"
+    )
 
 
 def _parse_main(identifier: str) -> TableIdentifier:

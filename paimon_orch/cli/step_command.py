@@ -130,10 +130,7 @@ def add_step_command(
         else:
             if report.asks:
                 confirm(report.describe_action(identifier), yes=yes, undo=report.undo)
-            outcome = _run(declaration, target, planned, runner)
-            output.print_report(outcome.to_dict(), partial(_print_outcome, outcome, explain))
-            for note in outcome.list_notes():  # on stderr, also with --json
-                print_note(note)
+            _report_outcome(_run(declaration, target, planned, runner), output, explain)
         if report.is_incomplete:
             sys.exit(1)
 
@@ -146,6 +143,12 @@ def add_step_command(
         parameters=list(_list_parameters(declaration, details)),
     )
     register(call)
+
+
+def _report_outcome(outcome: Any, output: Output, explain: Callable[[], str]) -> None:
+    output.print_report(outcome.to_dict(), partial(_print_outcome, outcome, explain))
+    for note in outcome.list_notes():  # on stderr, also with --json
+        print_note(note)
 
 
 def _print_plan(planned: Any, report: PlanReport, table: str, explain: Callable[[], str]) -> None:

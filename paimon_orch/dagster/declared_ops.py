@@ -17,6 +17,7 @@ from paimon_orch.dagster.remote_runs import RemoteSteps
 from paimon_orch.dagster.resources import (
     MAINTENANCE_EXECUTOR_HELP,
     ExecutorChoice,
+    PaimonCatalogResource,
     SparkSessionResource,
 )
 from paimon_orch.dagster.run_config import AllowanceConfig, build_config_class, report_stale_options
@@ -38,7 +39,7 @@ from paimon_orch.orchestration.step_runs import (
 )
 from paimon_orch.steps.cleanup import remove_orphan_files
 from paimon_orch.steps.common.argument import Argument, DeclaredField
-from paimon_orch.steps.common.step_declaration import StepDeclaration
+from paimon_orch.steps.common.step_declaration import StepDeclaration, StepTarget
 from paimon_orch.steps.common.step_registry import find_steps, load_declaration
 from paimon_orch.steps.definition.catalog_target import CatalogEntry
 from paimon_orch.table.table import Table
@@ -172,6 +173,14 @@ class MaintenanceOp:
         for name, value in self._list_arguments(checked).items():
             self.declaration.arguments[name].convert(value, name)
         return checked
+
+    def open_target(
+        self, config: MaintenanceConfig, paimon: PaimonCatalogResource, name: str
+    ) -> Table | CatalogEntry:
+        """Open the table of a run, or the entry of the catalog that the step changes."""
+        if self.declaration.target is StepTarget.TABLE:
+            return config.load_table(paimon, name)
+        return self.declaration.open_target(config.open_catalog(paimon), name)
 
     def execute(
         self,

@@ -242,13 +242,7 @@ def build_maintenance_job(
         paimon, spark = get_catalog(context, resource_prefix), get_spark(context, resource_prefix)
         config = maintenance_op.config(**context.op_config)
         with raise_dagster_errors(table, context):
-            declaration = maintenance_op.declaration
-            is_table = declaration.target is StepTarget.TABLE
-            target = (
-                config.load_table(paimon, table)
-                if is_table
-                else declaration.open_target(config.open_catalog(paimon), table)
-            )
+            target = maintenance_op.open_target(config, paimon, table)
             remote = RemoteSteps.of(place, context, paimon, spark)
             metadata = maintenance_op.execute(context, config, target, spark, remote)
         asset = dg.AssetKey([*scope.key_prefix, *table.split(".")])

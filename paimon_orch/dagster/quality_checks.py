@@ -59,15 +59,7 @@ def build_paimon_quality_checks(settings: QualitySettings) -> dg.AssetChecksDefi
             definition_name("quality", table, settings.key_prefix),
             f"Rows that `{table}` must not have, by its metadata.",
         ),
-        specs=[
-            dg.AssetCheckSpec(
-                name,
-                asset=asset_key,
-                description=f"Passes if no row matches `{text}`.",
-                blocking=settings.blocking,
-            )
-            for name, text in settings.never.items()
-        ],
+        specs=_build_specs(settings, asset_key),
         can_subset=True,
         required_resource_keys={f"{settings.resource_prefix}paimon"},
     )
@@ -83,6 +75,18 @@ def build_paimon_quality_checks(settings: QualitySettings) -> dg.AssetChecksDefi
             yield _build_result(outcome, asset_key, SEVERITIES[settings.severity])
 
     return run_checks
+
+
+def _build_specs(settings: QualitySettings, asset_key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
+    return [
+        dg.AssetCheckSpec(
+            name,
+            asset=asset_key,
+            description=f"Passes if no row matches `{text}`.",
+            blocking=settings.blocking,
+        )
+        for name, text in settings.never.items()
+    ]
 
 
 def _build_result(

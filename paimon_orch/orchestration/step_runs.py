@@ -1,7 +1,7 @@
 """Runs declared steps for front ends without a person: arguments and reports are JSON values."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from paimon_orch.orchestration.openlineage import emit_lineage
 from paimon_orch.orchestration.run_reports import ReportTable
@@ -51,18 +51,10 @@ def run_declared_step(
     planned = plan.describe()
     if planned.is_incomplete:
         logger.warning("%s of %s leaves damage: %s", step, target.identifier, planned.lines)
-    report: dict[str, object] = {
-        "step": step,
-        "table": target.identifier,
-        "dry_run": bool(dry_run),
-        "plan": plan.to_dict(),
-        "is_incomplete": planned.is_incomplete,
-        "outcome": None,
-    }
+    report = {"step": step, "table": target.identifier, "dry_run": bool(dry_run)}
+    report |= {"plan": plan.to_dict(), "is_incomplete": planned.is_incomplete, "outcome": None}
     if with_table:
-        items = tabulate_plan(planned)
-        report["action"] = planned.short_action if plan else NO_ACTION
-        report |= {"columns": dict(items.columns), "items": [dict(row) for row in items.rows]}
+        report |= _tabulate(plan, planned)
     if dry_run:
         return report
     # A compaction without files may still move postponed rows or build indexes.
@@ -74,6 +66,15 @@ def run_declared_step(
         "notes": list(outcome.list_notes()),
         "duration_seconds": outcome.duration_seconds,
         "attempts": outcome.attempts,
+    }
+
+
+def _tabulate(plan: Any, planned: PlanReport) -> dict[str, object]:
+    items = tabulate_plan(planned)
+    return {
+        "action": planned.short_action if plan else NO_ACTION,
+        "columns": dict(items.columns),
+        "items": [dict(row) for row in items.rows],
     }
 
 

@@ -63,7 +63,8 @@ from paimon_orch.table.iceberg.orphan_metadata import find_orphan_iceberg_files
 from paimon_orch.table.metadata.manifest_io import ManifestReader
 from paimon_orch.table.scan.partition_selection import PartitionSpecs
 from paimon_orch.table.table import Table
-from paimon_orch.table.table_state import TableState
+from paimon_orch.table.table_state import TableState, load_newest_state
+from paimon_orch.table.table_stores import TableStores
 
 T = TypeVar("T")
 
@@ -218,23 +219,16 @@ def plan(
     may reference an old file, and :class:`UnsupportedError` if the table has files but no version
     references any.
     """
-    stores, small_tree = table.stores, None
-    store = RetainedSnapshotStore(table.io, table.paths.root, with_schema=(stores.paths.branch,))
+    store = RetainedSnapshotStore(table.io, table.paths.root, with_schema=(table.paths.branch,))
+    references, tree = ReferencedFiles(store=store), None
     if request.partitions is None:  # a small table is listed before its snapshots are read
-        small_tree = FileTree.read_small(table.io, table.paths.root)
-    references = ReferencedFiles(store=store)
-    if small_tree is None:
-        state = table.load()
-    else:
-        listed_state = load_listed_state(stores, store, small_tree.find_newest_files(stores.paths))
-        state = listed_state.state
-        references.add_read_versions(listed_state.read.values())
+        tree = FileTree.read_small(table.io, table.paths.root)
+    state = _load_state(table.stores, references, tree)
     state.check_step(StepKind.DELETE)
     state.snapshots.require_file(None if state.snapshot is None else state.snapshot.id)
     before = _compute_cutoff_seconds(request.older_than)
     specs = request.parse_partitions(state.schema)
     data = DataRoots.of(state.io, state.paths, state.schema, state.owns_directory)
-    tree = small_tree
     if specs is None and (tree is None or len(data.roots) > 1):
         tree = _list_tree(state, data.roots, references)
     listed, listing = None, None
@@ -251,9 +245,7 @@ def plan(
             references=references,
             progress=progress,
         )
-    for paths in references.branches:
-        if paths.branch != state.paths.branch:
-            state.get_branch_snapshots(paths.branch).require_latest_file()
+    _require_latest_files(state, references)
     files = [file for file in listing.files if file.name not in references.names]
     if specs is None:
         files += _find_other_files(state, references, before, tree)
@@ -267,6 +259,24 @@ def plan(
         roots=(*data.roots, *filter(None, [find_external_directory(state.schema, state.paths)])),
         references=references,
     )
+
+
+def _load_state(
+    stores: TableStores, references: ReferencedFiles, tree: FileTree | None
+) -> TableState:
+    """Load the table, from the listing of all its files if there is one."""
+    if tree is None:
+        return load_newest_state(stores)
+    newest = tree.find_newest_files(stores.paths)
+    listed = load_listed_state(stores, references.store, newest)
+    references.add_read_versions(listed.read.values())
+    return listed.state
+
+
+def _require_latest_files(state: TableState, references: ReferencedFiles) -> None:
+    for paths in references.branches:
+        if paths.branch != state.paths.branch:
+            state.get_branch_snapshots(paths.branch).require_latest_file()
 
 
 def _find_other_files(

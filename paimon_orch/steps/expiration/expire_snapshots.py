@@ -264,6 +264,25 @@ def _build_missing_error(state: TableState, number: int) -> NotFoundError:
     )
 
 
+def _collect_files(
+    state: TableState,
+    expired: Sequence[RetainedSnapshot],
+    end: RetainedSnapshot,
+    retained: Sequence[RetainedSnapshot],
+) -> UnreferencedFiles:
+    """Return the files that the snapshots before ``end`` reference, and no retained version."""
+    reader = ReferenceReader.of(state.io, state.paths.root)
+    reader.read_ahead([*expired, *retained])
+    collector = SnapshotDeletionPlanner(
+        reader=reader, paths=state.paths, schema=state.schema, retained=retained
+    )
+    for version in [*expired[1:], end]:
+        collector.add_deleted_files(version)
+    for version in expired:
+        collector.add_changelog_files(version)
+    return collector.collect(expired)
+
+
 def _select_files(plan: SnapshotExpirationPlan, ages: _SnapshotAges) -> SnapshotExpirationPlan:
     """Add the snapshots before the end of a plan and their files to the plan."""
     state, end = plan.state, plan.end
@@ -288,16 +307,7 @@ def _select_files(plan: SnapshotExpirationPlan, ages: _SnapshotAges) -> Snapshot
     if plan.keeps_changelog:
         kind, store = RetainedSnapshotKind.CHANGELOG, ChangelogStore(state.io, state.paths)
         retained += [replace(v, kind=kind, path=store.path(v.snapshot.id)) for v in expired]
-    reader = ReferenceReader.of(state.io, state.paths.root)
-    reader.read_ahead([*expired, *retained])
-    collector = SnapshotDeletionPlanner(
-        reader=reader, paths=state.paths, schema=state.schema, retained=retained
-    )
-    for version in [*expired[1:], snapshots[end]]:
-        collector.add_deleted_files(version)
-    for version in expired:
-        collector.add_changelog_files(version)
-    files = collector.collect(expired)
+    files = _collect_files(state, expired, snapshots[end], retained)
     # Paths in metadata are not trusted: files outside of the table's directories are excluded.
     remover = SafeDeleter(io=state.io, roots=state.file_roots)
     refused = tuple(path for path in files.paths if not remover.has_safe_name(path))

@@ -24,6 +24,7 @@ from paimon_orch.format.manifest.index_source import encode_source_snapshot
 from paimon_orch.format.options.core_options import SORTED_INDEX_RECORDS_PER_RANGE
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.row_range_set import RowRanges, unite_row_ranges
+from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.format.types.data_types import AtomicType, Field, type_to_sql
 from paimon_orch.steps.common.argument import Argument
@@ -213,13 +214,7 @@ def plan(table: Table, request: CreateGlobalIndexRequest) -> GlobalIndexPlan:
         current = [e for e in of_partition if _is_current(e, groups)]
         replaced += [entry for entry in of_partition if entry not in current]
         missing = groups.rows - unite_row_ranges([entry.row_range for entry in current])
-        size = schema.typed_options.get(SORTED_INDEX_RECORDS_PER_RANGE)
-        for start, end in _divide(missing, max(1, min(size, _MAX_ROWS))):
-            if len(units) == _MAX_UNITS:
-                raise InputError(
-                    f"'{SORTED_INDEX_RECORDS_PER_RANGE.key}' = {size} needs more than {_MAX_UNITS} "
-                    "index files; use a larger number"
-                )
+        for start, end in _divide(missing, schema, _MAX_UNITS - len(units)):
             units.append(
                 GlobalIndexUnit(
                     bucket=split.partition_bucket,
@@ -248,10 +243,21 @@ def _is_current(entry: IndexManifestEntry, groups: RowIdGroups) -> bool:
     return bool(rows) and not rows - groups.find_current_rows(entry)
 
 
-def _divide(rows: RowRanges, size: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges of about the same size, up to ``size``."""
+def _divide(rows: RowRanges, schema: TableSchema, limit: int) -> Iterator[tuple[int, int]]:
+    """Yield ranges of about the same size, up to that of the option.
+
+    Raises :class:`InputError` for more than ``limit`` ranges.
+    """
+    wanted = schema.typed_options.get(SORTED_INDEX_RECORDS_PER_RANGE)
+    size, left = max(1, min(wanted, _MAX_ROWS)), limit
     for start, end in zip(rows.starts.tolist(), rows.ends.tolist(), strict=True):
         count, parts = end - start, -(-(end - start) // size)
+        left -= parts
+        if left < 0:
+            raise InputError(
+                f"'{SORTED_INDEX_RECORDS_PER_RANGE.key}' = {wanted} needs more than {_MAX_UNITS} "
+                "index files; use a larger number"
+            )
         yield from pairwise(start + count * part // parts for part in range(parts + 1))
 
 

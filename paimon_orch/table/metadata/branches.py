@@ -237,17 +237,7 @@ class Branches:
         sources = {main_schemas.path(i): schemas.path(i) for i in schemas.ids()}
         sources |= {Tags(main).path(tag): Tags(branch).path(tag) for tag in branch.tags()}
         sources |= {main.path(i): branch.path(i) for i in ids}
-
-        def is_replaced(path: str) -> bool:  # files that are equal on main and on the branch remain
-            if path not in sources:
-                return True
-            return self.io.read_bytes(path) != self.io.read_bytes(sources[path])
-
-        def select_replaced(paths: Iterable[str]) -> set[str]:
-            candidates = list(paths)
-            flags = map_concurrently(self.io, is_replaced, candidates)
-            return {path for path, flag in zip(candidates, flags, strict=True) if flag}
-
+        select_replaced = partial(self._select_replaced, sources)
         later = [number for number in main.ids() if number >= first]
         replaced = select_replaced(map(main.path, later))
         snapshots = [number for number in later if main.path(number) in replaced]
@@ -281,6 +271,18 @@ class Branches:
             ],
             sources=sources,
         )
+
+    def _select_replaced(self, sources: Mapping[str, str], paths: Iterable[str]) -> set[str]:
+        """Return the files of main that are not equal on the branch."""
+
+        def is_replaced(path: str) -> bool:
+            if path not in sources:
+                return True
+            return self.io.read_bytes(path) != self.io.read_bytes(sources[path])
+
+        candidates = list(paths)
+        flags = map_concurrently(self.io, is_replaced, candidates)
+        return {path for path, flag in zip(candidates, flags, strict=True) if flag}
 
     def _check_kept_schemas(
         self, schema_id: int, tagged: Mapping[str, Snapshot], first: int, branch: str

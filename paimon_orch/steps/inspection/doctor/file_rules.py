@@ -1,7 +1,7 @@
 """Rules of files: missing, unreadable and damaged ones, and those of lost commits."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from paimon_orch.errors import CorruptFileError
@@ -54,7 +54,6 @@ def _check_lost_commits(context: RuleContext) -> Iterator[DoctorFinding]:
 
 def check_all_files(context: RuleContext, *, deep: bool) -> Iterator[DoctorFinding]:
     """Verify that all referenced files exist, and with ``deep`` read them."""
-    from paimon_orch.steps.inspection.check_row_groups import REWRITE
     from paimon_orch.steps.inspection.check_table import check
     from paimon_orch.steps.repairs.remove_unexisting_files import find_missing_files
 
@@ -88,10 +87,19 @@ def check_all_files(context: RuleContext, *, deep: bool) -> Iterator[DoctorFindi
         # a gap is a finding of its own, and an unreadable snapshot looks like one
         and (finding.rule, finding.where) != ("gap", context.table.paths.snapshot_dir)
     ]
+    yield from _describe_others(context, state, others)
+
+
+def _describe_others(
+    context: RuleContext, state: TableState, others: Sequence[Finding]
+) -> Iterator[DoctorFinding]:
+    """Describe the findings of ``check`` that no other rule describes."""
     indexes = [str(finding) for finding in others if _INDEX_FILE.search(str(finding))]
     if indexes:
         yield _describe_indexes(context, state, indexes)
     others = [finding for finding in others if str(finding) not in indexes]
+    from paimon_orch.steps.inspection.check_row_groups import REWRITE
+
     statistics = [finding for finding in others if finding.text.endswith(REWRITE)]
     if statistics:
         yield _describe_statistics(context, statistics)
