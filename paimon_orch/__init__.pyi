@@ -20,7 +20,7 @@ from paimon_orch.errors import (
     UnsupportedError,
 )
 from paimon_orch.files.variant_access import variant_get
-from paimon_orch.table.commit.commit import CommitId
+from paimon_orch.table.commit.commit_id import CommitId
 from paimon_orch.table.filter.expression import col
 from paimon_orch.table.schema_change.schema_changes import (
     AddColumn,

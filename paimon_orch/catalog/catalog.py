@@ -32,7 +32,8 @@ from paimon_orch.format.argument_checks import check_names, check_text, to_optio
 from paimon_orch.format.options.blocking_options import NO_ALLOWANCES, Allowances
 from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.paths import MAIN_BRANCH, TablePaths
-from paimon_orch.format.schema import TableSchema, build_table_schema
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.schema_definition import build_table_schema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.text import select_names
 from paimon_orch.format.types.arrow import to_paimon_fields

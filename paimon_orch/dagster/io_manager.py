@@ -24,13 +24,14 @@ from paimon_orch.dagster.run_config import report_stale_options
 from paimon_orch.dagster.run_metadata import Metadata, build_column_schema, to_metadata
 from paimon_orch.errors import InputError, NotFoundError
 from paimon_orch.format.display import format_count
-from paimon_orch.format.schema import TableSchema, build_table_schema
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.schema_definition import build_table_schema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.arrow import to_paimon_fields, to_paimon_type
 from paimon_orch.orchestration.run_reports import RunReport, count_rows_not_visible
 from paimon_orch.safe_text import clean_line, format_names
 from paimon_orch.steps.merge_schema import find_new_names
-from paimon_orch.table.commit.commit import CommitId
+from paimon_orch.table.commit.commit_id import CommitId
 from paimon_orch.table.filter.bind import bind_filter
 from paimon_orch.table.filter.partition_spec import PartitionSpec, build_any_partition_matcher
 from paimon_orch.table.scan.partition_pruner import build_partition_filter

@@ -9,7 +9,7 @@ import pyarrow as pa
 from paimon_orch.dagster.io_manager import PaimonIOManager
 from paimon_orch.dagster.resources import SparkSessionResource
 from paimon_orch.format.snapshot import Snapshot
-from paimon_orch.table.commit.commit import CommitId
+from paimon_orch.table.commit.commit_id import CommitId
 from paimon_orch.table.filter.partition_spec import PartitionSpec
 from paimon_orch.table.scan.scan import Scan
 from paimon_orch.table.table import Table

@@ -13,7 +13,7 @@ from paimon_orch.demo.flights import (
     read_weather,
 )
 from paimon_orch.steps.inspection.inspect import inspect
-from paimon_orch.table.commit.commit import CommitId
+from paimon_orch.table.commit.commit_id import CommitId
 
 COMMIT_USER = "outside-writer"
 _FIRST_DAY = pendulum.date(2013, 1, 1)

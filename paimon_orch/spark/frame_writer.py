@@ -35,7 +35,7 @@ from paimon_orch.steps.common.conflict_retry import discard_results
 from paimon_orch.steps.common.executor import Progress
 from paimon_orch.steps.ingest import IngestPreview, IngestRequest, IngestResult, WriteMode
 from paimon_orch.steps.row_level.column_update import ColumnUpdate, number_row_ranges
-from paimon_orch.table.commit.commit import CommitId
+from paimon_orch.table.commit.commit_id import CommitId
 from paimon_orch.table.filter.partition_spec import PartitionSpec
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.bucket_routing import BUCKET_COLUMN

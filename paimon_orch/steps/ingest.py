@@ -14,7 +14,7 @@ from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.steps.common.conflict_retry import discard_files_on_conflict
 from paimon_orch.steps.common.step import FiguresOutcome
 from paimon_orch.steps.common.step_metrics import StepIo, StepMetrics
-from paimon_orch.table.commit.commit import CommitId
+from paimon_orch.table.commit.commit_id import CommitId
 from paimon_orch.table.filter.partition_spec import (
     PartitionSpec,
     build_any_partition_matcher,

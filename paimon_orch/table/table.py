@@ -45,7 +45,7 @@ from paimon_orch.table.table_stores import TableStores
 if TYPE_CHECKING:  # imported on first use, because many commands only read metadata
     from paimon_orch.steps.compaction.compact import CompactionResult, CompactionStrategy
     from paimon_orch.steps.row_level.assignments import Assignments
-    from paimon_orch.table.commit.commit import CommitId
+    from paimon_orch.table.commit.commit_id import CommitId
     from paimon_orch.table.scan.incremental_scan import IncrementalScan
     from paimon_orch.table.scan.scan import Scan
     from paimon_orch.table.system_table import SystemTable

@@ -37,8 +37,9 @@ if TYPE_CHECKING:  # imported on first use, because commands that read metadata 
     from paimon_orch.files.data_file_reader import FileReader
     from paimon_orch.files.data_file_writer import FileWriterFactory
     from paimon_orch.table.catalog_reports import CatalogReports
-    from paimon_orch.table.commit.commit import CommitId, CommitRules, TableCommit
+    from paimon_orch.table.commit.commit import CommitRules, TableCommit
     from paimon_orch.table.commit.commit_changes import PartitionFilter
+    from paimon_orch.table.commit.commit_id import CommitId
     from paimon_orch.table.iceberg.publish import IcebergPublisher
     from paimon_orch.table.partition_marks import PartitionMarker
 
@@ -285,7 +286,8 @@ class TableStores:
 
     def new_commit(self, step: StepKind, user: str | None = None) -> "TableCommit":
         """Return a commit for one run of ``step``; creates a commit user unless it is given."""
-        from paimon_orch.table.commit.commit import TableCommit, create_commit_user
+        from paimon_orch.table.commit.commit import TableCommit
+        from paimon_orch.table.commit.commit_id import create_commit_user
 
         schema = self.get_schema()
         return TableCommit(

@@ -16,7 +16,7 @@ from support.peers.peers import Peer, PeerError
 from paimon_orch import Catalog, InputError
 from paimon_orch.catalog.hive.hive_settings import read_settings
 from paimon_orch.errors import AlreadyExistsError, MissingFileError, NotFoundError, UnsupportedError
-from paimon_orch.format.schema import build_table_schema
+from paimon_orch.format.schema_definition import build_table_schema
 from paimon_orch.format.types.data_types import field_to_json, parse_columns
 from paimon_orch.metastore.hive_client import HiveClient, import_thrift_types
 from paimon_orch.table.catalog_environment import PartitionStatistics

@@ -8,7 +8,8 @@ import pytest
 from paimon_orch.dagster import PartitionKeys
 from paimon_orch.dagster.partitions_definitions import build_partition_keys
 from paimon_orch.errors import InputError
-from paimon_orch.format.schema import TableSchema, build_table_schema
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.schema_definition import build_table_schema
 from paimon_orch.format.types.data_types import parse_columns
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from paimon_orch.errors import InputError
 from paimon_orch.files.arrow_conversion import convert_to_arrow_type
-from paimon_orch.format.schema import build_table_schema
+from paimon_orch.format.schema_definition import build_table_schema
 from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import parse_columns, parse_type
 from paimon_orch.table.write.conform_rows import convert_rows

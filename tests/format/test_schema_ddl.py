@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from paimon_orch.errors import UnsupportedError
-from paimon_orch.format.schema import build_table_schema
 from paimon_orch.format.schema_ddl import build_create_statement
+from paimon_orch.format.schema_definition import build_table_schema
 from paimon_orch.format.types.data_types import parse_columns
 
 

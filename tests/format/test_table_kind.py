@@ -2,7 +2,8 @@
 
 import pytest
 
-from paimon_orch.format.schema import TableSchema, build_table_schema
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.schema_definition import build_table_schema
 from paimon_orch.format.table_kind import TableKind
 from paimon_orch.format.types.data_types import AtomicType, Field, TypeRoot
 

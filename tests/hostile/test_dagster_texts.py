@@ -12,7 +12,7 @@ from paimon_orch.dagster.error_conversion import raise_dagster_errors
 from paimon_orch.dagster.names import check_table_name
 from paimon_orch.dagster.run_metadata import build_column_schema, build_metadata_table, to_metadata
 from paimon_orch.errors import InputError
-from paimon_orch.format.schema import build_table_schema
+from paimon_orch.format.schema_definition import build_table_schema
 from paimon_orch.format.types.data_types import parse_columns
 from paimon_orch.orchestration.run_reports import RunReport
 

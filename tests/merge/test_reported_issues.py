@@ -20,7 +20,7 @@ from support.tables import (
     table_of,
 )
 
-from paimon_orch.format.schema import build_table_schema
+from paimon_orch.format.schema_definition import build_table_schema
 from paimon_orch.format.types.data_types import parse_columns
 from paimon_orch.merge.engine.merge_engine import create_merge_engine
 from paimon_orch.merge.sort.sort_merge_reader import MergeRun, merge_runs

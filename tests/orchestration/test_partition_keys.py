@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from support.tables import new_table
 
 from paimon_orch.errors import InputError, PaimonError
-from paimon_orch.format.schema import TableSchema, build_table_schema
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.schema_definition import build_table_schema
 from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import parse_columns
 from paimon_orch.orchestration.partition_keys import (

@@ -46,7 +46,7 @@ from paimon_orch.steps.compaction.policy import CompactionPolicy
 from paimon_orch.steps.inspection.health import compute_health
 from paimon_orch.steps.inspection.verdict.verdict import judge
 from paimon_orch.storage import LocalFileIO
-from paimon_orch.table.commit.commit import CommitId
+from paimon_orch.table.commit.commit_id import CommitId
 from paimon_orch.table.schema_change.schema_changes import AddColumn
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.table_write import write_rows

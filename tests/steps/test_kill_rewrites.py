@@ -37,7 +37,7 @@ from paimon_orch.steps.maintenance.rewrite_file_index import rewrite_file_index
 from paimon_orch.steps.repairs.remove_unexisting_files import remove_unexisting_files
 from paimon_orch.steps.row_level.row_level_write import delete
 from paimon_orch.steps.row_level.row_target import RowSource
-from paimon_orch.table.commit.commit import CommitId
+from paimon_orch.table.commit.commit_id import CommitId
 from paimon_orch.table.schema_change.schema_changes import SetOption
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.table_write import write_rows

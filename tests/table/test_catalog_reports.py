@@ -17,7 +17,8 @@ from paimon_orch.steps import InProcessExecutor, analyze, compact, expire_partit
 from paimon_orch.steps.expiration.delete_tag import delete_tag
 from paimon_orch.table import catalog_reports
 from paimon_orch.table.catalog_environment import CatalogEnvironment
-from paimon_orch.table.commit.commit import CommitId, TableCommit
+from paimon_orch.table.commit.commit import TableCommit
+from paimon_orch.table.commit.commit_id import CommitId
 
 LISTED = {"metastore.partitioned-table": "true"}
 TAGS = {"metastore.tag-to-partition": "tag"}

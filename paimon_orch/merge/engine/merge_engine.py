@@ -15,7 +15,8 @@ from paimon_orch.errors import InputError
 from paimon_orch.format.arrays import Indices, Mask, to_arrow_array
 from paimon_orch.format.options.core_options import SEQUENCE_FIELD, SEQUENCE_FIELD_SORT_ORDER
 from paimon_orch.format.row.row_kind import is_retract
-from paimon_orch.format.schema import VALUE_KIND, TableSchema, check_sequence_fields
+from paimon_orch.format.schema import VALUE_KIND, TableSchema
+from paimon_orch.format.schema_definition import check_sequence_fields
 from paimon_orch.merge.aggregate.registry import find_aggregate_function
 from paimon_orch.merge.engine.aggregation import check_aggregation, prepare_aggregation
 from paimon_orch.merge.engine.merge_function import (

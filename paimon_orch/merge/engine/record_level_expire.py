@@ -21,7 +21,8 @@ from paimon_orch.format.options.core_options import (
     RECORD_LEVEL_TIME_FIELD,
 )
 from paimon_orch.format.row.binary_row import read_field, read_row_arity
-from paimon_orch.format.schema import TableSchema, check_time_field, is_expiration_time
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.schema_definition import check_time_field, is_expiration_time
 from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import Field
 

@@ -19,7 +19,7 @@ from paimon_orch.spark.datasource.task_write import (
 from paimon_orch.spark.datasource.worker_errors import hide_traceback
 from paimon_orch.spark.shuffle import TASK_SHIFT_BITS
 from paimon_orch.steps import ingest
-from paimon_orch.table.commit.commit import CommitId
+from paimon_orch.table.commit.commit_id import CommitId
 from paimon_orch.table.filter.partition_spec import parse_partition_spec
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.write_plan import WritePlan

@@ -27,7 +27,7 @@ from paimon_orch.spark.datasource.task_write import (
 )
 from paimon_orch.spark.datasource.worker_errors import hide_traceback
 from paimon_orch.steps import ingest
-from paimon_orch.table.commit.commit import CommitId
+from paimon_orch.table.commit.commit_id import CommitId
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.write_plan import WritePlan
 

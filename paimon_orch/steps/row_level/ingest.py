@@ -30,7 +30,7 @@ from paimon_orch.steps.ingest_files import (
 from paimon_orch.steps.merge_schema import find_new_columns
 from paimon_orch.steps.row_level.write_outcome import WriteOutcome, WriteRequest, complete_write
 from paimon_orch.steps.source_files import SparkRequiredError
-from paimon_orch.table.commit.commit import CommitId
+from paimon_orch.table.commit.commit_id import CommitId
 from paimon_orch.table.filter.partition_spec import parse_partition_spec
 from paimon_orch.table.schema_change.schema_changes import AddColumn
 from paimon_orch.table.table import Table

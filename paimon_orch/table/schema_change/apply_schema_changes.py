@@ -23,7 +23,8 @@ from paimon_orch.format.options.validation import (
     parse_option_columns,
     rename_option_columns,
 )
-from paimon_orch.format.schema import TableSchema, assign_field_ids, validate_schema
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.schema_definition import assign_field_ids, validate_schema
 from paimon_orch.format.types.cast_rules import can_cast
 from paimon_orch.format.types.data_types import (
     ArrayType,

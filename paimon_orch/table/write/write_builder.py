@@ -22,8 +22,8 @@ from paimon_orch.format.row.row_kind import RowKind
 from paimon_orch.format.schema import TableSchema
 from paimon_orch.format.snapshot import CommitKind, Snapshot
 from paimon_orch.safe_text import get_logger
-from paimon_orch.table.commit.commit import CommitId
 from paimon_orch.table.commit.commit_changes import CommitChanges, PartitionFilter
+from paimon_orch.table.commit.commit_id import CommitId
 from paimon_orch.table.expired_reads import repeat_if_expired
 from paimon_orch.table.filter.partition_spec import PartitionSpec
 from paimon_orch.table.scan.unseen_rows import Visibility, describe_unseen_rows_after_write

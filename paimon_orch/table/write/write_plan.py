@@ -10,7 +10,7 @@ from paimon_orch.files.data_file_writer import FileWriterFactory
 from paimon_orch.format.arrays import to_arrow_array
 from paimon_orch.format.bucket.partition_bucket import PartitionBucket
 from paimon_orch.format.schema import SEQUENCE_NUMBER, TableSchema
-from paimon_orch.table.commit.commit import CommitId
+from paimon_orch.table.commit.commit_id import CommitId
 from paimon_orch.table.filter.partition_spec import PartitionSpec
 from paimon_orch.table.table_state import TableState
 from paimon_orch.table.write.conform_rows import add_missing_columns, convert_rows

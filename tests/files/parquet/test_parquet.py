@@ -11,7 +11,7 @@ import pytest
 
 from paimon_orch.files.parquet.int96 import encode_int96
 from paimon_orch.files.parquet.parquet import ParquetFileWriter
-from paimon_orch.format.schema import assign_field_ids
+from paimon_orch.format.schema_definition import assign_field_ids
 from paimon_orch.format.types.arrow import to_arrow_schema
 from paimon_orch.format.types.data_types import parse_columns
 

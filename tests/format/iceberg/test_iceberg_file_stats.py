@@ -13,7 +13,8 @@ from paimon_orch.errors import CorruptFileError
 from paimon_orch.format.iceberg.iceberg_file_stats import FileBounds, FileBoundsBuilder
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
 from paimon_orch.format.row.simple_stats import ColumnStats, SimpleStats
-from paimon_orch.format.schema import TableSchema, build_table_schema
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.schema_definition import build_table_schema
 from paimon_orch.format.text import decode_text
 from paimon_orch.format.types.data_types import AtomicType, TypeRoot, parse_columns
 

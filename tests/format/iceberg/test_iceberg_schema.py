@@ -15,7 +15,8 @@ from paimon_orch.format.iceberg.iceberg_schema import (
     build_partition_spec,
     compute_last_column_id,
 )
-from paimon_orch.format.schema import TableSchema, build_table_schema
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.schema_definition import build_table_schema
 from paimon_orch.format.types.data_types import AtomicType, Field, parse_columns, parse_type
 
 GOLDEN_METADATA = sorted(GOLDEN.glob("java-2.0/iceberg_*/warehouse/*/*/metadata/v*.metadata.json"))

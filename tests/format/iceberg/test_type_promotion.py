@@ -10,7 +10,8 @@ import pytest
 from paimon_orch.errors import UnsupportedError
 from paimon_orch.files.schema_evolution.cast import cast
 from paimon_orch.format.iceberg.type_promotion import check_promotable
-from paimon_orch.format.schema import TableSchema, build_table_schema
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.schema_definition import build_table_schema
 from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import AtomicType, Field, parse_columns, parse_type
 

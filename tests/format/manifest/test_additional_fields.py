@@ -57,7 +57,8 @@ from paimon_orch.format.manifest.manifest_list import (
     encode_manifest_list,
 )
 from paimon_orch.format.row.simple_stats import SimpleStats
-from paimon_orch.format.schema import TableSchema, build_table_schema
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.schema_definition import build_table_schema
 from paimon_orch.format.snapshot import Snapshot
 from paimon_orch.format.types.data_types import parse_columns
 from paimon_orch.table.schema_change.apply_schema_changes import apply_schema_changes

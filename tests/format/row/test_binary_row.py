@@ -16,7 +16,7 @@ from paimon_orch.format.bucket.bucket_function import compute_buckets, hash_rows
 from paimon_orch.format.bucket.hive_hash import hash_rows_hive
 from paimon_orch.format.row.binary_row import deserialize_row, encode_row, serialize_row
 from paimon_orch.format.row.stats_mode import truncate_max, truncate_min
-from paimon_orch.format.schema import build_table_schema
+from paimon_orch.format.schema_definition import build_table_schema
 from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import (
     AtomicType,

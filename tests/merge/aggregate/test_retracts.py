@@ -13,7 +13,8 @@ from support.tables import new_table, rows_of, table_of
 
 from paimon_orch.errors import InputError
 from paimon_orch.format.row.row_kind import ROW_KIND_SYMBOLS
-from paimon_orch.format.schema import TableSchema, build_table_schema
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.schema_definition import build_table_schema
 from paimon_orch.format.types.arrow import to_arrow_type
 from paimon_orch.format.types.data_types import parse_columns
 from paimon_orch.merge.engine.merge_engine import create_merge_engine

@@ -15,7 +15,7 @@ from support.tables import Row, assert_healthy, new_table, rows_of, stored_files
 from paimon_orch.errors import InputError
 from paimon_orch.spark import write
 from paimon_orch.spark.datasource.stream_write import PaimonStreamWriter, build_stream_writer
-from paimon_orch.table.commit.commit import CommitId
+from paimon_orch.table.commit.commit_id import CommitId
 from paimon_orch.table.table import Table
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from support.golden import arrow_table, canonical_rows
 from support.peers.kinds import Kind, Record, Step
 
 from paimon_orch import Catalog
-from paimon_orch.format.schema import build_table_schema
+from paimon_orch.format.schema_definition import build_table_schema
 from paimon_orch.format.types.data_types import field_to_json, parse_columns
 from paimon_orch.steps.common.executor import InProcessExecutor
 from paimon_orch.steps.compaction.compact import compact

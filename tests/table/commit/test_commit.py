@@ -30,8 +30,9 @@ from paimon_orch.format.options.table_option import StepKind
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.steps import ingest
 from paimon_orch.storage import LocalFileIO
-from paimon_orch.table.commit.commit import TableCommit, create_commit_user
+from paimon_orch.table.commit.commit import TableCommit
 from paimon_orch.table.commit.commit_changes import CommitChanges
+from paimon_orch.table.commit.commit_id import create_commit_user
 from paimon_orch.table.table import Table
 from paimon_orch.table.write.table_write import write_rows
 

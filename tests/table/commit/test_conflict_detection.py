@@ -16,7 +16,8 @@ from paimon_orch.format.manifest.index_manifest import (
 )
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta, FileKind, ManifestEntry
 from paimon_orch.format.row.binary_row import EMPTY_ROW, serialize_row
-from paimon_orch.format.schema import TableSchema, build_table_schema
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.schema_definition import build_table_schema
 from paimon_orch.format.snapshot import CommitKind
 from paimon_orch.format.types.data_types import parse_columns, parse_type
 from paimon_orch.table.commit.conflict_detection import (

@@ -26,7 +26,8 @@ from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
 from paimon_orch.steps.maintenance.analyze import analyze
 from paimon_orch.steps.row_level.row_level_write import delete
 from paimon_orch.storage import FileInfo, LocalFileIO
-from paimon_orch.table.commit.commit import CommitId, TableCommit
+from paimon_orch.table.commit.commit import TableCommit
+from paimon_orch.table.commit.commit_id import CommitId
 from paimon_orch.table.table import Table
 
 EXECUTOR = InProcessExecutor()

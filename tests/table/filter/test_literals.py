@@ -19,7 +19,7 @@ from support.tables import new_table
 
 from paimon_orch import Catalog, col
 from paimon_orch.errors import InputError, NotFoundError
-from paimon_orch.format.schema import build_table_schema
+from paimon_orch.format.schema_definition import build_table_schema
 from paimon_orch.format.types.data_types import parse_columns
 from paimon_orch.format.types.predicate import Leaf
 from paimon_orch.table.filter.bind import bind_filter

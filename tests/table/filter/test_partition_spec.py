@@ -17,7 +17,8 @@ from support.tables import new_table, rows_of
 from paimon_orch.errors import CorruptFileError, InputError, NotFoundError
 from paimon_orch.files.stats.collector import to_internal_value
 from paimon_orch.format.row.binary_row import serialize_row
-from paimon_orch.format.schema import TableSchema, build_table_schema
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.schema_definition import build_table_schema
 from paimon_orch.format.types.data_types import parse_columns
 from paimon_orch.steps import compact
 from paimon_orch.steps.compaction.decide import decide

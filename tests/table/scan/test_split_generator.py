@@ -7,7 +7,8 @@ import os
 import pytest
 
 from paimon_orch.format.manifest.manifest_entry import DataFileMeta
-from paimon_orch.format.schema import TableSchema, build_table_schema
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.schema_definition import build_table_schema
 from paimon_orch.format.types.data_types import parse_columns
 from paimon_orch.table.scan import split_generator
 from paimon_orch.table.scan.bucket_split import BucketSplit

@@ -12,7 +12,8 @@ from support.tables import get_file_system, new_table, rows_of, table_of
 
 from paimon_orch import Catalog
 from paimon_orch.errors import InputError, NotFoundError, PaimonError
-from paimon_orch.format.schema import TableSchema, build_table_schema
+from paimon_orch.format.schema import TableSchema
+from paimon_orch.format.schema_definition import build_table_schema
 from paimon_orch.format.types.data_types import (
     RowType,
     list_nested_fields,

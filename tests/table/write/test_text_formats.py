@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from paimon_orch.errors import InputError
-from paimon_orch.format.schema import build_table_schema
+from paimon_orch.format.schema_definition import build_table_schema
 from paimon_orch.format.types.data_types import parse_columns
 from paimon_orch.table.write.conform_rows import convert_rows
 from paimon_orch.table.write.text_formats import TextFormats
