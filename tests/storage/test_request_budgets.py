@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from unittest import mock
 
@@ -26,7 +26,7 @@ from support.seaweedfs import find_weed
 
 from paimon_orch import Catalog
 from paimon_orch.format.snapshot import CommitKind
-from paimon_orch.steps import expire_tags
+from paimon_orch.steps import expire_snapshots, expire_tags
 from paimon_orch.steps.autopilot.maintenance_plan import plan_maintenance
 from paimon_orch.steps.autopilot.maintenance_request import MaintenanceRequest
 from paimon_orch.steps.inspection.doctor.doctor import examine_catalog
@@ -156,6 +156,19 @@ def test_the_tags_of_a_table_are_read_at_the_same_time(tmp_path: Path) -> None:
         table.tags.create(f"t{number}", time_retained=timedelta(days=1))
 
     assert count_depth(tmp_path, lambda catalog: expire_tags(catalog.table("db.t"))) <= 8
+
+
+def test_expired_tags_are_deleted_together(tmp_path: Path) -> None:
+    table = Catalog(str(tmp_path)).create_table("db.t", "id INT", options={"bucket": "-1"})
+    for number in range(20):
+        table.append(pa.table({"id": pa.array([number], pa.int32())}))
+        table.tags.create(f"t{number}")
+    expire_snapshots(table, retain_max=1, retain_min=1, older_than=2**52)
+
+    def expire(catalog: Catalog) -> None:
+        assert len(expire_tags(catalog.table("db.t"), older_than=datetime(2999, 1, 1))) == 20
+
+    assert count_depth(tmp_path, expire) <= 50  # the manifests are read tag by tag
 
 
 def assert_in_budget(requests: Sequence[Request], budget: Budget) -> None:

@@ -1,24 +1,29 @@
-"""Delete a tag and the files that only it references.
+"""Delete a tag, or several, and the files that only they reference.
 
-The tag is deleted before its files, so a run that is killed leaves only orphan files.
+A tag is deleted before its files, so a run that is killed leaves only orphan files.
 
 See docs/format/tags-branches-consumers.md#tags.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from paimon_orch.errors import CommitConflictError
 from paimon_orch.format.display import Displayable, format_count
 from paimon_orch.format.options.table_option import StepKind
+from paimon_orch.format.paths import TablePaths
 from paimon_orch.safe_text import escape_name
+from paimon_orch.steps.common.argument import ParsedRequest
+from paimon_orch.steps.common.conflict_retry import MAX_ATTEMPTS
 from paimon_orch.steps.common.file_deletion import collect_deletions, run
 from paimon_orch.steps.common.snapshot_selection import TagRequest
-from paimon_orch.steps.common.step import PlanOutcome, Step, run_step
+from paimon_orch.steps.common.step import PlanOutcome, RequestT, Step, plan_and_run, run_step
 from paimon_orch.steps.common.step_declaration import CallOnExecutor, declare_step, take_fields
 from paimon_orch.steps.common.step_metrics import StepIo
 from paimon_orch.steps.common.step_report import PlanReport
+from paimon_orch.storage.concurrency import map_concurrently, run_concurrently
 from paimon_orch.table.cleanup.references import ReferenceReader
 from paimon_orch.table.cleanup.retained_snapshots import (
     RetainedSnapshot,
@@ -27,8 +32,10 @@ from paimon_orch.table.cleanup.retained_snapshots import (
 )
 from paimon_orch.table.cleanup.safe_delete import SafeDeleter
 from paimon_orch.table.cleanup.snapshot_deletion import SnapshotDeletionPlanner, UnreferencedFiles
+from paimon_orch.table.metadata.held_metadata import HeldManifestReader
 from paimon_orch.table.table import Table
 from paimon_orch.table.table_state import TableState
+from paimon_orch.table.table_stores import TableStores
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,31 +44,40 @@ class DeleteTagRequest(TagRequest):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TagDeletionPlan(Displayable):
-    """A tag and the files that only it references."""
+class TagNames(ParsedRequest):
+    """The tags that a step deletes together."""
 
-    request: DeleteTagRequest
+    names: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TagDeletionPlan(Displayable):
+    """Tags and the files that only they reference."""
+
+    request: DeleteTagRequest | TagNames
+    names: Sequence[str]
+    """The tags: one for a :class:`DeleteTagRequest`."""
     files_to_delete: UnreferencedFiles = field(default_factory=UnreferencedFiles)
-    """The files to delete; empty if the snapshot of the tag has not expired or has another tag."""
+    """The files to delete; empty if the snapshot of a tag has not expired or has another tag."""
     versions: Mapping[str, RetainedSnapshot] = field(repr=False, compare=False)
     """All snapshots, tags and changelogs at the time of the plan, by path."""
 
     def __bool__(self) -> bool:
-        """Return True, because the tag exists."""
+        """Return True, because the tags exist."""
         return True
 
     def to_dict(self) -> dict[str, object]:
         """Return the name of the tag and the number of files as JSON values."""
-        return {"tag": self.request.name, "files": len(self.files_to_delete)}
+        return {"tag": ", ".join(self.names), "files": len(self.files_to_delete)}
 
     def describe(self) -> PlanReport:
         """Return the plan as text."""
         return PlanReport(action=f"delete {self.describe_tag()}", asks=True)
 
     def describe_tag(self) -> str:
-        """Return the name of the tag, and the number of files."""
+        """Return the names of the tags, and the number of files."""
         files = format_count(len(self.files_to_delete), "file")
-        return f"tag {escape_name(self.request.name)} and {files}"
+        return f"tag {', '.join(map(escape_name, self.names))} and {files}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,54 +104,83 @@ def plan(table: Table, request: DeleteTagRequest) -> TagDeletionPlan:
     """
     state = table.load()
     state.check_step(StepKind.TAG | StepKind.DELETE)
-    versions = (
-        RetainedSnapshotStore(state.io, state.paths.root, with_schema=(state.paths.branch,))
-        .all()
-        .by_path
-    )
+    versions = _read_versions(state)
     request = replace(request, name=state.tags.find(request.name))
-    files = _collect_files_to_delete(state, request.name, versions)
-    return TagDeletionPlan(request=request, files_to_delete=files, versions=versions)
+    return _plan_deletion(state, request, [request.name], versions)
+
+
+def _plan_names(table: Table, request: TagNames) -> TagDeletionPlan:
+    state = table.load()
+    state.check_step(StepKind.TAG | StepKind.DELETE)
+    return _plan_deletion(state, request, request.names, _read_versions(state))
+
+
+def _read_versions(state: TableState) -> Mapping[str, RetainedSnapshot]:
+    store = RetainedSnapshotStore(state.io, state.paths.root, with_schema=(state.paths.branch,))
+    return store.all().by_path
+
+
+def _plan_deletion(
+    state: TableState,
+    request: DeleteTagRequest | TagNames,
+    names: Sequence[str],
+    versions: Mapping[str, RetainedSnapshot],
+) -> TagDeletionPlan:
+    files = _collect_files_to_delete(state, names, versions)
+    return TagDeletionPlan(request=request, names=names, files_to_delete=files, versions=versions)
 
 
 def _collect_files_to_delete(
-    state: TableState, name: str, versions: Mapping[str, RetainedSnapshot]
+    state: TableState, names: Sequence[str], versions: Mapping[str, RetainedSnapshot]
 ) -> UnreferencedFiles:
-    path = state.tags.path(name)
-    tagged = versions[path].snapshot if path in versions else state.tags.get(name)
-    retained = [version for other, version in versions.items() if other != path]
-    if any(
-        v.snapshot.id == tagged.id
-        and v.branch == state.paths.branch
-        and v.kind is not RetainedSnapshotKind.CHANGELOG
+    paths = {state.tags.path(name): name for name in names}
+    for path, name in paths.items():
+        if path not in versions:
+            state.tags.get(name)  # raises the error of a missing tag
+            raise _build_changed_error(state, name)
+    retained = [version for path, version in versions.items() if path not in paths]
+    kept = {
+        v.snapshot.id
         for v in retained
-    ):
+        if v.branch == state.paths.branch and v.kind is not RetainedSnapshotKind.CHANGELOG
+    }
+    # one of several tags of a snapshot stands for it
+    tagged = {versions[path].snapshot.id: versions[path] for path in paths}
+    expired = [version for number, version in tagged.items() if number not in kept]
+    if not expired:
         return UnreferencedFiles()
-    reader = ReferenceReader.of(state.io, state.paths.root)
+    reader = ReferenceReader(HeldManifestReader(state.io, TablePaths(state.paths.root)))
     reader.read_ahead(versions.values())
     collector = SnapshotDeletionPlanner(
         reader=reader, paths=state.paths, schema=state.schema, retained=retained
     )
-    collector.add_live_files(versions[path])
-    # the expiration of the snapshot retained these files for the tag
-    collector.add_changelog_files(versions[path])
+    for version in expired:
+        collector.add_live_files(version)
+        # the expiration of the snapshot retained these files for the tag
+        collector.add_changelog_files(version)
     remover = SafeDeleter(io=state.io, roots=state.file_roots)
-    return collector.collect([versions[path]]).filter(remover.has_safe_name)
+    return collector.collect(expired).filter(remover.has_safe_name)
 
 
-def _delete_tag_and_recheck(table: Table, plan: TagDeletionPlan) -> TagDeletionPlan:
-    """Delete the tag, then check whether newer versions may need its files.
+def _build_changed_error(stores: TableStores, name: str) -> CommitConflictError:
+    return CommitConflictError(
+        f"{stores.identifier}: tag {name!r} was changed during its deletion; it was not deleted"
+    )
 
-    Raises :class:`CommitConflictError` if the tag was moved to another snapshot after the plan.
+
+def _delete_tags_and_recheck(table: Table, plan: TagDeletionPlan) -> TagDeletionPlan:
+    """Delete the tags, then check whether newer versions may need their files.
+
+    Raises :class:`CommitConflictError` if one was moved to another snapshot after the plan; then
+    none is deleted.
     """
-    name = plan.request.name
-    path, tagged = table.tags.path(name), table.tags.get(name)
-    if path not in plan.versions or plan.versions[path].snapshot != tagged:
-        raise CommitConflictError(
-            f"{table.identifier}: tag {name!r} was changed during its deletion; it was not deleted"
-        )
-    table.io.delete(path)
-    table.stores.report_deleted_tags([name])
+    paths = list(map(table.tags.path, plan.names))
+    tagged = map_concurrently(table.io, table.tags.get, plan.names)
+    for path, name, snapshot in zip(paths, plan.names, tagged, strict=True):
+        if plan.versions[path].snapshot != snapshot:
+            raise _build_changed_error(table.stores, name)
+    run_concurrently(table.io, table.io.delete, paths)
+    table.stores.report_deleted_tags(plan.names)
     table.stores.prepare_deletion()
     store = RetainedSnapshotStore(table.io, table.paths.root)
     if _has_new_versions(plan.versions, store.all(plan.versions).by_path):
@@ -162,17 +207,36 @@ def commit(
     return TagDeletionResult(plan=replace(plan, files_to_delete=deleted))
 
 
-DELETE_TAG = Step(
-    title="delete a tag of",
-    planner=plan,
-    work=lambda table, plan: collect_deletions(
-        table.io, table.stores.file_roots, plan.files_to_delete.paths
-    ),
-    run=run,
-    decode=json.loads,
-    commit=commit,
-    prepare=_delete_tag_and_recheck,
-)
+def _build_step(
+    title: str, planner: Callable[[Table, RequestT], TagDeletionPlan], *, max_attempts: int
+) -> Step[RequestT, TagDeletionPlan, Any, Any, Any, TagDeletionResult]:
+    return Step(
+        title=title,
+        planner=planner,
+        work=lambda table, plan: collect_deletions(
+            table.io, table.stores.file_roots, plan.files_to_delete.paths
+        ),
+        run=run,
+        decode=json.loads,
+        commit=commit,
+        prepare=_delete_tags_and_recheck,
+        max_attempts=max_attempts,
+    )
+
+
+DELETE_TAG = _build_step("delete a tag of", plan, max_attempts=MAX_ATTEMPTS)
+_DELETE_TAGS = _build_step("delete tags of", _plan_names, max_attempts=1)
+
+
+def delete_tags(table: Table, names: Sequence[str]) -> None:
+    """Delete tags and the files that only they reference, for a step that has chosen them.
+
+    Raises :class:`CommitConflictError` if one changes meanwhile, :class:`NotFoundError` if one is
+    missing, and :class:`CorruptFileError` if metadata of other versions cannot be read; no tag is
+    then deleted.
+    """
+    if names:
+        plan_and_run(_DELETE_TAGS, table, TagNames(names=names))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from paimon_orch.steps.common.argument import CUTOFF_HELP, Argument, ParsedReque
 from paimon_orch.steps.common.step import PlanOutcome, build_metadata_step, plan_and_run
 from paimon_orch.steps.common.step_declaration import declare_step, take_fields
 from paimon_orch.steps.common.step_report import PlanReport, describe_loss
-from paimon_orch.steps.expiration.delete_tag import delete_tag
+from paimon_orch.steps.expiration.delete_tag import delete_tags
 from paimon_orch.storage.concurrency import map_concurrently
 from paimon_orch.table.metadata.metadata_io import read_metadata_file
 from paimon_orch.table.metadata.tags import parse_tag_time
@@ -163,9 +163,8 @@ def _check_unchanged(table: Table, plan: TagExpirationPlan) -> TagExpirationPlan
 
 
 def commit(table: Table, plan: TagExpirationPlan) -> TagExpirationResult:
-    """Delete each tag, and the files that only it references."""
-    for name in plan.names:
-        delete_tag(table, name)
+    """Delete the tags, and the files that only they reference."""
+    delete_tags(table, plan.names)
     return TagExpirationResult(plan=plan)
 
 

@@ -25,7 +25,7 @@ from paimon_orch.steps.common.step import (
 )
 from paimon_orch.steps.common.step_declaration import declare_step
 from paimon_orch.steps.common.step_report import PlanReport, describe_loss
-from paimon_orch.steps.expiration.delete_tag import delete_tag
+from paimon_orch.steps.expiration.delete_tag import delete_tags
 from paimon_orch.storage.concurrency import map_concurrently
 from paimon_orch.table.metadata.tag_periods import TagPeriods, compute_tag_time, parse_tag_time_zone
 from paimon_orch.table.table import Table
@@ -172,8 +172,7 @@ def commit(table: Table, plan: TagCreationPlan) -> TagCreationResult:
     """Create the planned tags, then delete the oldest tags above the limit."""
     for name, snapshot_id in plan.due.items():
         table.tags.create(name, snapshot_id, time_retained=plan.time_retained)
-    for name in plan.excess:
-        delete_tag(table, name)
+    delete_tags(table, plan.excess)
     return TagCreationResult(plan=plan)
 
 

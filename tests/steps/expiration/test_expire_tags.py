@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import tempfile
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from support.damage import edit_snapshot
 from support.histories import (
     Operation,
@@ -21,9 +24,21 @@ from support.histories import (
 )
 from support.tables import new_table, stored_files, table_of
 
-from paimon_orch.errors import CorruptFileError, InputError, NotFoundError, UnsupportedError
+from paimon_orch import Catalog
+from paimon_orch.errors import (
+    CommitConflictError,
+    CorruptFileError,
+    InputError,
+    NotFoundError,
+    UnsupportedError,
+)
 from paimon_orch.steps.common.step import EmptyRequest, run_step
-from paimon_orch.steps.expiration.delete_tag import DELETE_TAG, DeleteTagRequest, delete_tag
+from paimon_orch.steps.expiration.delete_tag import (
+    DELETE_TAG,
+    DeleteTagRequest,
+    delete_tag,
+    delete_tags,
+)
 from paimon_orch.steps.expiration.expire_snapshots import expire_snapshots
 from paimon_orch.steps.expiration.expire_tags import (
     EXPIRE_TAGS,
@@ -33,6 +48,7 @@ from paimon_orch.steps.expiration.expire_tags import (
 )
 from paimon_orch.steps.inspection.check_table import check
 from paimon_orch.steps.maintenance.trigger_tag_automatic_creation import CREATE_TAGS, create_tags
+from paimon_orch.storage import LocalFileIO
 from paimon_orch.table.table import Table
 
 
@@ -70,6 +86,64 @@ def test_deleting_a_tag_deletes_the_files_that_only_it_references(history: list[
             assert after == select_retained(before, after)
             assert unreferenced_files(table) <= loose
             assert check(table, deep=True).findings == ()
+
+
+@pytest.mark.slow
+@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
+@given(operations(), st.data())
+def test_several_tags_are_deleted_together_as_one_after_the_other(
+    history: list[Operation], data: st.DataObject
+) -> None:
+    with tempfile.TemporaryDirectory() as root:
+        history = [("tag", 0), *history, ("tag", 1)]
+        table = make_table(Path(root, "together"), "vectors", history, batch_rows=3)
+        names = table.tags.names()
+        for number, name in enumerate(names):  # a snapshot can have several tags
+            table.tags.create(f"again{number}", table.tags.get(name).id)
+        expire_snapshots(table, retain_max=1)
+        shutil.copytree(Path(root, "together"), Path(root, "in turn"))
+        other = Catalog(str(Path(root, "in turn"))).table(table.identifier)
+        chosen = data.draw(st.lists(st.sampled_from(table.tags.names()), min_size=1, unique=True))
+        before = read_all_branches(table)
+
+        delete_tags(table, chosen)
+        for name in chosen:
+            delete_tag(other, name)
+
+        after = read_all_branches(table)
+        assert after == select_retained(before, after)
+        assert check(table, deep=True).findings == ()
+        assert list_relative(table) == list_relative(other)
+
+
+def list_relative(table: Table) -> set[str]:
+    return {path.removeprefix(table.paths.root) for path in stored_files(table)}
+
+
+def test_no_tag_is_deleted_if_one_of_them_is_missing_or_changed_meanwhile(tmp_path: Path) -> None:
+    table = make_table(tmp_path, "vectors", [("tag", 0), ("full", 0), ("tag", 1), ("upsert", 1)])
+    expire_snapshots(table, retain_max=1)
+    before = stored_files(table)
+
+    with pytest.raises(NotFoundError, match="has no tag 'missing'"):
+        delete_tags(table, ["t0", "missing"])
+    moving = _AtTagRead(table.paths.tag_dir, lambda: table.tags.replace("t1"))
+    with pytest.raises(CommitConflictError, match="tag 't1' was changed during its deletion"):
+        delete_tags(Table(table.identifier, moving, table.paths), ["t0", "t1"])
+    assert stored_files(table) == before
+
+
+class _AtTagRead(LocalFileIO):
+    """Calls a function once, when the tags are read for the second time."""
+
+    def __init__(self, tag_dir: str, function: Callable[[], object]) -> None:
+        self._path, self._function, self._reads = f"{tag_dir}/tag-t0", function, 0
+
+    def read_bytes(self, path: str) -> bytes:
+        self._reads += path == self._path
+        if self._reads == 2 and path == self._path:
+            self._function()
+        return super().read_bytes(path)
 
 
 def test_an_unreadable_adjacent_version_stops_the_deletion(tmp_path: Path) -> None:
