@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +150,25 @@ def test_moved_rows_are_not_differences(tmp_path: Path) -> None:
     table.overwrite(table_of("k v", [(3, "c"), (2, "b"), (1, "a")]), {})
     assert _changes(table, 1, 2, "diff") == [("+I", 3, "c"), ("-D", 1, "a")]
     assert _changes(table, 1, 2, "delta") == []  # an OVERWRITE is not an append
+
+
+@pytest.mark.parametrize("key", [("k",), ("p", "k")])
+def test_a_diff_deletes_keys_of_dynamic_buckets_before_it_adds_them_in_other_buckets(
+    tmp_path: Path, key: Sequence[str]
+) -> None:
+    partition_by = [name for name in key if name == "p"]
+    options = {"bucket": "-1", "dynamic_bucket__target_row_num": "2"}
+    table = new_table(tmp_path, "p INT, k BIGINT", key=key, partition_by=partition_by, **options)
+    table.upsert(table_of("p k", [(1, k) for k in range(6)]))
+    table.overwrite(table_of("p k", [(1, k) for k in reversed(range(6))]), {})
+
+    applied = set(range(6))
+    for row in table.incremental(1, 2, "diff").to_arrow().to_pylist():
+        applied = applied - {row["k"]} if row["rowkind"] == "-D" else applied | {row["k"]}
+
+    assert applied == set(range(6))
+    moved = table.incremental(1, 2, "diff", columns=["k"], filter="k = 0").to_arrow()
+    assert moved.to_pylist() == [{"rowkind": "-D", "k": 0}, {"rowkind": "+I", "k": 0}]
 
 
 def test_the_changelog_of_an_expired_snapshot_is_read_if_retained(tmp_path: Path) -> None:
