@@ -42,7 +42,8 @@ class FallbackBranch:
         """Return the state of the branch that ``option`` names at the time of ``snapshot``.
 
         Logs a warning and returns None if the branch does not exist. Raises :class:`InputError` if
-        its columns differ from those of the table. A tag that the branch lacks, because it was
+        its columns differ from those of the table. A time selects the branch's snapshot at that
+        time, or no rows. A tag that the branch lacks, because it was
         created on the table only, selects the branch's snapshot at the time of the tagged one.
         """
         branch, schemas = stores.paths.branch, stores.schemas
@@ -78,11 +79,14 @@ def find_branch_snapshot(
         return snapshots.tag(selector.tag)
     if snapshots.latest_id() is None:
         return None
+    time = snapshot.time_millis if selector.timestamp is None else selector.timestamp
     try:
-        return find_at_time(snapshots, snapshot.time_millis)
+        return find_at_time(snapshots, time)
     except NotFoundError:  # the branch was created later
         earliest = snapshots.earliest_id()
-        return None if earliest is None else snapshots.get(earliest)
+        if earliest is None or selector.timestamp is not None:
+            return None
+        return snapshots.get(earliest)
 
 
 def _check_same_columns(schema: TableSchema, other: TableSchema, option: str, branch: str) -> None:

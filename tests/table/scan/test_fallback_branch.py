@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from support.damage import edit_snapshot
 from support.tables import Row, new_table, rows_of, table_of
 
 from paimon_orch import Catalog
@@ -54,6 +55,23 @@ def test_missing_partitions_are_read_from_the_branch(pair: tuple[Table, Table]) 
     table, branch = pair
     assert rows_of(table) == TOGETHER
     assert rows_of(branch) == STREAM
+
+
+def test_a_time_selects_the_snapshots_of_the_table_and_of_the_branch(
+    pair: tuple[Table, Table],
+) -> None:
+    table, branch = pair
+    branch.upsert(rows([("e", 6, "stream")]))
+    for state, number, time in ((table, 1, 1_000), (branch, 1, 2_000), (branch, 2, 3_000)):
+        edit_snapshot(state, number, time_millis=time)
+
+    for time, expected in (
+        (1_999, MAIN),
+        (2_999, TOGETHER),
+        (3_000, [*TOGETHER, ("e", 6, "stream")]),
+    ):
+        assert rows_of(table, timestamp=time) == expected
+    assert rows_of(table, snapshot_id=1) == TOGETHER  # the branch was created later
 
 
 @pytest.mark.parametrize(
