@@ -1,6 +1,7 @@
 """The choice between worker processes of this machine and Spark."""
 
 import os
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -27,6 +28,10 @@ class ExecutorKind(StrEnum):
     AUTO = "auto"
     LOCAL = "local"
     SPARK = "spark"
+
+
+_starts_spark = threading.Lock()
+"""Held while Spark may be started, because several tables can need it at the same time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +69,8 @@ class ChoosingExecutor(ForwardingExecutor):
         if not unit_count:
             return InProcessExecutor()
         if not self.is_local(work_bytes):
-            return self.make_spark()
+            with _starts_spark:
+                return self.make_spark()
         from paimon_orch.steps.common.local_executor import LocalExecutor
 
         return LocalExecutor()
