@@ -134,10 +134,6 @@ class DecodeLimitError(ValueError):
     """Stored content needs more memory than its size allows; it becomes a CorruptFileError."""
 
 
-class ValueRangeError(ValueError):
-    """A valid file has a value that cannot be represented; it becomes an UnsupportedError."""
-
-
 class CorruptFileError(PaimonError):
     """A stored file is damaged or has invalid content.
 
@@ -183,23 +179,25 @@ def wrap_decode_errors(path: str) -> Iterator[None]:
     """Convert decode errors into :class:`CorruptFileError` with ``path``.
 
     Decode errors are ``ValueError``, ``LookupError``, ``ArithmeticError``, ``EOFError``,
-    ``RecursionError``, ``MemoryError`` and the errors of struct, zlib, lzma and pyarrow.
-    :class:`ValueRangeError` becomes :class:`UnsupportedError`, and errors of the operating system
-    or the network :class:`StorageError`. Other errors, for example ``TypeError``, are bugs and pass
-    through; see :func:`wrap_library_errors` for libraries that raise them on damaged content.
+    ``RecursionError``, ``MemoryError`` and the errors of struct, zlib, lzma and pyarrow. Errors of
+    the operating system or the network become :class:`StorageError`. Other errors, for example
+    ``TypeError``, are bugs and pass through; see :func:`wrap_library_errors` for libraries that
+    raise them on damaged content.
     """
     try:
         yield
     except PaimonError:
         raise
-    except ValueRangeError as error:  # the file must not be repaired
-        raise UnsupportedError(f"{path}: {error}") from error
     except FileNotFoundError as error:
         raise MissingFileError(
             path, "is missing, but the metadata of the table names it"
         ) from error
+    except (ConnectionError, TimeoutError) as error:
+        raise StorageError(f"{path} cannot be read ({error})") from error
     except OSError as error:
-        raise _convert_os_error(path, error) from error
+        if error.errno is None:  # raised by Arrow for a damaged file, not by the operating system
+            raise CorruptFileError(path, f"cannot be decoded: {error}") from error
+        raise StorageError(f"{path} cannot be read ({error.strerror})") from error
     except MemoryError as error:
         raise CorruptFileError(path, "a length in the file is larger than memory") from error
     except JSONDecodeError as error:
@@ -208,14 +206,6 @@ def wrap_decode_errors(path: str) -> Iterator[None]:
         if not isinstance(error, _damage_errors()):
             raise
         raise CorruptFileError(path, f"cannot be decoded: {_describe_damage(error)}") from error
-
-
-def _convert_os_error(path: str, error: OSError) -> PaimonError:
-    if isinstance(error, ConnectionError | TimeoutError):
-        return StorageError(f"{path} cannot be read ({error})")
-    if error.errno is None:  # raised by Arrow for a damaged file, not by the operating system
-        return CorruptFileError(path, f"cannot be decoded: {error}")
-    return StorageError(f"{path} cannot be read ({error.strerror})")
 
 
 def _describe_damage(error: Exception) -> str:

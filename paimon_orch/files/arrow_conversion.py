@@ -20,7 +20,6 @@ from paimon_orch.format.text import encode_text
 from paimon_orch.format.time_zones import to_local_times
 from paimon_orch.format.types.arrow import VARIANT_TYPE, is_variant, to_arrow_type
 from paimon_orch.format.types.data_types import AtomicType, DataType, TypeRoot
-from paimon_orch.format.types.nanosecond_range import build_range_error
 from paimon_orch.format.variant.shredding import assemble_variants, check_variants
 
 _LIST_TYPES = (pa.ListType, pa.LargeListType, pa.FixedSizeListType)
@@ -38,10 +37,7 @@ def build_constant_column(value: object, data_type: DataType, length: int) -> pa
     if isinstance(data_type, AtomicType) and data_type.name in (TypeRoot.DATE, TypeRoot.TIME):
         return to_arrow_array(np.full(length, value, np.int32)).view(target)
     if isinstance(target, pa.TimestampType):
-        try:
-            return to_arrow_array(np.full(length, value, np.int64)).view(target)
-        except OverflowError as error:
-            raise build_range_error() from error
+        return to_arrow_array(np.full(length, value, np.int64)).view(target)
     if pa.types.is_integer(target):
         return to_arrow_array(np.full(length, value, target.to_pandas_dtype()))
     if isinstance(value, str):

@@ -61,7 +61,6 @@ from paimon_orch.format.types.data_types import (
     has_atom,
     type_to_sql,
 )
-from paimon_orch.format.types.nanosecond_range import build_range_error
 
 _NANOS_PER_SECOND = 10**9
 _BYTES_PER_VALUE = 16
@@ -75,8 +74,6 @@ _CODECS = {
     "none": "uncompressed",
     "uncompressed": "uncompressed",
 }
-
-_OUT_OF_RANGE = "out of range for nanosecond resolution"
 
 
 class _FailureRecordingFile:
@@ -105,8 +102,6 @@ class _FailureRecordingFile:
         except Exception as error:
             if self._failure is not None:
                 raise self._failure from error
-            if isinstance(error, pa.ArrowInvalid) and _OUT_OF_RANGE in str(error):
-                raise build_range_error() from error
             raise
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import orc
 
-from paimon_orch.errors import InputError, UnsupportedError, ValueRangeError
+from paimon_orch.errors import InputError, UnsupportedError
 from paimon_orch.files.file_format import open_reader
 from paimon_orch.files.orc import OrcFileReader, OrcFileWriter
 from paimon_orch.files.orc_instants import refuse_unnamed_zone
@@ -110,15 +110,6 @@ def test_fractional_seconds_before_1970_are_refused(moment: int) -> None:
 def test_timestamps_beyond_the_nanosecond_range_are_refused() -> None:
     with pytest.raises(InputError, match="column 't' cannot be written to ORC"):
         write_file("t TIMESTAMP(3)", [[253_402_300_799_000]])
-
-
-@pytest.mark.parametrize("seconds", [-62_135_596_800, 253_402_300_799])
-def test_a_time_of_another_writer_beyond_the_nanosecond_range_is_no_damage(seconds: int) -> None:
-    sink = io.BytesIO()
-    orc.write_table(pa.table({"t": pa.array([0, seconds], pa.timestamp("s"))}), sink)
-    reader = OrcFileReader(io.BytesIO(sink.getvalue()), parse_columns("t TIMESTAMP(3)"))
-    with pytest.raises(ValueRangeError, match="outside of the years 1677 to 2262"):
-        list(reader.batches(["t"], 10))
 
 
 def test_values_inside_null_rows_do_not_shift_later_values() -> None:

@@ -11,11 +11,7 @@ from support.data_evolution import change_an_indexed_table
 from support.peers.peers import Peer
 from support.tables import rows_of
 
-from paimon_orch import Catalog
-from paimon_orch.errors import UnsupportedError
-from paimon_orch.steps.inspection.doctor.doctor import examine_table
 from paimon_orch.steps.inspection.doctor.doctor_findings import DoctorRule
-from paimon_orch.steps.repairs.remove_unexisting_files import plan_unreadable
 from paimon_orch.steps.repairs.repair import RepairRequest, plan, repair
 
 
@@ -75,32 +71,3 @@ def test_java_filters_an_indexed_table_after_changes(java20: Peer, tmp_path: Pat
             expected = [row for row in rows if row[index] == value]
             matching = [row for row in found if row[index] == value]
             assert sorted(matching, key=str) == sorted(expected, key=str), change
-
-
-@pytest.mark.parametrize(
-    ("columns", "partition_by", "file_format"),
-    [
-        ("k INT, t TIMESTAMP(9)", [], "parquet"),
-        ("k INT, t ARRAY<TIMESTAMP(9)>", [], "parquet"),
-        ("k INT, t TIMESTAMP(9)", ["t"], "parquet"),
-        ("k INT, t TIMESTAMP(3)", [], "orc"),
-    ],
-)
-def test_times_of_java_beyond_the_range_of_arrow_are_neither_read_nor_repaired(
-    java20: Peer, tmp_path: Path, columns: str, partition_by: list[str], file_format: str
-) -> None:
-    options = {"bucket": "-1", "file.format": file_format}
-    table = Catalog(str(tmp_path)).create_table(
-        "db.t", columns, partition_by=partition_by, options=options
-    )
-    time = "9999-12-31T00:00:00"
-    value = [time] if "ARRAY" in columns else time
-    java20.run("write", tmp_path, rows=[{"k": 1, "t": value}])
-
-    for read in (table.scan().to_arrow, lambda: plan_unreadable(table)):
-        with pytest.raises(UnsupportedError, match="outside of the years 1677 to 2262"):
-            read()
-    findings = examine_table(Catalog(str(tmp_path)), "db.t", deep=True)
-    assert [finding.rule for finding in findings] == [DoctorRule.UNSUPPORTED_TABLE]
-    [row] = java20.read(tmp_path)
-    assert row["k"] == 1

@@ -32,9 +32,8 @@ from paimon_orch.files.parquet.page_headers import (
     read_declared_pages,
 )
 from paimon_orch.files.parquet.single_page import read_dictionary
-from paimon_orch.format.types.nanosecond_range import build_range_error, has_times_out_of_range
 
-_FIXED, _INT96 = "FIXED_LEN_BYTE_ARRAY", "INT96"
+_FIXED = "FIXED_LEN_BYTE_ARRAY"
 _TEXT_TYPES = ("BYTE_ARRAY", _FIXED)
 _CODECS = {1: "snappy", 2: "gzip", 4: "brotli", 6: "zstd", 7: "lz4_raw"}
 _BYTES_PER_VALUE = 8  # of a number, an offset or the levels of a list element
@@ -128,34 +127,10 @@ class PageCheck:
             raise build_limit_error(content, limit, self.stored_bytes)
         size = sum(column.batch_bytes for column in columns)
         check_batch_bytes(size, self.stored_bytes, f"a batch of {batch_rows} rows has {size} bytes")
-        self._check_times(groups, columns, batch_rows)
         texts = [column for column in columns if column.metadata.physical_type in _TEXT_TYPES]
         entries = sum(column.total_values for column in columns if column.is_repeated)
         rows = sum(self.footer.metadata.row_group(group).num_rows for group in groups)
         return replace(self._plan_texts(texts, batch_rows), rows=rows, list_entries=entries)
-
-    def _check_times(
-        self, groups: Sequence[int], columns: Iterable[_Column], batch_rows: int
-    ) -> None:
-        """Raise :class:`ValueRangeError` for INT96 of which pyarrow would return another time.
-
-        Its nanoseconds overflow, so the columns are read in milliseconds before.
-        """
-        paths = [c.metadata.path for c in columns if c.metadata.physical_type == _INT96]
-        if not paths or not groups:
-            return
-        file = pq.ParquetFile(
-            self.source,
-            metadata=self.footer.metadata,
-            coerce_int96_timestamp_unit="ms",
-            buffer_size=_BUFFER_BYTES,
-        )
-        for batch in file.iter_batches(
-            batch_rows, row_groups=groups, columns=paths, use_threads=False
-        ):
-            for name, column in zip(batch.schema.names, batch.columns, strict=True):
-                if has_times_out_of_range(column):
-                    raise build_range_error(f"column {name!r}")
 
     def check_batches(
         self,

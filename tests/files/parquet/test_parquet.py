@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import io
-from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from paimon_orch.errors import UnsupportedError, ValueRangeError, wrap_decode_errors
-from paimon_orch.files.parquet import ParquetFileReader
 from paimon_orch.files.parquet.int96 import encode_int96
 from paimon_orch.files.parquet.parquet import ParquetFileWriter
 from paimon_orch.format.schema_definition import assign_field_ids
@@ -74,45 +71,6 @@ def test_int96_columns_have_no_statistics_and_other_columns_have_statistics() ->
     statistics = [file.metadata.row_group(0).column(i).statistics for i in range(2)]
     assert statistics[0] is None
     assert (statistics[1].min, statistics[1].max) == (1, 3)
-
-
-def write_int96(column: pa.Array) -> ParquetFileReader:
-    """Return a reader of a file of pyarrow, which converts microseconds to INT96 of any year."""
-    sink = io.BytesIO()
-    pq.write_table(pa.table({"t": column}), sink, use_deprecated_int96_timestamps=True)
-    return ParquetFileReader(io.BytesIO(sink.getvalue()))
-
-
-@pytest.mark.parametrize("year", [1, 1677, 2263, 9999])
-def test_int96_beyond_the_nanoseconds_of_arrow_is_not_read_as_another_time(year: int) -> None:
-    times = [datetime(2026, 1, 1), None, datetime(year, 1, 1)]
-    time_type = pa.timestamp("us")
-    columns = [
-        pa.array(times, time_type),
-        pa.array([[time] for time in times], pa.list_(time_type)),
-        pa.array([[("a", time)] for time in times], pa.map_(pa.string(), time_type)),
-        pa.array([{"x": {"y": time}} for time in times]),
-    ]
-    for column in columns:
-        reader = write_int96(column)
-        with pytest.raises(ValueRangeError, match="column 't' has a time outside of the years"):
-            list(reader.batches(["t"], 10))
-        assert reader.num_row_groups == 1
-
-
-def test_the_first_and_the_last_nanosecond_of_arrow_are_read_from_int96() -> None:
-    file = io.BytesIO()
-    writer = ParquetFileWriter(file, parse_columns("t TIMESTAMP(9)"), "zstd", 1)
-    writer.write(pa.table([NANOS], schema=to_arrow_schema(parse_columns("t TIMESTAMP(9)"))))
-    writer.close()
-    [batch] = ParquetFileReader(io.BytesIO(file.getvalue())).batches(["t"], 10)
-    assert batch.column("t").cast(pa.int64()).to_pylist() == NANOS
-
-
-def test_a_file_with_a_time_beyond_the_range_is_not_called_damaged() -> None:
-    reader = write_int96(pa.array([datetime(1, 1, 1)], pa.timestamp("us")))
-    with pytest.raises(UnsupportedError, match=r"^f: column 't'"), wrap_decode_errors("f"):
-        list(reader.batches(["t"], 10))
 
 
 def test_int96_consists_of_nanoseconds_of_the_day_and_the_julian_day() -> None:
