@@ -90,7 +90,7 @@ def read_chain(headers: Message[str, str]) -> int | None:
 def run_chains() -> Iterator[None]:
     """Send the header with each request of s3fs; the chain of this thread begins.
 
-    A request of another thread is an error, except of those in the pool.
+    A request of another thread is an error, except of those in the pools.
     """
     send = AIOHTTPSession.send
 
@@ -111,6 +111,7 @@ def run_chains() -> Iterator[None]:
         with (
             mock.patch.object(AIOHTTPSession, "send", send_with_header),
             mock.patch.object(concurrency._pool, "executor", pool),
+            mock.patch.object(concurrency, "ThreadPoolExecutor", ChainingPool),
             pool,
         ):
             yield

@@ -5,7 +5,7 @@ See docs/doctor.md#repair.
 
 import shlex
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -147,13 +147,21 @@ def _read_manifests_ahead(stores: TableStores, numbers: Iterable[int]) -> None:
     """Read the lists and manifests of snapshots, several at the same time, if they can be read."""
     snapshots, manifests = list[Snapshot](), dict[str, ManifestFileMeta]()
     for number in numbers:
-        with suppress(PaimonError):
+        with _tolerate_damage():
             snapshots += filter(None, [stores.snapshots.find(number)])
     stores.manifests.read_lists_ahead(snapshots)
     for snapshot in snapshots:
-        with suppress(PaimonError):
+        with _tolerate_damage():
             manifests |= {meta.file_name: meta for meta in stores.manifests.manifests(snapshot)}
     read_ahead(stores.io, (partial(stores.manifests.open, meta) for meta in manifests.values()))
+
+
+@contextmanager
+def _tolerate_damage() -> Iterator[None]:
+    try:
+        yield
+    except PaimonError as error:
+        raise_unless_damage(error)
 
 
 def _find_error(stores: TableStores, number: int, newest: int) -> Exception | None:
