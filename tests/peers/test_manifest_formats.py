@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,7 @@ def test_both_write_in_turns(
     assert rows_of(java.read(tmp_path)) == ours
     assert check(table, deep=True).findings == ()
     expire_snapshots(table, retain_max=1, retain_min=1)
-    remove_orphan_files(table, older_than=0)
+    remove_orphan_files(table, older_than=int(time.time() * 1000))
     assert rows_of(java.read(tmp_path)) == ours
     manifests = Path(table.paths.manifest_dir).iterdir()
     assert {path.read_bytes()[:3] for path in manifests} == {MAGIC[manifest_format]}

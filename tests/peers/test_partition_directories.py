@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -105,7 +106,7 @@ def test_a_partition_value_has_the_directory_of_java(
     written = read_values(table)
     assert len(written) == len(rows)
     compact(table, strategy="full")
-    remove_orphan_files(table, older_than=0)
+    remove_orphan_files(table, older_than=int(time.time() * 1000))
     expire_partitions(table, expiration_time=timedelta(days=1), strategy="update-time")
     assert read_values(table) == written
     assert check(table, deep=True).findings == ()
