@@ -1,4 +1,4 @@
-"""Delete a tag, or several, and the files that only they reference.
+"""Delete a tag and the files that only it references.
 
 A tag is deleted before its files, so a run that is killed leaves only orphan files.
 
@@ -225,7 +225,6 @@ def _build_step(
 
 
 DELETE_TAG = _build_step("delete a tag of", plan, max_attempts=MAX_ATTEMPTS)
-_DELETE_TAGS = _build_step("delete tags of", _plan_names, max_attempts=1)
 
 
 def delete_tags(table: Table, names: Sequence[str]) -> None:
@@ -236,7 +235,8 @@ def delete_tags(table: Table, names: Sequence[str]) -> None:
     then deleted.
     """
     if names:
-        plan_and_run(_DELETE_TAGS, table, TagNames(names=names))
+        step = _build_step("delete tags of", _plan_names, max_attempts=1)
+        plan_and_run(step, table, TagNames(names=names))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

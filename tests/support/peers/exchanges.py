@@ -140,6 +140,7 @@ EXCHANGES = (
     Exchange("peers/test_system_tables.py", _SYSTEM, _SAME),
     Exchange("peers/test_additional_fields.py", _SYSTEM, _TURNS),
     Exchange("peers/test_chain_tables.py", _LEVEL_0, _SAME),
+    Exchange("peers/test_fallback_branch.py", _KINDS, _SAME),
     Exchange("peers/test_level_0.py", _LEVEL_0, _SAME),
     Exchange("peers/test_snapshot_ordering.py", _LEVEL_0, _TURNS),
     Exchange("peers/test_rest_turns.py", _REST, _TURNS),
