@@ -68,7 +68,7 @@ def build_address(uris: str, options: Options, *, option: str) -> MetastoreAddre
 
 def _get_timeout(options: Options) -> float:
     seconds: float = options.get(SOCKET_TIMEOUT).total_seconds()
-    if seconds <= 0:  # Hive waits without an end for 0
+    if seconds <= 0:  # for 0, Hive waits forever
         raise InputError(f"{SOCKET_TIMEOUT.key} must be more than 0, such as 600 s")
     return seconds
 

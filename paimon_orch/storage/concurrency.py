@@ -85,10 +85,10 @@ def overlap_calls(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]
 
 
 def overlap_operations(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
-    """Yield ``function(item)`` as :func:`overlap_calls` does, for calls that use this module again.
+    """Yield ``function(item)`` as :func:`overlap_calls` does, for calls that overlap requests, too.
 
-    A few run at the same time, in threads of their own, as each may need much memory. Together they
-    send no more requests than one of them.
+    Only a few run at the same time, because each may need much memory. They have threads of their
+    own, and share the pool of requests.
     """
     with ThreadPoolExecutor(_MAX_OPERATIONS, "paimon-orch-operation") as threads:
         yield from _overlap(threads, _MAX_OPERATIONS, function, items)

@@ -278,8 +278,8 @@ class IncrementalScan(BaseScan):
                 )
 
         if self.schema.is_bucket_dynamic and len(pairs) > 1:
-            # An overwrite may have moved keys to other buckets. Who applies the changes in their
-            # order must delete the old row of a key before adding the new row.
+            # An overwrite may have moved keys to other buckets. If the changes are applied in their
+            # order, the old row of a key must be deleted before the new row is added.
             yield from _filter_deletes(read_changes(), is_delete=True)
             yield from _filter_deletes(read_changes(), is_delete=False)
         else:
